@@ -1,0 +1,1 @@
+"""One module per filter: which nodes may hold a scheduling class, and for the others, why not."""
