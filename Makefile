@@ -1,0 +1,55 @@
+# The whole interface of a developer; CI calls nothing else. Nothing needs an activated environment.
+
+# uv makes the environment from uv.lock. Where it is missing, pip puts it into .uv/ (nothing outside this folder changes).
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+PYTHON ?= python3
+BIN := .venv/bin
+
+# Only a Python that is already on the machine.
+export UV_PYTHON_DOWNLOADS := never
+export UV_NO_PROGRESS := 1
+
+TYPED := proto core operator cli tools tests $(wildcard devcluster benchmarks)
+PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
+PYTEST := $(BIN)/pytest $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test e2e bench demo proto diagrams
+
+help: ## print this help
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itself if it is missing)
+
+.venv/.ready: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen --quiet
+	@touch $@
+
+.uv/bin/uv:
+	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv uv
+
+check: setup ## style, format, types, layers, generated code: everything that needs no run
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.proto --check
+
+test: setup ## all tests: units in seconds, then end to end on a local control plane (ARGS="-k name" chooses)
+	$(PYTEST) tests/unit $(wildcard tests/e2e)
+
+e2e: setup ## only the end-to-end tests
+	$(PYTEST) tests/e2e
+
+bench: setup ## measure, and compare with the numbers in docs/
+	$(BIN)/python -m benchmarks $(ARGS)
+
+demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 leaves the cluster up)
+	$(BIN)/python -m devcluster.demo $(ARGS)
+
+proto: setup ## generate the message classes of proto/muster_si/*.proto
+	$(BIN)/python -m tools.proto
+
+diagrams: setup ## draw docs/states/ from the state tables, and the list of differences in docs/compatibility.md
+	$(BIN)/python -m tools.diagrams
+	$(BIN)/python -m tools.differs
