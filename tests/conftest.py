@@ -1,0 +1,27 @@
+"""What holds for all tests: end-to-end tests are marked by their folder, and random tests are repeatable.
+
+``MUSTER_HYPOTHESIS=thorough`` makes the random tests run much longer.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+E2E = Path(__file__).parent / "e2e"
+SECONDS_FOR_AN_E2E_TEST = 300
+
+# No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("thorough", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise."""
+    for item in items:
+        if item.path.is_relative_to(E2E):
+            item.add_marker(pytest.mark.e2e)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST))

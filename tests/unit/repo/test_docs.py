@@ -1,0 +1,67 @@
+"""Documents agree with the tree: commands exist, links lead somewhere, cited rules are written down."""
+
+import re
+from pathlib import Path
+
+from tests.unit.repo.tree import ROOT, files, name
+
+COMMAND = re.compile(r"(?:`|^\s*(?:\$ )?)(?:[A-Z_]+=\S+ )*make ([a-z0-9]+)", re.MULTILINE)
+TARGET = re.compile(r"^([a-z0-9]+):", re.MULTILINE)
+HELPED = re.compile(r"^([a-z0-9]+):.*## \S", re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+CITATION = re.compile(r"\bsemantics (\d+)")
+RULE = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
+ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
+FRAGMENT = re.compile(r"[a-z0-9-]+\.(?:added|changed|deprecated|removed|fixed|security)\.md")
+
+makefile = (ROOT / "Makefile").read_text()
+
+
+def test_every_make_command_in_the_documents_exists() -> None:
+    targets = set(TARGET.findall(makefile))
+    assert [
+        f"{name(path)}: make {command}"
+        for path in files(".md")
+        for command in COMMAND.findall(path.read_text())
+        if command not in targets
+    ] == []
+
+
+def test_the_readme_names_the_commands_a_newcomer_needs() -> None:
+    assert {"demo", "test"} <= set(COMMAND.findall((ROOT / "README.md").read_text()))
+
+
+def test_every_make_target_is_in_the_help() -> None:
+    assert set(TARGET.findall(makefile)) == set(HELPED.findall(makefile))
+
+
+def test_every_link_in_the_documents_leads_to_a_file() -> None:
+    assert [
+        f"{name(path)}: {link}"
+        for path in files(".md")
+        for link in LINK.findall(path.read_text())
+        if not (path.parent / link).exists()
+    ] == []
+
+
+def test_every_cited_rule_is_written_down() -> None:
+    rules = set(RULE.findall((ROOT / "docs/semantics.md").read_text()))
+    assert rules == {str(number) for number in range(1, len(rules) + 1)}
+    assert [
+        f"{name(path)}: semantics {number}"
+        for path in files(".py", ".md", ".proto")
+        for number in CITATION.findall(path.read_text())
+        if number not in rules
+    ] == []
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    names = sorted(path.name for path in (ROOT / "docs/adr").glob("*.md") if path.name != "README.md")
+    numbers = [match[1] for entry in names if (match := ADR.fullmatch(entry))]
+    assert numbers == [f"{number:04}" for number in range(1, len(names) + 1)]
+
+
+def test_every_change_note_is_named_by_its_kind() -> None:
+    notes: list[Path] = [path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md"]
+    assert notes
+    assert [path.name for path in notes if not FRAGMENT.fullmatch(path.name)] == []

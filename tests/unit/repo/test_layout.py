@@ -1,0 +1,60 @@
+"""The layout of the repository: which folders are packages, and what a package's first file holds (style 2-6)."""
+
+import ast
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.unit.repo.tree import PRODUCT, ROOT, files, modules, name, parsed
+
+NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
+
+
+@pytest.mark.parametrize("folder", PRODUCT)
+def test_a_folder_of_packages_is_not_a_package(folder: str) -> None:
+    assert (ROOT / folder).is_dir()
+    assert not (ROOT / folder / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("package", ["proto/muster_si", "core/muster_core", "operator/muster_operator", "cli/muster"])
+def test_a_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_the_first_file_of_a_package_is_a_docstring_and_nothing_else() -> None:
+    assert [
+        name(path)
+        for path in modules()
+        if path.name == "__init__.py"
+        and not (len(parsed(path).body) == 1 and ast.get_docstring(parsed(path), clean=False))
+    ] == []
+
+
+def test_every_folder_of_the_product_with_modules_is_a_package() -> None:
+    folders = {path.parent for path in modules(*PRODUCT)}
+    assert sorted(name(folder) for folder in folders if not (folder / "__init__.py").exists()) == []
+
+
+def test_no_module_or_folder_has_a_name_that_says_nothing() -> None:
+    def words(path: Path) -> set[str]:
+        return {path.stem, *path.relative_to(ROOT).parent.parts}
+
+    assert [name(path) for path in modules() if words(path) & NAMES_THAT_SAY_NOTHING] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name(path) for path in modules() if not ast.get_docstring(parsed(path))] == []
+
+
+def test_the_layers_import_downward_only() -> None:
+    linter = Path(sysconfig.get_path("scripts")) / "lint-imports"
+    run = subprocess.run([linter, "--no-logo"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_repository_is_seen_whole() -> None:
+    seen = {name(path) for path in files()}
+    assert {"Makefile", "pyproject.toml", ".ci/run", "proto/muster_si/__init__.py"} <= seen
+    assert not any(path.startswith((".venv/", ".git/", ".uv/")) for path in seen)

@@ -1,0 +1,84 @@
+"""Nothing grows into a god object: modules, classes and functions have a limit (style 5)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.unit.repo.tree import PRODUCT, modules, name, parsed
+
+LINES_OF_A_MODULE = 400
+METHODS_OF_A_CLASS = 12
+LINES_OF_A_FUNCTION = 40
+LINES_OF_A_HANDLER = 15
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+# A function or class may be longer where it reads better so; its line then says `# long: <reason>`.
+EXCUSE = "# long: "
+
+
+def functions(tree: ast.Module) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def length(function: Function) -> int:
+    """The lines from `def` to the end, without the docstring."""
+    last = function.end_lineno or function.lineno
+    first = function.body[0]
+    has_docstring = ast.get_docstring(function) is not None
+    docstring = (first.end_lineno or first.lineno) - first.lineno + 1 if has_docstring else 0
+    return last - function.lineno + 1 - docstring
+
+
+def is_excused(path: Path, node: Function | ast.ClassDef) -> bool:
+    """Whether a line of the signature gives a reason."""
+    signature = path.read_text().splitlines()[node.lineno - 1 : node.body[0].lineno]
+    return any(EXCUSE in line and line.split(EXCUSE)[1].strip() for line in signature)
+
+
+def methods(node: ast.ClassDef) -> list[str]:
+    return [item.name for item in node.body if isinstance(item, Function) and not item.name.startswith("__")]
+
+
+def is_kopf_handler(function: Function) -> bool:
+    return any(ast.unparse(decorator).startswith("kopf.") for decorator in function.decorator_list)
+
+
+def test_no_module_is_longer_than_400_lines() -> None:
+    lines = {name(path): len(path.read_text().splitlines()) for path in modules()}
+    assert {path: count for path, count in lines.items() if count > LINES_OF_A_MODULE} == {}
+
+
+def test_no_class_has_more_than_12_methods() -> None:
+    assert [
+        f"{name(path)}: {node.name} has {len(methods(node))}"
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and len(methods(node)) > METHODS_OF_A_CLASS and not is_excused(path, node)
+    ] == []
+
+
+def test_no_function_outside_tests_is_longer_than_40_lines() -> None:
+    assert [
+        f"{name(path)}: {function.name} has {length(function)}"
+        for path in modules(*PRODUCT, "devcluster", "tools", "benchmarks")
+        for function in functions(parsed(path))
+        if length(function) > LINES_OF_A_FUNCTION and not is_excused(path, function)
+    ] == []
+
+
+def test_no_kopf_handler_is_longer_than_15_lines() -> None:
+    assert [
+        f"{name(path)}: {function.name} has {length(function)}"
+        for path in modules("operator/muster_operator/handlers")
+        for function in functions(parsed(path))
+        if is_kopf_handler(function) and length(function) > LINES_OF_A_HANDLER and not is_excused(path, function)
+    ] == []
+
+
+def test_a_docstring_does_not_count_as_length_and_a_reason_excuses(tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    source.write_text('def long(  # long: one table\n) -> int:\n    """One.\n\n    Two.\n    """\n    return 1\n')
+    [function] = functions(ast.parse(source.read_text()))
+    assert length(function) == 3
+    assert is_excused(source, function)

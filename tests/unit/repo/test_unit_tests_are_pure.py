@@ -1,0 +1,39 @@
+"""Unit tests of the pure layers use the real code: no mock, no patch, no sleep, no network (style 39)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.unit.repo.tree import modules, name, parsed
+
+PURE = (
+    *(f"tests/unit/core/{layer}" for layer in ("model", "world", "plan", "engine")),
+    *(f"tests/unit/operator/{layer}" for layer in ("model", "translate", "agent")),
+)
+FORBIDDEN_MODULES = {"mock", "unittest", "socket", "subprocess", "grpc", "aiohttp", "kopf", "kubernetes", "time"}
+FORBIDDEN_FIXTURES = {"monkeypatch", "mocker"}
+
+
+def offences(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (item.name for item in names if item.name.partition(".")[0] in FORBIDDEN_MODULES)
+            case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in FORBIDDEN_MODULES:
+                yield module
+            case ast.arg(arg=argument) if argument in FORBIDDEN_FIXTURES:
+                yield argument
+            case ast.Call(func=ast.Attribute(attr="sleep") | ast.Name(id="sleep")):
+                yield "sleep"
+            case _:
+                pass
+
+
+def test_the_pure_layers_are_tested_as_they_are() -> None:
+    paths: tuple[Path, ...] = modules(*PURE)
+    assert [f"{name(path)}: {offence}" for path in paths for offence in offences(parsed(path))] == []
+
+
+def test_the_guard_sees_each_offence() -> None:
+    source = "import time\nfrom unittest.mock import Mock\nasync def test(monkeypatch): await asyncio.sleep(1)\n"
+    assert sorted(offences(ast.parse(source))) == ["monkeypatch", "sleep", "time", "unittest.mock"]

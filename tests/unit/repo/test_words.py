@@ -1,0 +1,92 @@
+"""Words that must not be in the tree: unfinished work, hidden imports, unexplained exceptions, one machine's paths."""
+
+import ast
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from tests.unit.repo.tree import PRODUCT, files, modules, name, parsed
+
+CODE = {".py", ".proto", ".sh", ".yaml", ".yml", ".toml", ".go", ""}
+UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
+UNEXPLAINED_IGNORE = re.compile(r"#\s*type:\s*ignore(?!\[[\w,\- ]+\]\s+# \S)")
+BLIND_EXCEPT = re.compile(r"#\s*noqa:.*\bBLE001\b")
+SUPERVISORS = 2
+
+# Paths that exist on one developer's machine only.
+MACHINE_PATH = re.compile(r"(?<![\w.$}*)~-])/(?:wor" r"k|roo" r"t|hom" r"e|User" r"s)/\w")
+# Words that belong to one workplace, as digests, so that the guard does not say them itself.
+WORD = re.compile(r"[a-z0-9_]+(?:[/-][a-z0-9_]+)?")
+FOREIGN_WORDS = {
+    "c65d5aa5a1a5cb03",
+    "94a168d2da574b00",
+    "d298391b07433318",
+    "c857d09db23e6822",
+    "c70eca6b0f88f44d",
+    "81e88f989c2b4ff5",
+    "60965168ce762e94",
+    "7d3194f79e645c42",
+    "517b67af375c3dce",
+    "391d05f3e51aae32",
+    "c412d00d857a569a",
+    "3acb4fb04d6cfc05",
+    "487b91042c7cf27a",
+}
+
+
+def texts(*suffixes: str) -> Iterator[tuple[Path, str]]:
+    for path in files(*suffixes):
+        try:
+            yield path, path.read_text()
+        except UnicodeDecodeError:  # an image
+            continue
+
+
+def matches(pattern: re.Pattern[str], *suffixes: str) -> list[str]:
+    """`path:line` of each line that matches."""
+    return [
+        f"{name(path)}:{number}"
+        for path, text in texts(*suffixes)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def is_foreign(word: str) -> bool:
+    """Whether the word, or its part up to the first dash, belongs to one workplace."""
+    candidates = {word, word.partition("-")[0] + "-"}
+    return any(sha256(candidate.encode()).hexdigest()[:16] in FOREIGN_WORDS for candidate in candidates)
+
+
+def test_nothing_is_left_for_later() -> None:
+    assert matches(UNFINISHED, *CODE) == []
+
+
+def test_every_ignored_type_error_names_its_code_and_its_reason() -> None:
+    assert matches(UNEXPLAINED_IGNORE, ".py") == []
+
+
+def test_no_import_hides_from_the_run() -> None:
+    flag = "TYPE_" + "CHECKING"
+    assert [
+        name(path)
+        for path in modules()
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Name) and node.id == flag) or (isinstance(node, ast.Attribute) and node.attr == flag)
+    ] == []
+
+
+def test_only_two_supervisors_catch_everything() -> None:
+    product = tuple(f"{folder}/" for folder in PRODUCT)
+    assert len([place for place in matches(BLIND_EXCEPT, ".py") if place.startswith(product)]) <= SUPERVISORS
+
+
+def test_no_path_of_one_machine_is_in_the_tree() -> None:
+    assert matches(MACHINE_PATH) == []
+
+
+def test_no_word_of_one_workplace_is_in_the_tree() -> None:
+    assert [
+        name(path) for path, text in texts() if any(is_foreign(word) for word in set(WORD.findall(text.lower())))
+    ] == []
