@@ -1,0 +1,55 @@
+"""What plan/ answers and engine/commit.py carries out: whole or not at all.
+
+A decision names everything it will change. commit re-checks it against the
+world and raises BrokenDecision before the first write (style 15).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Places for asks of one application, all members of one decision together.
+
+    `places`: (ask, node); a key may come more than once (max_allocations > 1).
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    places: tuple[tuple[AllocationKey, NodeId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A real ask takes over from a placeholder of its task group (semantics 14).
+
+    `node` is the placeholder's own, or another one where the real pod may not
+    run there: then the room is held on that node from now on.
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    ask: AllocationKey
+    placeholder: AllocationId
+    node: NodeId
+    same_node: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A placeholder goes without a swap: the real ask is larger than it, or the
+    real pod may run neither on its node nor on another (semantics 15).
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    ask: AllocationKey
+    placeholder: AllocationId
+    message: str
+
+
+Decision = Placement | Swap | Eviction

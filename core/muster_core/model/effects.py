@@ -1,0 +1,182 @@
+"""What the core says: one frozen value each, made by engine/, carried out by edge/.
+
+Everything that one decision says on the allocation stream is one
+`AllocationAnswer`, so that a message never tears a decision (semantics 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster_core.model.events import Clock
+from muster_core.model.ids import (
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    RmId,
+)
+from muster_core.model.release import Termination
+from muster_core.model.specs import AskSpec
+from muster_core.model.states import ApplicationState
+
+
+@dataclass(frozen=True, slots=True)
+class NewAllocation:
+    """One ask got its place; encoded from the ask and these three."""
+
+    ask: AskSpec
+    id: AllocationId
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An allocation is to go (core's word), or its going is confirmed (STOPPED_BY_RM)."""
+
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey
+    id: AllocationId
+    termination: Termination
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskRelease:
+    """An ask is taken back by the core, or its release is confirmed."""
+
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey
+    termination: Termination
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rejected ask or allocation, with a reason for people."""
+
+    application: ApplicationId
+    key: AllocationKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationAnswer:
+    """One AllocationResponse."""
+
+    rm: RmId
+    new: tuple[NewAllocation, ...] = ()
+    released: tuple[Release, ...] = ()
+    released_asks: tuple[AskRelease, ...] = ()
+    rejected_asks: tuple[Refusal, ...] = ()
+    rejected_allocations: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationAccepted:
+    """AcceptedApplication: the application has its leaf queue."""
+
+    rm: RmId
+    application: ApplicationId
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRejected:
+    """RejectedApplication."""
+
+    rm: RmId
+    application: ApplicationId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationUpdated:
+    """UpdatedApplication: a change of state, `at_ns` since the epoch."""
+
+    rm: RmId
+    application: ApplicationId
+    state: ApplicationState
+    at_ns: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccepted:
+    """AcceptedNode."""
+
+    rm: RmId
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRejected:
+    """RejectedNode."""
+
+    rm: RmId
+    node: NodeId
+    reason: str
+
+
+class SchedulingState(StrEnum):
+    """Of an ask (seed 003, semantics 6)."""
+
+    SKIPPED = "SKIPPED"
+    SCHEDULED = "SCHEDULED"
+    RESERVED = "RESERVED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingStateChanged:
+    """UpdateContainerSchedulingStateRequest; said on change only."""
+
+    rm: RmId
+    application: ApplicationId
+    key: AllocationKey
+    state: SchedulingState
+    reason: str
+
+
+class Notice(StrEnum):
+    """What an event for people is about; edge/ maps it on EventRecord's types."""
+
+    REQUEST = "REQUEST"
+    APPLICATION = "APP"
+    NODE = "NODE"
+    QUEUE = "QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class EventNoted:
+    """An EventRecord: `subject` is the object's id, `reference` the second object's."""
+
+    rm: RmId
+    about: Notice
+    subject: str
+    message: str
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSet:
+    """`clock` is to come back as `ClockRang` at `at_ns` since the epoch."""
+
+    clock: Clock
+    at_ns: int
+
+
+Effect = (
+    AllocationAnswer
+    | ApplicationAccepted
+    | ApplicationRejected
+    | ApplicationUpdated
+    | NodeAccepted
+    | NodeRejected
+    | SchedulingStateChanged
+    | EventNoted
+    | ClockSet
+)

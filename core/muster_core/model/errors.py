@@ -1,0 +1,42 @@
+"""What is raised below edge/: always a bug or a broken outside, never an expected "no".
+
+    CoreError
+    ├── IllegalTransition   a life cycle has no such row
+    ├── BrokenDecision      a plan no longer holds when it is committed
+    └── UnknownSubject      an engine was handed the id of something it does not have
+
+An expected "no" is a value: Shortfall, Refusal (style 16, 27).
+"""
+
+from __future__ import annotations
+
+
+class CoreError(Exception):
+    """Root of the core's errors."""
+
+
+class IllegalTransition(CoreError):
+    """`trigger` may not happen in `state`."""
+
+    def __init__(self, state: str, trigger: str) -> None:
+        super().__init__(f"no transition from {state!s} by {trigger!s}")
+        self.state = state
+        self.trigger = trigger
+
+
+class BrokenDecision(CoreError):
+    """A decision was refused at commit, before its first write."""
+
+    def __init__(self, decision: str, why: str) -> None:
+        super().__init__(f"{decision} is void: {why}")
+        self.decision = decision
+        self.why = why
+
+
+class UnknownSubject(CoreError):
+    """A ledger has no such thing."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"no {kind} {name!r}")
+        self.kind = kind
+        self.name = name

@@ -1,0 +1,198 @@
+"""What the core is told: facts and wishes, past tense, one frozen value each.
+
+`engine.step(world, event, now)` is the only consumer; edge/si_codec.py makes
+them from SI messages, edge/deadlines.py from the clock, edge/config from files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster_core.model.config import Configuration
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, RmId
+from muster_core.model.release import Termination
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerRegistered:
+    """A resource manager opened a session. `fenced`: nothing is scheduled for it
+    before `FencePassed` (semantics 19).
+    """
+
+    rm: RmId
+    configuration: Configuration
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FencePassed:
+    """All that the resource manager counted has arrived."""
+
+    rm: RmId
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """The way to the resource manager broke."""
+
+    rm: RmId
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerLeft:
+    """The resource manager said goodbye."""
+
+    rm: RmId
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationReplaced:
+    """A new, valid configuration is to be in force."""
+
+    rm: RmId
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationAdded:
+    """AddApplicationRequest."""
+
+    spec: ApplicationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRemoved:
+    """RemoveApplicationRequest: with all its asks and allocations."""
+
+    partition: PartitionId
+    application: ApplicationId
+
+
+@dataclass(frozen=True, slots=True)
+class AskAdded:
+    """AllocationAsk, new or replacing the one of the same key (semantics 3)."""
+
+    spec: AskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationReported:
+    """An existing allocation outside a node's registration."""
+
+    spec: AllocationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationReleased:
+    """AllocationRelease from the resource manager: its own word (STOPPED_BY_RM)
+    or the confirmation of the core's.
+
+    key None = every allocation of the application; id None = every allocation
+    of the key (semantics 3).
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey | None
+    id: AllocationId | None
+    termination: Termination
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskReleased:
+    """AllocationAskRelease; key None = every ask of the application."""
+
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey | None
+    termination: Termination
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdded:
+    """CREATE, or CREATE_DRAIN with `draining`; with what runs on it."""
+
+    spec: NodeSpec
+    draining: bool = False
+    existing: tuple[AllocationSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUpdated:
+    """UPDATE: capacity, occupied resources and attributes are replaced."""
+
+    spec: NodeSpec
+
+
+class NodeAction(StrEnum):
+    """The actions of seed 003 that need no more than a node's id."""
+
+    DRAIN = "DRAIN_NODE"
+    OPEN = "DRAIN_TO_SCHEDULABLE"
+    DECOMMISSION = "DECOMISSION"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTold:
+    """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
+
+    partition: PartitionId
+    node: NodeId
+    action: NodeAction
+
+
+class ClockKind(StrEnum):
+    """The deadlines of the core; what rings is decided in engine/clocks.py."""
+
+    PLACEHOLDER = "placeholder time-out"
+    WAIT = "gang wait time-out"
+    STARVATION = "starvation age"
+    COMPLETING = "completing time-out"
+    RUN = "run time"
+    ALLOCATION_RUN = "allocation run time"
+    RELEASE = "unconfirmed release"
+    MANAGER = "connection time-out"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """One deadline. It is only heard while its subject still shows the same
+    `generation`: clocks are never cancelled, they go stale.
+    """
+
+    kind: ClockKind
+    rm: RmId
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRang:
+    """A deadline that was set has come."""
+
+    clock: Clock
+
+
+Event = (
+    ManagerRegistered
+    | FencePassed
+    | ConnectionLost
+    | ManagerLeft
+    | ConfigurationReplaced
+    | ApplicationAdded
+    | ApplicationRemoved
+    | AskAdded
+    | AllocationReported
+    | AllocationReleased
+    | AskReleased
+    | NodeAdded
+    | NodeUpdated
+    | NodeTold
+    | ClockRang
+)

@@ -1,0 +1,40 @@
+"""The names that travel: one NewType per kind, so that one is never taken for another.
+
+A key built from parts has its one builder here (style 10).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NewType
+
+RmId = NewType("RmId", str)
+#: A partition of one resource manager, built by `partition_id`.
+PartitionId = NewType("PartitionId", str)
+#: Full path, lower case, from `root` (contract 2.3): `root.team.dev`.
+QueuePath = NewType("QueuePath", str)
+ApplicationId = NewType("ApplicationId", str)
+#: Of an ask and of what becomes of it; Kubernetes: the pod's uid.
+AllocationKey = NewType("AllocationKey", str)
+#: Of one allocation: several may share a key (semantics 3).
+AllocationId = NewType("AllocationId", str)
+NodeId = NewType("NodeId", str)
+#: Unique within its application; empty = of no task group.
+TaskGroup = NewType("TaskGroup", str)
+
+NO_GROUP: Final = TaskGroup("")
+ROOT: Final = QueuePath("root")
+
+
+def partition_id(rm: RmId, name: str) -> PartitionId:
+    """The partition `name` of resource manager `rm`; the empty name is `default`."""
+    return PartitionId(f"[{rm}]{name.lower() or 'default'}")
+
+
+def allocation_id(key: AllocationKey, ordinal: int) -> AllocationId:
+    """The id of the `ordinal`-th allocation (from 0) made for the ask `key`."""
+    return AllocationId(f"{key}-{ordinal}")
+
+
+def child_path(parent: QueuePath, name: str) -> QueuePath:
+    """The path of the queue `name` below `parent`."""
+    return QueuePath(f"{parent}.{name.lower()}")

@@ -1,0 +1,137 @@
+"""Amounts and limits: two types, so "what does absent mean" is never asked again.
+
+`Resources` counts something that is there: an absent name is 0.
+`Limit` bounds something: an absent name is unlimited, 0 forbids.
+
+Units: vcore in millicores, memory in bytes, everything else in its own unit
+(contract 1.10). Both are immutable values; arithmetic returns new ones.
+Quantities stay within int64 because the codec lets in nothing larger and
+ledgers only add what fits a limit of the same kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+
+class Resources:
+    """An amount per resource name; absent = 0. Zero amounts are not kept, so
+    equal amounts are equal values with equal hashes.
+    """
+
+    __slots__ = ("_amounts", "_hash")
+
+    def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
+        self._amounts = {n: a for n, a in amounts.items() if a} if amounts else {}
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts.get(name, 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """(name, amount) of every amount that is not 0."""
+        return iter(self._amounts.items())
+
+    def __bool__(self) -> bool:
+        return bool(self._amounts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resources) and self._amounts == other._amounts
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self._amounts.items()))
+        return self._hash
+
+    def __add__(self, other: Resources) -> Resources:
+        return self.plus(other, 1)
+
+    def __sub__(self, other: Resources) -> Resources:
+        return self.plus(other, -1)
+
+    def plus(self, other: Resources, times: int) -> Resources:
+        """This amount and `times` of the other (negative `times` takes away)."""
+        total = dict(self._amounts)
+        for name, amount in other._amounts.items():
+            total[name] = total.get(name, 0) + times * amount
+        return Resources(total)
+
+    def times(self, count: int) -> Resources:
+        """`count` of this amount."""
+        return Resources({n: a * count for n, a in self._amounts.items()})
+
+    def covers(self, other: Resources) -> bool:
+        """Whether no amount of `other` is larger than here."""
+        return all(self[n] >= a for n, a in other._amounts.items())
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{n}={a}" for n, a in sorted(self._amounts.items()))
+        return f"Resources({inside})"
+
+
+class Limit:
+    """An upper bound per resource name; absent = unlimited, 0 = forbidden."""
+
+    __slots__ = ("_bounds",)
+
+    def __init__(self, bounds: Mapping[str, int] | None = None) -> None:
+        self._bounds = dict(bounds) if bounds else {}
+
+    def get(self, name: str) -> int | None:
+        """The bound of `name`, None if it has none."""
+        return self._bounds.get(name)
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """(name, bound) of every name that is bounded."""
+        return iter(self._bounds.items())
+
+    def __bool__(self) -> bool:
+        return bool(self._bounds)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Limit) and self._bounds == other._bounds
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._bounds.items()))
+
+    def room(self, used: Resources) -> Limit:
+        """What is left of this limit when `used` is taken: may be negative."""
+        return Limit({n: b - used[n] for n, b in self._bounds.items()})
+
+    def narrowed(self, other: Limit) -> Limit:
+        """The tighter bound of the two, name by name."""
+        bounds = dict(self._bounds)
+        for name, bound in other._bounds.items():
+            bounds[name] = min(bound, bounds.get(name, bound))
+        return Limit(bounds)
+
+    def allows(self, amount: Resources) -> bool:
+        """Whether the whole amount stays within this limit."""
+        return not self.excess(amount)
+
+    def excess(self, amount: Resources) -> Resources:
+        """By how much `amount` goes beyond, name by name; nothing = it is allowed.
+        A name that `amount` does not have is never in excess.
+        """
+        return Resources({n: a - self._bounds[n] for n, a in amount.items() if self._bounds.get(n, a) < a})
+
+    def count(self, each: Resources, at_most: int) -> int:
+        """How many of `each` stay within this limit, `at_most` at the most."""
+        count = at_most
+        for name, amount in each.items():
+            bound = self._bounds.get(name)
+            if bound is not None and amount > 0:
+                count = min(count, bound // amount)
+        return max(count, 0)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{n}<={b}" for n, b in sorted(self._bounds.items()))
+        return f"Limit({inside})"
+
+
+NOTHING: Final = Resources()
+UNLIMITED: Final = Limit()

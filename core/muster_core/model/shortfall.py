@@ -1,0 +1,39 @@
+""" "No" as a value: made once where a question is answered, viewed everywhere else.
+
+Pod condition, event, REST field, metric label and `muster explain` are views
+of a Shortfall (style 16).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Lack(StrEnum):
+    """What is missing."""
+
+    QUOTA = "quota"  # a queue's max; nothing a new node would help with
+    TURN = "turn"  # another application goes first (a gang waiting, a pledge)
+    NODES = "nodes"  # no node has it: what an autoscaler may help with
+    CLUSTER = "cluster"  # the cluster's nodes could not hold it even if empty
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why something has no place. `counts`: reason text → number of nodes, in
+    kube-scheduler's wording where nodes are the reason; `nodes`: how many there are.
+    """
+
+    lack: Lack
+    message: str = ""
+    counts: tuple[tuple[str, int], ...] = ()
+    nodes: int = 0
+
+    def text(self) -> str:
+        """One line for people, as kube-scheduler words it when nodes are the reason."""
+        if not self.counts:
+            return self.message
+        found = ", ".join(f"{count} {reason}" for reason, count in sorted(self.counts))
+        head = f"{self.message}: " if self.message else ""
+        return f"{head}0/{self.nodes} nodes are available: {found}."

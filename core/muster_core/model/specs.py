@@ -1,0 +1,138 @@
+"""What the core is told about things: applications, asks, allocations, nodes.
+
+Frozen facts as decoded from the SI (seed 003) by edge/si_codec.py; ledgers in
+world/ hold what becomes of them. Times: `*_ns` are nanoseconds since the
+epoch where they name a moment, plain nanoseconds where they name a span; 0 = not given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from muster_core.model.constraints import ANYWHERE, Constraints, Taint
+from muster_core.model.ids import (
+    NO_GROUP,
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    TaskGroup,
+)
+from muster_core.model.resources import NOTHING, Resources
+
+_NO_TAGS: Mapping[str, str] = MappingProxyType({})
+
+
+class GangStyle(StrEnum):
+    """Outcome of a gang's time-out while it is not yet reserved (semantics 8)."""
+
+    SOFT = "Soft"
+    HARD = "Hard"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A task group as the application declared it: `count` pods of this shape."""
+
+    group: TaskGroup
+    count: int
+    resources: Resources
+    constraints: Constraints = ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSpec:
+    """AddApplicationRequest (seed 003). A gang has a `placeholder_ask`."""
+
+    partition: PartitionId
+    id: ApplicationId
+    queue: str = ""
+    user: str = "nobody"
+    groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default=_NO_TAGS)
+    #: Of a gang its placeholder time-out, else the limit of its run time (semantics 2).
+    timeout_ns: int = 0
+    #: The wait clock (semantics 10): 0 = the configured default.
+    wait_timeout_ns: int = 0
+    placeholder_ask: Resources = NOTHING
+    style: GangStyle = GangStyle.SOFT
+    #: Empty where the resource manager does not tell them.
+    members: tuple[Member, ...] = ()
+    created_ns: int = 0
+    #: It had bound pods when it came (application.create.force): never refused for
+    #: want of a queue.
+    forced: bool = False
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether places are to be reserved before it runs."""
+        return bool(self.placeholder_ask)
+
+
+@dataclass(frozen=True, slots=True)
+class AskSpec:
+    """AllocationAsk (seed 003): `max_allocations` places of one shape."""
+
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey
+    resources: Resources
+    constraints: Constraints = ANYWHERE
+    group: TaskGroup = NO_GROUP
+    placeholder: bool = False
+    originator: bool = False
+    priority: int = 0
+    max_allocations: int = 1
+    #: Run time of what is allocated; 0 = for ever (semantics 2).
+    timeout_ns: int = 0
+    namespace: str = ""
+    tags: Mapping[str, str] = field(default=_NO_TAGS)
+    avoid: frozenset[NodeId] = frozenset()
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+    created_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSpec:
+    """An allocation that exists already (recovery, or foreign to the core).
+
+    `foreign` or without application: counted on its node only (semantics 7).
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    key: AllocationKey
+    id: AllocationId
+    node: NodeId
+    resources: Resources
+    group: TaskGroup = NO_GROUP
+    placeholder: bool = False
+    originator: bool = False
+    priority: int = 0
+    namespace: str = ""
+    tags: Mapping[str, str] = field(default=_NO_TAGS)
+    foreign: bool = False
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+    created_ns: int = 0
+    #: When it got its node; the placeholder clock goes on from it (semantics 10).
+    allocated_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """NodeInfo (seed 003). `occupied`: taken by others and not told one by one."""
+
+    partition: PartitionId
+    id: NodeId
+    capacity: Resources
+    occupied: Resources = NOTHING
+    labels: Mapping[str, str] = field(default=_NO_TAGS)
+    taints: tuple[Taint, ...] = ()
+    #: As sent, for REST; labels and taints are read out of it.
+    attributes: Mapping[str, str] = field(default=_NO_TAGS)

@@ -1,0 +1,99 @@
+"""The queue tree: what each queue may use, uses, and has promised.
+
+Amounts of a queue cover its whole subtree. Written by engine/ only; policy
+(order, head room, pledges) is asked in plan/.
+Source: contract 2.3; seed 000, "Scheduling in queues with a quota set".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from muster_core.model.config import ApplicationOrder, QueueConfig
+from muster_core.model.ids import ROOT, ApplicationId, QueuePath, child_path
+from muster_core.model.resources import NOTHING, Limit, Resources
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """One queue's ledger. `managed`: it stands in the configuration."""
+
+    path: QueuePath
+    parent: Queue | None
+    is_leaf: bool
+    managed: bool
+    max: Limit
+    guaranteed: Resources
+    order: ApplicationOrder
+    max_applications: int = 0
+    draining: bool = False
+    children: dict[str, Queue] = field(default_factory=dict)
+    #: Live applications of a leaf, in the order of their submission.
+    applications: dict[ApplicationId, None] = field(default_factory=dict)
+    #: Of allocations, placeholders and held swap targets alike.
+    allocated: Resources = NOTHING
+    #: Of asks that wait.
+    pending: Resources = NOTHING
+    #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
+    pledged: Resources = NOTHING
+
+    def path_up(self) -> Iterator[Queue]:
+        """This queue, its parent, and so on up to the root."""
+        queue: Queue | None = self
+        while queue is not None:
+            yield queue
+            queue = queue.parent
+
+
+@dataclass(slots=True, eq=False)
+class QueueTree:
+    """All queues of a partition by path; the root is always there."""
+
+    root: Queue
+    by_path: dict[QueuePath, Queue]
+
+    def get(self, path: QueuePath) -> Queue | None:
+        """The queue of that path, None if there is none."""
+        return self.by_path.get(path)
+
+    def leaves(self) -> Iterator[Queue]:
+        """Every leaf, in the order of creation."""
+        return (queue for queue in self.by_path.values() if queue.is_leaf)
+
+    def add(self, parent: Queue, config: QueueConfig, *, managed: bool) -> Queue:
+        """Hang a queue, with the children its configuration names, below `parent`."""
+        queue = _make(child_path(parent.path, config.name), parent, config, managed=managed)
+        parent.children[config.name] = queue
+        self.by_path[queue.path] = queue
+        for child in config.children:
+            self.add(queue, child, managed=managed)
+        return queue
+
+    def remove(self, queue: Queue) -> None:
+        """Take an empty queue out of the tree."""
+        if queue.parent is not None:
+            del queue.parent.children[queue.path.rpartition(".")[2]]
+        del self.by_path[queue.path]
+
+
+def make_tree(root: QueueConfig) -> QueueTree:
+    """The tree of a configuration; its top queue is `root`."""
+    top = _make(ROOT, None, root, managed=True)
+    tree = QueueTree(top, {ROOT: top})
+    for child in root.children:
+        tree.add(top, child, managed=True)
+    return tree
+
+
+def _make(path: QueuePath, parent: Queue | None, config: QueueConfig, *, managed: bool) -> Queue:
+    return Queue(
+        path=path,
+        parent=parent,
+        is_leaf=not (config.parent or config.children or parent is None),
+        managed=managed,
+        max=config.max,
+        guaranteed=config.guaranteed,
+        order=config.order,
+        max_applications=config.max_applications,
+    )
