@@ -1,0 +1,48 @@
+"""An ask and an allocation as the Scheduler Interface carries them (seed 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.resources import Resources
+
+
+class TerminationType(IntEnum):
+    """Why an allocation or ask ends; the numbers of seed 003."""
+
+    UNKNOWN = 0
+    STOPPED_BY_RM = 1
+    TIMEOUT = 2
+    PREEMPTED_BY_SCHEDULER = 3
+    PLACEHOLDER_REPLACED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AskSpec:
+    """One pod that wants a node: an ask, and, once it has one, the body of its allocation.
+
+    ``app`` is None for a pod of another scheduler, which is counted on its node only (semantics 7).
+    """
+
+    key: PodUid
+    app: AppId | None
+    resources: Resources
+    priority: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
+    task_group: str = ""
+    placeholder: bool = False
+    originator: bool = False
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationSpec:
+    """An allocation that exists in Kubernetes and that the core has to account for."""
+
+    ask: AskSpec
+    node: NodeName
+    allocation_id: AllocationId = NO_ALLOCATION_ID

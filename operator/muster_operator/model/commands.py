@@ -1,0 +1,112 @@
+"""Orders to Kubernetes. The link carries them out, each at least once, and reports how it went (``results``).
+
+Retries belong to the link: 409, 429, 5xx and time-outs are tried again there and only a final answer is reported.
+All are safe to repeat: creates have names that follow from the gang, deletes and binds name the pod's UID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from muster_operator.model.groups import PlaceholderSpec
+from muster_operator.model.ids import NodeName
+from muster_operator.model.pods import PodRef
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePlaceholder:
+    """Create a placeholder pod with our field manager. 409 AlreadyExists is a final answer here, not a retry."""
+
+    spec: PlaceholderSpec
+
+
+@dataclass(frozen=True, slots=True)
+class BindPod:
+    """Bind a pod to a node through the binding subresource, once and never blindly again (semantics 20)."""
+
+    pod: PodRef
+    node: NodeName
+    placeholder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod with its UID as precondition; 404 and a UID conflict are success. ``reason`` is for the log.
+
+    ``at_once``: grace period 0, for placeholders; otherwise the pod's own.
+    """
+
+    pod: PodRef
+    reason: str
+    at_once: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FailPod:
+    """Set ``status.phase=Failed`` with this reason on a pod that never got a node (contract 6.2)."""
+
+    pod: PodRef
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetCondition:
+    """Set the condition PodScheduled=False with this reason (contract 6.2)."""
+
+    pod: PodRef
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkResumed:
+    """Note on the originator that the gang's reservation is over, so that a restart makes no placeholders again."""
+
+    originator: PodRef
+
+
+class Subject(StrEnum):
+    """The kind of object that an event is about."""
+
+    POD = "Pod"
+    NODE = "Node"
+
+
+class EventType(StrEnum):
+    """The two types that Kubernetes knows."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class Importance(IntEnum):
+    """What a full event queue drops first (architecture 7)."""
+
+    PROGRESS = 0
+    RESULT = 1
+    PROBLEM = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PostEvent:
+    """A Kubernetes event (events.k8s.io/v1) that a user acts on (semantics 28).
+
+    ``namespace`` and ``uid`` are empty for a node. Events of equal non-empty ``series`` are one event whose note and
+    count move on; an empty one stands alone.
+    """
+
+    subject: Subject
+    namespace: str
+    name: str
+    uid: str
+    type: EventType
+    reason: str
+    action: str
+    note: str
+    importance: Importance = Importance.RESULT
+    series: str = ""
+
+
+Command = CreatePlaceholder | BindPod | DeletePod | FailPod | SetCondition | MarkResumed | PostEvent

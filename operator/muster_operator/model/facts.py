@@ -1,0 +1,63 @@
+"""What Kubernetes tells the agent. Facts are levels, not edges: the same one twice changes nothing (style 31)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.namespaces import Namespace
+from muster_operator.model.nodes import Node
+from muster_operator.model.pods import ForeignPod, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod exists and looks like this."""
+
+    pod: Pod | ForeignPod
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod no longer exists, ours or foreign."""
+
+    uid: PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node exists and looks like this."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node no longer exists."""
+
+    name: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSeen:
+    """A namespace exists and carries these annotations."""
+
+    namespace: Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceGone:
+    """A namespace no longer exists; its pods are told one by one."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassSeen:
+    """A priority class exists; only ``allow-preemption`` is read of it (contract 1.7)."""
+
+    name: str
+    allow_preemption: bool
+
+
+Fact = PodSeen | PodGone | NodeSeen | NodeGone | NamespaceSeen | NamespaceGone | PriorityClassSeen

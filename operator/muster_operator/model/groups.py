@@ -1,0 +1,69 @@
+"""A gang's definition: task groups, style, time-outs; and the placeholder pod that stands for one member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from muster_operator.model.ids import AppId
+from muster_operator.model.pods import GangSource, PodRef
+from muster_operator.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """One group of equal members (contract 1.3).
+
+    ``min_resource`` is one member in the scheduler's units without its pod; ``requests`` the same as written, for the
+    placeholder's body. ``pod_fields`` is the canonical JSON of the pod spec fields that the group sets (nodeSelector,
+    tolerations, affinity, topologySpreadConstraints); ``constraints`` the hard ones in the form of TAG_CONSTRAINTS.
+    """
+
+    name: str
+    min_member: int
+    min_resource: Resources
+    requests: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_fields: str = "{}"
+    constraints: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangDefinition:
+    """A gang as its originator defines it (contract 1.3, 1.4).
+
+    ``placeholder_ask`` is the sum over the groups, pods included. Time-outs are milliseconds, 0 = the core's default;
+    ``warnings`` are parameters that could not be read and what was taken instead.
+    """
+
+    groups: tuple[TaskGroup, ...]
+    placeholder_ask: Resources
+    style: str
+    placeholder_timeout_ms: int = 0
+    wait_timeout_ms: int = 0
+    warnings: tuple[str, ...] = ()
+
+    def group(self, name: str) -> TaskGroup | None:
+        """The group of that name, if there is one."""
+        return next((group for group in self.groups if group.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderSpec:
+    """One placeholder pod to create (contract 1.8). Equal specs make equal names, so a repeated create is seen."""
+
+    name: str
+    app: AppId
+    queue: str
+    group: TaskGroup
+    owner: PodRef
+    scheduler_name: str
+    priority_class: str
+    image_pull_secrets: tuple[str, ...]
+    source: GangSource
+
+    @property
+    def namespace(self) -> str:
+        """A placeholder lives beside its originator."""
+        return self.owner.namespace

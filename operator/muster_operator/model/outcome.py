@@ -1,0 +1,19 @@
+"""What follows from one fact, verdict or result: news for the core and commands for Kubernetes, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster_operator.model.commands import Command
+from muster_operator.model.news import News
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Filled by the agent while it handles one input, then handed to the link whole."""
+
+    news: list[News] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.news or self.commands)

@@ -1,0 +1,133 @@
+"""A pod as the agent sees it: everything the agent decides by, and nothing raw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.resources import Resources
+
+
+class PodPhase(StrEnum):
+    """``status.phase``; what is missing or unknown to us is Pending."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+#: A pod in one of these holds nothing any more.
+ENDED_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """Which pod: enough to address it and to be sure that it is still the same one (uid precondition)."""
+
+    namespace: str
+    name: str
+    uid: PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """Who owns an application (contract 1.5)."""
+
+    user: str = "nobody"
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GangSource:
+    """The two annotations that define a gang, as written (contract 1.3, 1.4). Empty text means absent.
+
+    They are read when the pod creates its application and copied to the placeholders, so the text is kept.
+    """
+
+    task_groups: str = ""
+    parameters: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The pod's condition PodScheduled=False, as far as it is ours to write (semantics 28)."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """To which application a pod belongs and in which role (contract 1.1, 1.2).
+
+    ``owner`` is the originator's UID, for a placeholder only. ``placeholder`` is true only if we made the pod
+    (semantics 18). ``refusal`` says why the pod cannot be scheduled at all; empty if it can. ``conflicts`` are
+    the losing spellings of application id and queue, as sentences.
+    """
+
+    app: AppId
+    queue: str = ""
+    task_group: str = ""
+    placeholder: bool = False
+    owner: PodUid | None = None
+    gang: GangSource = GangSource()
+    user: UserInfo = UserInfo()
+    resumed: bool = False
+    refusal: str = ""
+    conflicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod that asks for one of our scheduler names.
+
+    ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: since when it has its node (PodScheduled),
+    epoch milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
+    ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and the constraints.
+    """
+
+    ref: PodRef
+    membership: Membership
+    scheduler_name: str
+    phase: PodPhase = PodPhase.PENDING
+    node: NodeName | None = None
+    terminating: bool = False
+    created_s: int = 0
+    scheduled_at_ms: int | None = None
+    gates: tuple[str, ...] = ()
+    resources: Resources = field(default_factory=dict)
+    priority: int = 0
+    priority_class: str = ""
+    allow_preemption: bool | None = None
+    preempts_others: bool = True
+    tags: Mapping[str, str] = field(default_factory=dict)
+    image_pull_secrets: tuple[str, ...] = ()
+    condition: Condition | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has run to its end and holds nothing."""
+        return self.phase in ENDED_PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPod:
+    """A pod of another scheduler: only what it takes from its node (contract 10.10).
+
+    ``kind`` is the value of the ``foreign`` tag: ``default``, or ``static`` for the kubelet's own mirror pods.
+    """
+
+    ref: PodRef
+    node: NodeName | None
+    phase: PodPhase
+    resources: Resources
+    kind: str
+    priority: int = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has run to its end and holds nothing."""
+        return self.phase in ENDED_PHASES

@@ -1,0 +1,37 @@
+"""How a command ended, after the link's retries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_operator.model.commands import Command
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSucceeded:
+    """The API server did it, or it was already so."""
+
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFailed:
+    """The API server refused it for good, or the retries ran out.
+
+    ``status`` is the HTTP status, 0 for none; ``reason`` the Status object's (``AlreadyExists``, ``Forbidden``, ...).
+    """
+
+    command: Command
+    status: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandUnanswered:
+    """It was sent and nobody knows whether it was done. The link reads the pod and tells that fact first."""
+
+    command: Command
+
+
+Result = CommandSucceeded | CommandFailed | CommandUnanswered

@@ -1,0 +1,52 @@
+"""The settings that the agent and the translation read (contract 3). Reading the ConfigMaps is the link's business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Defaults are those of the contract where it names the setting."""
+
+    scheduler_names: frozenset[str] = frozenset({"muster", "yunikorn"})
+    """Pods with one of these in ``spec.schedulerName`` are ours, all others are foreign."""
+
+    partition: str = "default"
+    """The only partition that is served."""
+
+    placeholder_image: str = "registry.k8s.io/pause:3.7"
+    """``service.placeholderImage``. Must be on the nodes or quick to pull: every gang member waits for it."""
+
+    placeholder_run_as_user: int = 0
+    """``service.placeholderRunAsUser``; 0 = the image decides."""
+
+    placeholder_run_as_group: int = 0
+    """``service.placeholderRunAsGroup``; 0 = the image decides."""
+
+    placeholder_fs_group: int = 0
+    """``service.placeholderFsGroup``; 0 = unset."""
+
+    disable_gang: bool = False
+    """``service.disableGangScheduling``: task groups are then ignored."""
+
+    unique_app_ids: bool = False
+    """``admissionController.filtering.generateUniqueAppId``: a pod without an id gets an application of its own."""
+
+    instance_type_label: str = "node.kubernetes.io/instance-type"
+    """``service.nodeInstanceTypeNodeLabelKey``, the node label that names its instance type."""
+
+    condition_delay_s: float = 2.0
+    """A pod that waits longer than this gets a condition (semantics 28). Shorter costs a write per pod."""
+
+    delete_retry_s: float = 5.0
+    """After how long an order to delete that shows no effect is sent again (semantics 14, contract 1.8)."""
+
+    delete_warning_s: float = 30.0
+    """After how long a pod that does not go is told in an event (semantics 14)."""
+
+    create_retry_s: float = 5.0
+    """After how long a placeholder that should exist and was never seen is created again."""
+
+    avoid_node_s: float = 60.0
+    """How long a node on which binds failed for good is avoided for that pod (semantics 5)."""

@@ -1,0 +1,173 @@
+"""What the core says, decoded. One message of the Scheduler Interface is one verdict and is applied whole.
+
+Messages of different kinds may arrive in any order (semantics 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """A pod gets a node."""
+
+    app: AppId
+    key: PodUid
+    node: NodeName
+    allocation_id: AllocationId = NO_ALLOCATION_ID
+    placeholder: bool = False
+    task_group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """An allocation has to go, or (STOPPED_BY_RM) is confirmed as gone. An empty key means all of the application."""
+
+    app: AppId
+    key: PodUid
+    termination: TerminationType
+    allocation_id: AllocationId = NO_ALLOCATION_ID
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskCancelled:
+    """The core gave up an ask. An empty key means all of the application."""
+
+    app: AppId
+    key: PodUid
+    termination: TerminationType
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskRejected:
+    """The core refuses an ask."""
+
+    app: AppId
+    key: PodUid
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRejected:
+    """The core refuses an existing allocation."""
+
+    app: AppId
+    key: PodUid
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationVerdict:
+    """One AllocationResponse, applied in the order of the fields (semantics 1)."""
+
+    cancelled_asks: tuple[AskCancelled, ...] = ()
+    released: tuple[Released, ...] = ()
+    allocated: tuple[Allocated, ...] = ()
+    rejected_asks: tuple[AskRejected, ...] = ()
+    rejected_allocations: tuple[AllocationRejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationAccepted:
+    """The application has a queue."""
+
+    app: AppId
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationRejected:
+    """The application is refused, with the reason for the user."""
+
+    app: AppId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationUpdated:
+    """The application is in a new state (one of ``muster_si.keys.APP_*``)."""
+
+    app: AppId
+    state: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationVerdict:
+    """One ApplicationResponse, applied in the order of the fields."""
+
+    rejected: tuple[ApplicationRejected, ...] = ()
+    accepted: tuple[ApplicationAccepted, ...] = ()
+    updated: tuple[ApplicationUpdated, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """One NodeResponse. ``rejected`` maps a node's name to the reason."""
+
+    accepted: tuple[NodeName, ...] = ()
+    rejected: Mapping[NodeName, str] | None = None
+
+
+class SchedulingState(StrEnum):
+    """What keeps an ask waiting, or not (semantics 6)."""
+
+    SKIPPED = "Skipped"
+    SCHEDULED = "Scheduled"
+    RESERVED = "Reserved"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingStateChanged:
+    """The scheduling state of one ask changed."""
+
+    app: AppId
+    key: PodUid
+    state: SchedulingState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingStates:
+    """One callback's worth of changed states."""
+
+    changes: tuple[SchedulingStateChanged, ...]
+
+
+class EventKind(StrEnum):
+    """What a core event is about (seed 003, EventRecord.Type)."""
+
+    REQUEST = "REQUEST"
+    APP = "APP"
+    NODE = "NODE"
+    QUEUE = "QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreEvent:
+    """A core event. ``object_id``: the application of a request, the application, node or queue itself;
+    ``reference_id``: the ask's key for a request. ``detail`` is the name of the change detail."""
+
+    kind: EventKind
+    object_id: str
+    reference_id: str
+    message: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CoreEvents:
+    """One callback's worth of core events."""
+
+    events: tuple[CoreEvent, ...]
+
+
+Verdict = AllocationVerdict | ApplicationVerdict | NodeVerdict | SchedulingStates | CoreEvents

@@ -1,0 +1,57 @@
+"""Labels, annotations and names on Kubernetes objects (contract 1), as far as the Scheduler Interface does not know them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The field manager of placeholder creates: one of the three signs that a placeholder is ours (semantics 18).
+PLACEHOLDER_FIELD_MANAGER: Final = "muster-placeholder"
+#: The field manager of every other write.
+FIELD_MANAGER: Final = "muster"
+#: ``reportingController`` of our events.
+REPORTING_CONTROLLER: Final = "muster"
+
+LABEL_APP_ID: Final = "yunikorn.apache.org/app-id"
+LABEL_QUEUE: Final = "yunikorn.apache.org/queue"
+LEGACY_LABEL_APP_ID: Final = "applicationId"
+LEGACY_LABEL_QUEUE: Final = "queue"
+SPARK_LABEL_APP_ID: Final = "spark-app-selector"
+
+ANNOTATION_TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
+ANNOTATION_TASK_GROUP_NAME: Final = "yunikorn.apache.org/task-group-name"
+ANNOTATION_PARAMETERS: Final = "yunikorn.apache.org/schedulingPolicyParameters"
+ANNOTATION_USER_INFO: Final = "yunikorn.apache.org/user.info"
+ANNOTATION_ALLOW_PREEMPTION: Final = "yunikorn.apache.org/allow-preemption"
+ANNOTATION_PLACEHOLDER: Final = "internal.yunikorn.apache.org/placeholder"
+#: Ours, on the originator: the gang's reservation ended without the gang (see commands.MarkResumed).
+ANNOTATION_GANG_OUTCOME: Final = "internal.yunikorn.apache.org/gang-outcome"
+GANG_RESUMED: Final = "resumed"
+
+ANNOTATION_NAMESPACE_QUOTA: Final = "yunikorn.apache.org/namespace.quota"
+ANNOTATION_NAMESPACE_GUARANTEED: Final = "yunikorn.apache.org/namespace.guaranteed"
+ANNOTATION_NAMESPACE_MAX_APPS: Final = "yunikorn.apache.org/namespace.maxApps"
+ANNOTATION_NAMESPACE_MAX_CPU: Final = "yunikorn.apache.org/namespace.max.cpu"
+ANNOTATION_NAMESPACE_MAX_MEMORY: Final = "yunikorn.apache.org/namespace.max.memory"
+ANNOTATION_PARENT_QUEUE: Final = "yunikorn.apache.org/parentqueue"
+
+# -- event reasons and actions (contract 6.2) ---------------------------------
+REASON_GANG: Final = "GangScheduling"
+REASON_SCHEDULING: Final = "Scheduling"
+REASON_SCHEDULED: Final = "Scheduled"
+REASON_BIND_FAILURE: Final = "PodBindFailure"
+REASON_TASK_REJECTED: Final = "TaskRejected"
+REASON_APPLICATION_FAILED: Final = "ApplicationFailed"
+REASON_APPLICATION_REJECTED: Final = "ApplicationRejected"
+REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
+REASON_NODE_REJECTED: Final = "NodeRejected"
+REASON_INFORMATIONAL: Final = "Informational"
+ACTION_CREATING_PLACEHOLDERS: Final = "CreatingPlaceholders"
+ACTION_RESERVATION_COMPLETE: Final = "GangReservationComplete"
+ACTION_TASK_GROUPS_ERROR: Final = "TaskGroupsError"
+ACTION_PLACEHOLDER_CREATE_FAILED: Final = "PlaceholderCreateFailed"
+ACTION_PLACEHOLDER_TIMEOUT: Final = "PlaceholderTimeOut"
+ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
+
+# -- reasons of the condition PodScheduled=False (contract 6.2) ----------------
+CONDITION_UNSCHEDULABLE: Final = "Unschedulable"
+CONDITION_SKIPPED: Final = "SchedulingSkipped"
