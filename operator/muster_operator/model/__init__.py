@@ -1,7 +1,7 @@
 """The operator's words: values, orders, reports, and the tables of the life cycles. No I/O, no clock.
 
-Reading order: ``ids`` and ``resources`` (units), ``pods``, ``nodes``, ``namespaces``, ``groups`` (what Kubernetes has),
-``applications`` and ``allocations`` (the same as the scheduler sees it), ``facts`` (what Kubernetes tells), ``commands``
-(what it is told) and ``results``, ``news`` (what the core is told) and ``verdicts`` (what it answers), ``outcome``,
-``states``, ``settings``, ``vocabulary`` (labels and annotations), ``errors``.
+Reading order: ``ids`` and ``resources`` (units); ``pods``, ``nodes``, ``namespaces``, ``groups`` (what Kubernetes has);
+``applications`` and ``allocations`` (the same as the scheduler sees it); ``facts`` (what Kubernetes tells),
+``commands`` (what it is told) and ``results``; ``news`` (what the core is told) and ``verdicts`` (what it answers);
+``outcome``, ``states``, ``settings``, ``vocabulary`` (labels and annotations), ``errors``.
 """

@@ -1,8 +1,8 @@
 """What can be wrong inside the operator.
 
 OperatorError
-├── ImpossibleTransitionError   a life cycle was driven where its table has no row: a bug
-└── BadInputError               something a person wrote cannot be used: names the field, the problem and the fix
+├── ImpossibleTransitionError  a life cycle was driven where its table has no row: a bug
+└── BadInputError              something a person wrote cannot be used: names the field, the problem and the fix
 """
 
 from __future__ import annotations

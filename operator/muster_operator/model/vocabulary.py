@@ -1,4 +1,4 @@
-"""Labels, annotations and names on Kubernetes objects (contract 1), as far as the Scheduler Interface does not know them."""
+"""Labels, annotations, event reasons and other names on Kubernetes objects (contract 1 and 6.2)."""
 
 from __future__ import annotations
 
