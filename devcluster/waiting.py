@@ -1,0 +1,40 @@
+"""Waiting for conditions, never for time: every wait has a deadline and says what it saw last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from devcluster.errors import ConditionNotMet
+
+T = TypeVar("T")
+
+
+async def until(
+    what: str,
+    check: Callable[[], Awaitable[T]],
+    deadline_s: float,
+    *,
+    every_s: float = 0.05,
+    tolerate: tuple[type[Exception], ...] = (),
+) -> T:
+    """Call ``check`` until it answers something true, and return that.
+
+    ``tolerate``: errors that mean "not yet". Raises ConditionNotMet with the last answer or error.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + deadline_s
+    seen = "never asked"
+    while True:
+        try:
+            answer = await check()
+        except tolerate as error:
+            seen = f"last error: {error!r}"
+        else:
+            if answer:
+                return answer
+            seen = f"last answer: {answer!r}"
+        if loop.time() >= end:
+            raise ConditionNotMet(what, deadline_s, seen)
+        await asyncio.sleep(every_s)
