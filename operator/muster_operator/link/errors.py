@@ -1,0 +1,54 @@
+"""What can go wrong between the operator and the world outside.
+
+LinkError
+├── NoCredentials     no way into the cluster is configured
+├── Unreachable       the API server did not answer (connection, time-out)
+├── ApiRefused        the API server answered with an error status
+└── StartupRefused    the operator must not or cannot start: one line says key, value and fix
+    └── BadSetting    a value of the ConfigMaps is wrong
+"""
+
+from __future__ import annotations
+
+
+class LinkError(Exception):
+    """Root of the operator's errors."""
+
+
+class NoCredentials(LinkError):
+    """There is neither a service account nor a usable kubeconfig."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no credentials for a Kubernetes API server ({reason}): set KUBECONFIG or run in a pod")
+        self.reason = reason
+
+
+class Unreachable(LinkError):
+    """The API server did not answer; whether it acted is unknown."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what}: {reason}")
+        self.reason = reason
+
+
+class ApiRefused(LinkError):
+    """The API server answered with an error status."""
+
+    def __init__(self, what: str, status: int, reason: str) -> None:
+        super().__init__(f"{what}: {status} {reason}")
+        self.status = status
+        self.reason = reason
+
+
+class StartupRefused(LinkError):
+    """The operator cannot serve as asked; the message says why and what to do."""
+
+
+class BadSetting(StartupRefused):
+    """A setting has a value that means nothing."""
+
+    def __init__(self, key: str, value: str, fix: str) -> None:
+        super().__init__(f"setting {key} = {value!r} is wrong: {fix}")
+        self.key = key
+        self.value = value
+        self.fix = fix

@@ -1,0 +1,222 @@
+"""Carries a command out at the API server, tries again as its kind allows, and says how it ended.
+
+What the answers mean, kind by kind: a bind that met 409 or no answer is settled by reading the pod (semantics 20); a
+delete of what is gone, or is another pod by now, has succeeded; a placeholder that exists is accepted if it is ours
+(semantics 18). Never raises: every command ends in one result of `model.results`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import structlog
+
+from muster_operator.link import requests, retry
+from muster_operator.link.errors import Unreachable
+from muster_operator.link.event_series import Series
+from muster_operator.link.retry import Retry
+from muster_operator.link.session import KubeSession, Reply, Request
+from muster_operator.model.commands import (
+    BindPod,
+    Command,
+    CreatePlaceholder,
+    DeletePod,
+    FailPod,
+    MarkResumed,
+    PostEvent,
+    SetCondition,
+)
+from muster_operator.model.groups import PlaceholderSpec
+from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
+
+log = structlog.get_logger("muster.kube")
+
+#: The answer that never came.
+NO_REPLY = Reply(0, b"")
+
+RawPod = Mapping[str, Any]
+
+
+class Teller(Protocol):
+    """Who is told of results, and of pods that had to be read on the way."""
+
+    def result(self, result: Result) -> None:
+        """Take how a command ended."""
+
+    def read_pod(self, raw: RawPod) -> None:
+        """Take a pod as it was just read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholders:
+    """What the link cannot know of placeholders: their body, and whether a pod is the one meant."""
+
+    manifest: Callable[[PlaceholderSpec], Mapping[str, Any]]
+    is_ours: Callable[[RawPod, PlaceholderSpec], bool]
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Counts for metrics: tries beyond the first, and final answers by kind and status."""
+
+    retried: Callable[[str, int], None]
+    ended: Callable[[str, int], None]
+
+
+class Kube:
+    """Executes commands; one instance serves all writers."""
+
+    def __init__(self, session: KubeSession, placeholders: Placeholders, teller: Teller, attempts: Attempts) -> None:
+        self._session = session
+        self._placeholders = placeholders
+        self._teller = teller
+        self._attempts = attempts
+        self._series = Series()
+
+    async def execute(self, command: Command) -> None:
+        """Carry the command out and tell how it ended."""
+        result = await self._carry_out(command)
+        match result:
+            case CommandSucceeded():
+                self._attempts.ended(type(command).__name__, 200)
+            case CommandFailed():
+                log.info("a command failed", command=command, status=result.status, message=result.message)
+                self._attempts.ended(type(command).__name__, result.status)
+            case CommandUnanswered():
+                log.warning("a command was not answered", command=command)
+                self._attempts.ended(type(command).__name__, 0)
+        self._teller.result(result)
+
+    async def _carry_out(self, command: Command) -> Result:
+        match command:
+            case BindPod():
+                return await self._bind(command)
+            case DeletePod():
+                return await self._delete(command)
+            case CreatePlaceholder():
+                return await self._create(command)
+            case FailPod():
+                return await self._patch(command, requests.fail(command))
+            case SetCondition():
+                return await self._patch(command, requests.condition(command, datetime.now(tz=UTC)))
+            case MarkResumed():
+                return await self._patch(command, requests.mark_resumed(command))
+            case PostEvent():
+                return await self._post_event(command)
+
+    async def _bind(self, command: BindPod) -> Result:
+        """Bind; where it is unknown or contested whether the pod has a node, the pod itself says."""
+        reply = NO_REPLY
+        for attempt in range(1, retry.BIND.attempts + 1):
+            reply = await self._once(requests.bind(command))
+            if reply.ok:
+                return CommandSucceeded(command)
+            if reply.status in _SETTLED_BY_READING:
+                settled = await self._settle_bind(command, reply)
+                if settled is not None:
+                    return settled
+            pause_s = retry.BIND.pause_s(attempt, reply.status, reply.retry_after_s)
+            if pause_s is None:
+                break
+            self._attempts.retried("BindPod", reply.status)
+            await asyncio.sleep(pause_s)
+        return _failed(command, reply)
+
+    async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:
+        """Read the pod: bound as asked, bound elsewhere, gone, or (None) still without a node."""
+        pod = await self._with_retries("ReadPod", requests.read(command.pod.namespace, command.pod.name), retry.READ)
+        if pod.status == 0:
+            return CommandUnanswered(command)
+        raw = pod.json()
+        if not pod.ok or (raw.get("metadata") or {}).get("uid") != command.pod.uid:
+            return CommandFailed(command, 404, "NotFound", "the pod is gone")
+        self._teller.read_pod(raw)
+        node = (raw.get("spec") or {}).get("nodeName")
+        if node == command.node:
+            return CommandSucceeded(command)
+        if node:
+            return CommandFailed(command, 409, "AlreadyBound", f"the pod is on node {node}")
+        if reply.status == 409:
+            return CommandFailed(command, 409, reply.reason() or "Conflict", reply.message())
+        return None
+
+    async def _delete(self, command: DeletePod) -> Result:
+        reply = await self._with_retries("DeletePod", requests.delete(command), retry.DELETE)
+        gone = reply.status == 404 or (reply.status == 409 and reply.reason() == "Conflict")
+        return CommandSucceeded(command) if reply.ok or gone else _failed(command, reply)
+
+    async def _create(self, command: CreatePlaceholder) -> Result:
+        spec = command.spec
+        request = requests.create(spec.namespace, self._placeholders.manifest(spec))
+        reply = await self._with_retries("CreatePlaceholder", request, retry.CREATE)
+        if reply.ok:
+            return CommandSucceeded(command)
+        if not _already_exists(reply):
+            return _failed(command, reply)
+        pod = await self._with_retries("ReadPod", requests.read(spec.namespace, spec.name), retry.READ)
+        if pod.ok and self._placeholders.is_ours(pod.json(), spec):
+            self._teller.read_pod(pod.json())
+            return CommandSucceeded(command)
+        return _failed(command, reply)
+
+    async def _patch(self, command: FailPod | SetCondition | MarkResumed, request: Request) -> Result:
+        reply = await self._with_retries(type(command).__name__, request, retry.PATCH)
+        return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+
+    async def _post_event(self, command: PostEvent) -> Result:
+        """An event, or one more turn of its series; a series that expired at the server begins anew."""
+        now = datetime.now(tz=UTC)
+        known = self._series.turn(command)
+        if known is not None:
+            reply = await self._with_retries(
+                "PostEvent", requests.series(command, known.name, known.count, now), retry.EVENT
+            )
+            if reply.ok or reply.status != 404:
+                return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+        name = self._series.start(command, now)
+        request = requests.event(command, name, self._series.instance, now)
+        reply = await self._with_retries("PostEvent", request, retry.EVENT)
+        if reply.ok or _already_exists(reply):
+            return CommandSucceeded(command)
+        self._series.forget(command)
+        return _failed(command, reply)
+
+    async def _with_retries(self, kind: str, request: Request, policy: Retry) -> Reply:
+        """Send until the answer is final: done, not worth another try, or out of tries."""
+        attempt = 0
+        while True:
+            attempt += 1
+            reply = await self._once(request)
+            final = reply.ok or _already_exists(reply)
+            pause_s = None if final else policy.pause_s(attempt, reply.status, reply.retry_after_s)
+            if pause_s is None:
+                return reply
+            self._attempts.retried(kind, reply.status)
+            await asyncio.sleep(pause_s)
+
+    async def _once(self, request: Request) -> Reply:
+        """One try; no answer is the reply with status 0."""
+        try:
+            return await self._session.send(request)
+        except Unreachable as error:
+            log.debug("no answer", reason=str(error))
+            return NO_REPLY
+
+
+#: After these it is unknown, or contested, whether the pod got the node.
+_SETTLED_BY_READING = frozenset({0, 404, 409, 500, 502, 503, 504})
+
+
+def _already_exists(reply: Reply) -> bool:
+    return reply.status == 409 and reply.reason() == "AlreadyExists"
+
+
+def _failed(command: Command, reply: Reply) -> Result:
+    """The final no: the server's words, or that it has none."""
+    if reply.status == 0:
+        return CommandUnanswered(command)
+    return CommandFailed(command, reply.status, reply.reason(), reply.message())

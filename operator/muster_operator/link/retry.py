@@ -1,0 +1,56 @@
+"""Which answers of the API server are worth another try, how often, and after how long: one value per kind of command.
+
+Every policy ends. A pause grows by `factor` up to `longest_s`; a `Retry-After` of the server (429, 503) lengthens it,
+never shortens it. What an answer *means* (404 on a delete is success) is said in `link.kube`, before this is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: Statuses that say "not now": throttled, or the server or its store in trouble.
+PASSING: Final = frozenset({429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a kind of command is tried again.
+
+    `attempts` counts the first one too. `statuses` are worth another try; so is no answer at all, if `unanswered`.
+    """
+
+    attempts: int
+    first_s: float
+    factor: float = 2.0
+    longest_s: float = 5.0
+    statuses: frozenset[int] = PASSING
+    unanswered: bool = True
+
+    def pause_s(self, attempt: int, status: int, retry_after_s: float | None = None) -> float | None:
+        """Seconds to wait after attempt number `attempt` (from 1) ended so; None = give up.
+
+        `status` 0 means that no answer came.
+        """
+        worth_it = self.unanswered if status == 0 else status in self.statuses
+        if not worth_it or attempt >= self.attempts:
+            return None
+        grown = min(self.longest_s, self.first_s * self.factor ** (attempt - 1))
+        return max(grown, min(retry_after_s or 0.0, RETRY_AFTER_LIMIT_S))
+
+
+#: A server that asks for more patience than this gets another try anyway.
+RETRY_AFTER_LIMIT_S: Final = 30.0
+
+#: About 20 s in all: long enough for an API server to be restarted, short enough to give the node back to others.
+BIND: Final = Retry(attempts=8, first_s=0.1)
+#: A placeholder that stays costs room: deletes are tried for about a minute, then the agent sends them again.
+DELETE: Final = Retry(attempts=16, first_s=0.1)
+#: 409 without AlreadyExists is a quota object that two creates updated at once.
+CREATE: Final = Retry(attempts=8, first_s=0.1, statuses=PASSING | {409})
+#: Conditions and phases: the next change writes them again.
+PATCH: Final = Retry(attempts=5, first_s=0.2)
+#: An event is worth three tries.
+EVENT: Final = Retry(attempts=3, first_s=0.5)
+#: Reading a pod to settle what is unknown.
+READ: Final = Retry(attempts=6, first_s=0.1)
