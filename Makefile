@@ -26,7 +26,7 @@ setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itsel
 	@touch $@
 
 .uv/bin/uv:
-	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv uv
+	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv 'uv>=0.9,<1'
 
 check: setup ## style, format, types, layers, generated code: everything that needs no run
 	$(BIN)/ruff check .
