@@ -8,6 +8,10 @@ BIN := .venv/bin
 # Only a Python that is already on the machine.
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
+# Trust what the machine trusts, where it says so: company proxies have certificates of their own.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),)
+export UV_SYSTEM_CERTS := 1
+endif
 
 TYPED := proto core operator cli tools tests $(wildcard devcluster benchmarks)
 PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
@@ -26,7 +30,7 @@ setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itsel
 	@touch $@
 
 .uv/bin/uv:
-	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv 'uv>=0.9,<1'
+	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv 'uv>=0.13,<1'
 
 check: setup ## style, format, types, layers, generated code: everything that needs no run
 	$(BIN)/ruff check .
