@@ -3,7 +3,8 @@
     CoreError
     ├── IllegalTransition   a life cycle has no such row
     ├── BrokenDecision      a plan no longer holds when it is committed
-    └── UnknownSubject      an engine was handed the id of something it does not have
+    ├── UnknownSubject      an engine was handed the id of something it does not have
+    └── DuplicateSubject    a ledger was handed something that it has already
 
 An expected "no" is a value: Shortfall, Refusal (style 16, 27).
 """
@@ -38,5 +39,14 @@ class UnknownSubject(CoreError):
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {name!r}")
+        self.kind = kind
+        self.name = name
+
+
+class DuplicateSubject(CoreError):
+    """A ledger has such a thing already."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"{kind} {name!r} is there already")
         self.kind = kind
         self.name = name

@@ -1,0 +1,182 @@
+"""Columns: one value per node row, as numpy arrays that grow by doubling.
+
+A question about all nodes is one pass over a column instead of a loop over
+nodes. Rows are reused after a node went; a row without a node holds zeros.
+Written by world/nodes.py only; plan/ reads the views and never writes to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from muster_core.model.errors import DuplicateSubject, UnknownSubject
+from muster_core.model.ids import NodeId
+from muster_core.model.resources import Resources
+
+IntColumn = npt.NDArray[np.int64]
+FloatColumn = npt.NDArray[np.float64]
+BoolColumn = npt.NDArray[np.bool_]
+CodeColumn = npt.NDArray[np.int32]
+
+_FIRST_SIZE = 16
+
+
+def room_for(length: int, rows: int) -> int:
+    """The length a column of `length` gets so that it holds `rows`: doubled until it does."""
+    length = max(length, _FIRST_SIZE)
+    while length < rows:
+        length *= 2
+    return length
+
+
+class Rows:
+    """Which node has which row. Free rows are used again, the lowest last freed first."""
+
+    __slots__ = ("_free", "_ids", "_ranks", "_rows")
+
+    def __init__(self) -> None:
+        self._rows: dict[NodeId, int] = {}
+        self._ids: list[NodeId | None] = []
+        self._free: list[int] = []
+        self._ranks: IntColumn | None = None
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._rows)
+
+    @property
+    def size(self) -> int:
+        """Length of every column: the number of rows ever in use at once."""
+        return len(self._ids)
+
+    def add(self, node: NodeId) -> int:
+        """Give the node a row. Raises DuplicateSubject if it has one."""
+        if node in self._rows:
+            raise DuplicateSubject("node", node)
+        if self._free:
+            row = self._free.pop()
+            self._ids[row] = node
+        else:
+            row = len(self._ids)
+            self._ids.append(node)
+        self._rows[node] = row
+        self._ranks = None
+        return row
+
+    def remove(self, node: NodeId) -> int:
+        """Free the node's row. Raises UnknownSubject."""
+        row = self.row(node)
+        del self._rows[node]
+        self._ids[row] = None
+        self._free.append(row)
+        self._ranks = None
+        return row
+
+    def row(self, node: NodeId) -> int:
+        """The node's row. Raises UnknownSubject."""
+        row = self._rows.get(node)
+        if row is None:
+            raise UnknownSubject("node", node)
+        return row
+
+    def at(self, row: int) -> NodeId:
+        """The node of that row. Raises UnknownSubject for a free row."""
+        node = self._ids[row]
+        if node is None:
+            raise UnknownSubject("node row", str(row))
+        return node
+
+    def ranks(self) -> IntColumn:
+        """Each row's place when nodes are sorted by id; the last word in every tie (style 18)."""
+        if self._ranks is None:
+            ranks = np.full(self.size, self.size, dtype=np.int64)
+            ranks[[self._rows[node] for node in sorted(self._rows)]] = np.arange(len(self._rows))
+            self._ranks = ranks
+        return self._ranks
+
+
+class Flags:
+    """One truth per row."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: BoolColumn = np.zeros(_FIRST_SIZE, dtype=np.bool_)
+
+    def set(self, row: int, *, value: bool) -> None:
+        """Write one row."""
+        if row >= len(self._values):
+            values = np.zeros(room_for(len(self._values), row + 1), dtype=np.bool_)
+            values[: len(self._values)] = self._values
+            self._values = values
+        self._values[row] = value
+
+    def view(self, size: int) -> BoolColumn:
+        """The first `size` rows."""
+        return self._values[:size]
+
+
+class Amounts:
+    """One int64 column per resource name (semantics 23).
+
+    A column comes with the first row that has a nonzero amount of its name and
+    goes when `drop_if_empty` finds none left, so an ask can never make one.
+    """
+
+    __slots__ = ("_columns", "_length")
+
+    def __init__(self) -> None:
+        self._columns: dict[str, IntColumn] = {}
+        self._length = _FIRST_SIZE
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def reach(self, rows: int) -> None:
+        """Have room for that many rows."""
+        if rows <= self._length:
+            return
+        self._length = room_for(self._length, rows)
+        for name, old in self._columns.items():
+            column = np.zeros(self._length, dtype=np.int64)
+            column[: len(old)] = old
+            self._columns[name] = column
+
+    def column(self, name: str, size: int) -> IntColumn | None:
+        """The first `size` rows of one resource; None if no row has it."""
+        column = self._columns.get(name)
+        return None if column is None else column[:size]
+
+    def change(self, row: int, amounts: Resources, times: int) -> None:
+        """Add `times` the amounts to a row (negative `times` takes away)."""
+        for name, amount in amounts.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = np.zeros(self._length, dtype=np.int64)
+            column[row] = column.item(row) + times * amount
+
+    def at(self, row: int) -> Resources:
+        """All amounts of one row."""
+        return Resources({name: column.item(row) for name, column in self._columns.items()})
+
+    def clear(self, row: int) -> None:
+        """Make every amount of a row 0."""
+        for column in self._columns.values():
+            column[row] = 0
+
+    def drop_if_empty(self, names: Resources) -> None:
+        """Forget those of the named columns that hold nothing but zeros."""
+        for name in names:
+            if name in self._columns and not self._columns[name].any():
+                del self._columns[name]

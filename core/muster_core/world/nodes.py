@@ -1,0 +1,196 @@
+"""The nodes of a partition: what each has, what is taken, who is on it, what its labels and taints are.
+
+Written by engine/ only. What plan/ asks about all nodes at once it asks the
+columns; what one wants to know of one node is in its NodeRecord.
+
+Capacity may shrink below what is taken: availability is then negative and
+nothing fits that asks for the resource. Units as in Resources.
+Source: seed 003, NodeInfo; semantics 21-23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from muster_core.model.constraints import Constraints
+from muster_core.model.ids import AllocationId, NodeId
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import NodeSpec
+from muster_core.model.states import NodeState
+from muster_core.world.columns import Amounts, BoolColumn, Flags, Rows
+from muster_core.world.labels import Labels, Taints
+
+
+@dataclass(slots=True, eq=False)
+class NodeRecord:
+    """One node. Its amounts are in the columns, except what belongs to others."""
+
+    spec: NodeSpec
+    state: NodeState
+    #: Of applications; kept by engine/, the table never reads it.
+    allocations: dict[AllocationId, None] = field(default_factory=dict)
+    #: Sum of what was taken as foreign (semantics 7), besides `spec.occupied`.
+    foreign: Resources = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """All nodes at once; `size` rows, `open` where a node is that takes new allocations."""
+
+    size: int
+    capacities: Amounts
+    availables: Amounts
+    open: BoolColumn
+
+
+class NodeTable:
+    """All nodes of a partition, one row each.
+
+    `epoch` grows whenever something may fit that did not fit before;
+    `facts_epoch` whenever rows, labels, taints or schedulable flags change.
+    """
+
+    __slots__ = (
+        "_available",
+        "_capacity",
+        "_open",
+        "_records",
+        "answers",
+        "capacity_epoch",
+        "capacity_total",
+        "epoch",
+        "facts_epoch",
+        "labels",
+        "rows",
+        "taints",
+    )
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.facts_epoch = 0
+        #: Grows when some node's capacity changes, nodes that come or go included.
+        self.capacity_epoch = 0
+        self.capacity_total = NOTHING
+        self.rows = Rows()
+        self.labels = Labels()
+        self.taints = Taints()
+        #: plan/feasibility/ keeps here what it found out about a value of
+        #: constraints, one column per filter; emptied when `facts_epoch` grows.
+        self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
+        self._records: dict[NodeId, NodeRecord] = {}
+        self._capacity = Amounts()
+        self._available = Amounts()
+        self._open = Flags()
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._records)
+
+    def add(self, spec: NodeSpec, *, draining: bool) -> int:
+        """Take a node in; returns its row. Raises DuplicateSubject."""
+        row = self.rows.add(spec.id)
+        size = self.rows.size
+        self._capacity.reach(size)
+        self._available.reach(size)
+        self._capacity.change(row, spec.capacity, 1)
+        self._available.change(row, spec.capacity, 1)
+        self._available.change(row, spec.occupied, -1)
+        self.capacity_total += spec.capacity
+        self.labels.add(row, spec.labels)
+        self.taints.add(row, spec.taints)
+        self._open.set(row, value=not draining)
+        self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
+        self.capacity_epoch += 1
+        self.epoch += 1
+        self._facts_changed()
+        return row
+
+    def update(self, spec: NodeSpec) -> None:
+        """Put new capacity, occupied amounts, labels, taints and attributes in force. Raises UnknownSubject."""
+        row = self.rows.row(spec.id)
+        record = self._records[spec.id]
+        old = record.spec
+        record.spec = spec
+        if spec.capacity != old.capacity:
+            self._capacity.change(row, spec.capacity - old.capacity, 1)
+            self.capacity_total += spec.capacity - old.capacity
+            self.capacity_epoch += 1
+        gained = (spec.capacity - spec.occupied) - (old.capacity - old.occupied)
+        self._available.change(row, gained, 1)
+        grew = any(amount > 0 for _, amount in gained.items())
+        if (spec.labels, set(spec.taints)) != (old.labels, set(old.taints)):
+            self.labels.remove(row, old.labels)
+            self.labels.add(row, spec.labels)
+            self.taints.remove(row, old.taints)
+            self.taints.add(row, spec.taints)
+            self._facts_changed()
+            grew = True
+        if grew:
+            self.epoch += 1
+
+    def remove(self, node: NodeId) -> None:
+        """Forget a node; whatever was taken goes with it. Raises UnknownSubject."""
+        row = self.rows.remove(node)
+        spec = self._records.pop(node).spec
+        self.labels.remove(row, spec.labels)
+        self.taints.remove(row, spec.taints)
+        self._open.set(row, value=False)
+        gone = self._available.at(row)
+        for amounts in (self._capacity, self._available):
+            amounts.clear(row)
+        self._capacity.drop_if_empty(spec.capacity)
+        self._available.drop_if_empty(gone)
+        self.capacity_total -= spec.capacity
+        self.capacity_epoch += 1
+        self._facts_changed()
+
+    def set_draining(self, node: NodeId, *, draining: bool) -> None:
+        """Close a node to new allocations, or open it again. Raises UnknownSubject."""
+        row = self.rows.row(node)
+        self._records[node].state = NodeState.DRAINING if draining else NodeState.SCHEDULABLE
+        self._open.set(row, value=not draining)
+        if not draining:
+            self.epoch += 1
+        self._facts_changed()
+
+    def record(self, node: NodeId) -> NodeRecord:
+        """The node's own record. Raises UnknownSubject."""
+        self.rows.row(node)
+        return self._records[node]
+
+    def take(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
+        """Charge a node with `count` of these amounts, fitting or not: whoever decides has checked.
+        `foreign`: they belong to nobody whom the core schedules. Raises UnknownSubject.
+        """
+        self._available.change(self.rows.row(node), resources, -count)
+        if foreign:
+            record = self._records[node]
+            record.foreign = record.foreign.plus(resources, count)
+
+    def give_back(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
+        """Undo a `take`. Raises UnknownSubject."""
+        self.take(node, resources, -count, foreign=foreign)
+        self.epoch += 1
+
+    def available(self, node: NodeId) -> Resources:
+        """What is left; negative amounts where capacity shrank below what is taken. Raises UnknownSubject."""
+        return self._available.at(self.rows.row(node))
+
+    def allocated(self, node: NodeId) -> Resources:
+        """What applications took: neither foreign nor occupied. Raises UnknownSubject."""
+        record = self.record(node)
+        return record.spec.capacity - record.spec.occupied - record.foreign - self.available(node)
+
+    def columns(self) -> Columns:
+        """The view of plan/ on all nodes; void as soon as a node comes or goes."""
+        return Columns(self.rows.size, self._capacity, self._available, self._open.view(self.rows.size))
+
+    def _facts_changed(self) -> None:
+        self.facts_epoch += 1
+        self.answers.clear()
