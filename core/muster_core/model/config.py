@@ -45,7 +45,7 @@ class QueueConfig:
     order: ApplicationOrder = ApplicationOrder.FIFO
     #: 0 = unlimited.
     max_applications: int = 0
-    properties: Mapping[str, str] = field(default=_EMPTY)
+    properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     submit_acl: str = ""
     admin_acl: str = ""
 

@@ -53,7 +53,7 @@ class ApplicationSpec:
     queue: str = ""
     user: str = "nobody"
     groups: tuple[str, ...] = ()
-    tags: Mapping[str, str] = field(default=_NO_TAGS)
+    tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     #: Of a gang its placeholder time-out, else the limit of its run time (semantics 2).
     timeout_ns: int = 0
     #: The wait clock (semantics 10): 0 = the configured default.
@@ -90,7 +90,7 @@ class AskSpec:
     #: Run time of what is allocated; 0 = for ever (semantics 2).
     timeout_ns: int = 0
     namespace: str = ""
-    tags: Mapping[str, str] = field(default=_NO_TAGS)
+    tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     avoid: frozenset[NodeId] = frozenset()
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
@@ -115,7 +115,7 @@ class AllocationSpec:
     originator: bool = False
     priority: int = 0
     namespace: str = ""
-    tags: Mapping[str, str] = field(default=_NO_TAGS)
+    tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     foreign: bool = False
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
@@ -132,7 +132,7 @@ class NodeSpec:
     id: NodeId
     capacity: Resources
     occupied: Resources = NOTHING
-    labels: Mapping[str, str] = field(default=_NO_TAGS)
+    labels: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     taints: tuple[Taint, ...] = ()
     #: As sent, for REST; labels and taints are read out of it.
-    attributes: Mapping[str, str] = field(default=_NO_TAGS)
+    attributes: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
