@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import structlog
 
-from muster_operator.link import requests, retry
+from muster_operator.link import requests
 from muster_operator.link.errors import Unreachable
 from muster_operator.link.event_series import Series
-from muster_operator.link.retry import Retry
+from muster_operator.link.retry import Policies, Retry
 from muster_operator.link.session import KubeSession, Reply, Request
 from muster_operator.model.commands import (
     BindPod,
@@ -70,7 +70,15 @@ class Attempts:
 class Kube:
     """Executes commands; one instance serves all writers."""
 
-    def __init__(self, session: KubeSession, placeholders: Placeholders, teller: Teller, attempts: Attempts) -> None:
+    def __init__(
+        self,
+        session: KubeSession,
+        placeholders: Placeholders,
+        teller: Teller,
+        attempts: Attempts,
+        policies: Policies | None = None,
+    ) -> None:
+        self._policies = policies or Policies()
         self._session = session
         self._placeholders = placeholders
         self._teller = teller
@@ -111,7 +119,7 @@ class Kube:
     async def _bind(self, command: BindPod) -> Result:
         """Bind; where it is unknown or contested whether the pod has a node, the pod itself says."""
         reply = NO_REPLY
-        for attempt in range(1, retry.BIND.attempts + 1):
+        for attempt in range(1, self._policies.bind.attempts + 1):
             reply = await self._once(requests.bind(command))
             if reply.ok:
                 return CommandSucceeded(command)
@@ -119,7 +127,7 @@ class Kube:
                 settled = await self._settle_bind(command, reply)
                 if settled is not None:
                     return settled
-            pause_s = retry.BIND.pause_s(attempt, reply.status, reply.retry_after_s)
+            pause_s = self._policies.bind.pause_s(attempt, reply.status, reply.retry_after_s)
             if pause_s is None:
                 break
             self._attempts.retried("BindPod", reply.status)
@@ -128,7 +136,9 @@ class Kube:
 
     async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:
         """Read the pod: bound as asked, bound elsewhere, gone, or (None) still without a node."""
-        pod = await self._with_retries("ReadPod", requests.read(command.pod.namespace, command.pod.name), retry.READ)
+        pod = await self._with_retries(
+            "ReadPod", requests.read(command.pod.namespace, command.pod.name), self._policies.read
+        )
         if pod.status == 0:
             return CommandUnanswered(command)
         raw = pod.json()
@@ -145,26 +155,26 @@ class Kube:
         return None
 
     async def _delete(self, command: DeletePod) -> Result:
-        reply = await self._with_retries("DeletePod", requests.delete(command), retry.DELETE)
+        reply = await self._with_retries("DeletePod", requests.delete(command), self._policies.delete)
         gone = reply.status == 404 or (reply.status == 409 and reply.reason() == "Conflict")
         return CommandSucceeded(command) if reply.ok or gone else _failed(command, reply)
 
     async def _create(self, command: CreatePlaceholder) -> Result:
         spec = command.spec
         request = requests.create(spec.namespace, self._placeholders.manifest(spec))
-        reply = await self._with_retries("CreatePlaceholder", request, retry.CREATE)
+        reply = await self._with_retries("CreatePlaceholder", request, self._policies.create)
         if reply.ok:
             return CommandSucceeded(command)
         if not _already_exists(reply):
             return _failed(command, reply)
-        pod = await self._with_retries("ReadPod", requests.read(spec.namespace, spec.name), retry.READ)
+        pod = await self._with_retries("ReadPod", requests.read(spec.namespace, spec.name), self._policies.read)
         if pod.ok and self._placeholders.is_ours(pod.json(), spec):
             self._teller.read_pod(pod.json())
             return CommandSucceeded(command)
         return _failed(command, reply)
 
     async def _patch(self, command: FailPod | SetCondition | MarkResumed, request: Request) -> Result:
-        reply = await self._with_retries(type(command).__name__, request, retry.PATCH)
+        reply = await self._with_retries(type(command).__name__, request, self._policies.patch)
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 
     async def _post_event(self, command: PostEvent) -> Result:
@@ -173,13 +183,13 @@ class Kube:
         known = self._series.turn(command)
         if known is not None:
             reply = await self._with_retries(
-                "PostEvent", requests.series(command, known.name, known.count, now), retry.EVENT
+                "PostEvent", requests.series(command, known.name, known.count, now), self._policies.event
             )
             if reply.ok or reply.status != 404:
                 return CommandSucceeded(command) if reply.ok else _failed(command, reply)
         name = self._series.start(command, now)
         request = requests.event(command, name, self._series.instance, now)
-        reply = await self._with_retries("PostEvent", request, retry.EVENT)
+        reply = await self._with_retries("PostEvent", request, self._policies.event)
         if reply.ok or _already_exists(reply):
             return CommandSucceeded(command)
         self._series.forget(command)

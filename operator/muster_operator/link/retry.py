@@ -42,15 +42,25 @@ class Retry:
 #: A server that asks for more patience than this gets another try anyway.
 RETRY_AFTER_LIMIT_S: Final = 30.0
 
-#: About 20 s in all: long enough for an API server to be restarted, short enough to give the node back to others.
-BIND: Final = Retry(attempts=8, first_s=0.1)
-#: A placeholder that stays costs room: deletes are tried for about a minute, then the agent sends them again.
-DELETE: Final = Retry(attempts=16, first_s=0.1)
-#: 409 without AlreadyExists is a quota object that two creates updated at once.
-CREATE: Final = Retry(attempts=8, first_s=0.1, statuses=PASSING | {409})
-#: Conditions and phases: the next change writes them again.
-PATCH: Final = Retry(attempts=5, first_s=0.2)
-#: An event is worth three tries.
-EVENT: Final = Retry(attempts=3, first_s=0.5)
-#: Reading a pod to settle what is unknown.
-READ: Final = Retry(attempts=6, first_s=0.1)
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """One policy for each kind of request."""
+
+    bind: Retry = Retry(attempts=8, first_s=0.1)
+    """About 20 s in all: long enough for an API server's restart, short enough to give the node back to others."""
+
+    delete: Retry = Retry(attempts=16, first_s=0.1)
+    """A placeholder that stays costs room: about a minute, then the agent sends the order again."""
+
+    create: Retry = Retry(attempts=8, first_s=0.1, statuses=PASSING | {409})
+    """409 that is not AlreadyExists is a quota object that two creates updated at once."""
+
+    patch: Retry = Retry(attempts=5, first_s=0.2)
+    """Conditions and phases: the next change writes them again."""
+
+    event: Retry = Retry(attempts=3, first_s=0.5)
+    """An event is worth three tries."""
+
+    read: Retry = Retry(attempts=6, first_s=0.1)
+    """Reading a pod to settle what is unknown."""

@@ -48,7 +48,7 @@ class Reply:
     @property
     def ok(self) -> bool:
         """Whether the server did what was asked."""
-        return self.status < 300
+        return 200 <= self.status < 300
 
     def json(self) -> dict[str, Any]:
         """The body as an object; empty where there is none."""
@@ -70,24 +70,25 @@ class Reply:
 class KubeSession:
     """The operator's connections to the API server."""
 
-    def __init__(self, credentials: Credentials, *, connections: int = 100) -> None:
+    def __init__(self, credentials: Credentials, *, connections: int = 100, request_s: float = REQUEST_S) -> None:
         self._credentials = credentials
+        self._timeout = aiohttp.ClientTimeout(total=request_s)
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self._info: kopf.ConnectionInfo | None = None
         self._headers: dict[str, dict[str, str]] = {}
         self._server = ""
 
-    async def send(self, request: Request, *, seconds: float = REQUEST_S) -> Reply:
+    async def send(self, request: Request) -> Reply:
         """Send one request and read the whole answer. A 401 is tried once more with credentials read anew.
 
         Raises:
             Unreachable: no answer came (connection refused or cut, time-out).
         """
-        reply = await self._send(request, seconds)
+        reply = await self._send(request)
         if reply.status == 401:
             self._credentials.reread()
-            reply = await self._send(request, seconds)
+            reply = await self._send(request)
         return reply
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -108,7 +109,7 @@ class KubeSession:
             await self._session.close()
             self._session = None
 
-    async def _send(self, request: Request, seconds: float) -> Reply:
+    async def _send(self, request: Request) -> Reply:
         session = await self._open()
         what = f"{request.method} {request.path}"
         try:
@@ -117,11 +118,11 @@ class KubeSession:
                 self._server + request.path,
                 data=request.body or None,
                 headers=self._headers[request.content_type],
-                timeout=aiohttp.ClientTimeout(total=seconds),
+                timeout=self._timeout,
             ) as response:
                 return Reply(response.status, await response.read(), _retry_after(response))
         except TimeoutError as error:
-            raise Unreachable(what, f"no answer in {seconds:g} s") from error
+            raise Unreachable(what, f"no answer in {self._timeout.total:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(what, f"{type(error).__name__}: {error}") from error
 

@@ -1,0 +1,133 @@
+"""Urgency, order per pod, bounded concurrency, and events that never delay a bind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from muster_operator.link.pool import Limits, Pool
+from muster_operator.model.commands import Command, Importance, PostEvent
+from tests.unit.operator.link.commands import a_bind, a_condition, a_create, a_delete, an_event
+
+
+@dataclass
+class Api:
+    """Takes commands and holds each until the gate opens."""
+
+    started: list[Command] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    running: set[str] = field(default_factory=set)
+    most: int = 0
+
+    async def execute(self, command: Command) -> None:
+        self.started.append(command)
+        self.running.add(str(command))
+        self.most = max(self.most, len(self.running))
+        await self.gate.wait()
+        self.running.discard(str(command))
+
+
+@asynccontextmanager
+async def a_pool(api: Api, **limits: int) -> AsyncIterator[Pool]:
+    pool = Pool(api.execute, Limits(**limits))
+    task = asyncio.create_task(pool.run())
+    try:
+        yield pool
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def finished(pool: Pool, api: Api) -> list[Command]:
+    api.gate.set()
+    async with asyncio.timeout(2):
+        await pool.drained()
+    return api.started
+
+
+async def test_binds_go_before_creates_before_patches_before_events() -> None:
+    api = Api()
+    async with a_pool(api, writers=1) as pool:
+        commands: list[Command] = [an_event(), a_condition("c"), a_create(), a_bind("b"), a_delete("d")]
+        for command in commands:
+            pool.submit(command)
+        assert await finished(pool, api) == [commands[3], commands[4], commands[2], commands[1], commands[0]]
+
+
+async def test_writes_to_one_pod_run_one_at_a_time_in_their_order() -> None:
+    api = Api()
+    async with a_pool(api, writers=8) as pool:
+        for command in (a_condition(), a_bind(), a_delete()):
+            pool.submit(command)
+        await asyncio.sleep(0.01)
+        assert api.started == [a_condition()]
+        assert await finished(pool, api) == [a_condition(), a_bind(), a_delete()]
+        assert api.most == 1
+
+
+async def test_a_bind_lends_its_urgency_to_the_patch_of_its_pod_that_waits_before_it() -> None:
+    api = Api()
+    async with a_pool(api, writers=1) as pool:
+        pool.submit(a_create())
+        pool.submit(a_condition("p"))
+        pool.submit(a_bind("p"))
+        assert await finished(pool, api) == [a_condition("p"), a_bind("p"), a_create()]
+
+
+async def test_no_more_writes_are_in_flight_than_allowed() -> None:
+    api = Api()
+    async with a_pool(api, writers=3) as pool:
+        for number in range(10):
+            pool.submit(a_bind(f"p{number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 3
+        assert len(await finished(pool, api)) == 10
+
+
+async def test_a_full_buffer_drops_the_least_important_event_and_counts_it() -> None:
+    api = Api()
+    async with a_pool(api, writers=1, events=2) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for note, importance in (("problem", Importance.PROBLEM), ("old", Importance.PROGRESS)):
+            pool.submit(an_event(note, importance=importance))
+        pool.submit(an_event("result", importance=Importance.RESULT))
+        notes = [command.note for command in await finished(pool, api) if isinstance(command, PostEvent)]
+        assert notes == ["problem", "result"]
+        assert pool.counts.dropped_events == 1
+
+
+async def test_a_series_that_waits_is_overtaken_by_its_newest_word() -> None:
+    api = Api()
+    async with a_pool(api, writers=1) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for bound in range(5):
+            pool.submit(an_event(f"{bound} bound", series="gang"))
+        assert await finished(pool, api) == [a_bind(), an_event("4 bound", series="gang")]
+
+
+async def test_events_leave_room_for_writes() -> None:
+    api = Api()
+    async with a_pool(api, writers=4, event_writers=2) as pool:
+        for number in range(10):
+            pool.submit(an_event(f"note {number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 2
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        assert api.started[-1] == a_bind()
+        assert len(await finished(pool, api)) == 11
+
+
+async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
+    api = Api()
+    api.gate.set()
+    async with a_pool(api, qps=50, burst=5) as pool:
+        began = asyncio.get_running_loop().time()
+        for number in range(15):
+            pool.submit(a_bind(f"p{number}"))
+        await finished(pool, api)
+        assert asyncio.get_running_loop().time() - began > 0.15
