@@ -17,6 +17,7 @@ from devcluster.resources import BY_KIND, BY_PLURAL, Resource
 Json = dict[str, Any]
 
 FIELD_MANAGER = "devcluster"
+DELETE = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 TIMEOUT_S = 30.0
 """For one request. The server on a loaded laptop answers in milliseconds; a minute would only hide a hang."""
 
@@ -29,7 +30,7 @@ PATCH_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach an API server as somebody: ``tls`` holds the trusted authority and, if any, the client certificate."""
+    """How to reach an API server as somebody: ``tls`` holds the trusted authority and any client certificate."""
 
     server: str
     tls: ssl.SSLContext
@@ -116,10 +117,9 @@ class Api:
         namespace: str | None = None,
         *,
         grace_s: int | None = None,
-        policy: str = "Background",
     ) -> bool:
-        """Ask for deletion; False if it was gone already. ``policy``: what happens to owned objects."""
-        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy}
+        """Ask for deletion, of owned objects too; False if it was gone already."""
+        options: Json = dict(DELETE)
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
         try:
@@ -132,18 +132,13 @@ class Api:
 
     async def delete_all(self, plural: str, namespace: str | None = None, **selectors: str) -> None:
         """Delete a whole collection, without grace."""
-        options = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
-            "gracePeriodSeconds": 0,
-        }
+        options = {**DELETE, "gracePeriodSeconds": 0}
         await self.request("DELETE", BY_PLURAL[plural].path(namespace), options, params=selectors)
 
     async def watch(
         self, plural: str, namespace: str | None = None, **selectors: str
     ) -> AsyncIterator[tuple[str, Json]]:
-        """Objects there are (as ``ADDED``), then changes, for ever; the server may end its watch at any time, this one goes on.
+        """Objects there are (as ``ADDED``), then changes, for ever, however often the server ends its watch.
 
         Raises ApiError when the server forgot the version it was at (410): list again.
         """

@@ -19,6 +19,7 @@ from devcluster.errors import BuildFailed
 from devcluster.programs import MODULES, Program, cache_root, cached_path
 from devcluster.toolchain import ensure_go, find_go
 
+GOFLAGS = "-mod=readonly -buildvcs=false -trimpath"
 PLAIN_LINE_S = 20.0
 """Without a terminal: a line of progress this often, so that a log shows life and stays short."""
 
@@ -62,7 +63,7 @@ def _build_family(go: Path, programs: list[Program], console: Console) -> None:
     environment = {
         **os.environ,
         "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath",
+        "GOFLAGS": GOFLAGS,
         "GOWORK": "off",
     }
     start = time.monotonic()
@@ -86,8 +87,7 @@ def _show(process: subprocess.Popen[str], names: str, console: Console) -> deque
     packages = downloads = 0
     next_line = start = time.monotonic()
     with Status(f"building {names}", console=console) as status:
-        assert process.stdout is not None
-        for line in process.stdout:
+        for line in process.stdout or ():
             last_words.append(line.rstrip())
             downloads += line.startswith("go: downloading")
             packages += "/" in line and not line.startswith("go:")
@@ -105,10 +105,8 @@ def _move_into_place(programs: list[Program], fresh: Path, target: Path) -> None
     target.mkdir(parents=True, exist_ok=True)
     for program in programs:
         built = fresh / Path(program.package).name
-        if (
-            not built.exists()
-        ):  # Go names a binary after the last path element that is not a version: .../server/v3 -> server
+        if not built.exists():  # Go leaves a version out of a binary's name: .../server/v3 becomes server
             built = fresh / Path(program.package).parent.name
-        os.replace(built, target / program.name)
+        built.replace(target / program.name)
     if not any(fresh.iterdir()):
         fresh.rmdir()

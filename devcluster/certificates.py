@@ -1,8 +1,8 @@
-"""A certificate authority for one run: the API server's certificate, the gate's in tests, the service accounts' signing key."""
+"""A certificate authority for one run, and the key that signs service account tokens."""
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 import ssl
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID_FOR = datetime.timedelta(days=30)
+VALID_FOR = dt.timedelta(days=30)
 """A kept cluster (KEEP=1) lives days, not months; nothing here should be worth stealing."""
 
 
@@ -98,14 +98,14 @@ class Authority:
         return files
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
+        now = dt.datetime.now(dt.UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(_name("devcluster"))
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_before(now - dt.timedelta(minutes=5))
             .not_valid_after(now + VALID_FOR)
         )
 

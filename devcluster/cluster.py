@@ -1,6 +1,6 @@
-"""The door of this tool: ``async with running(nodes=[FakeNode("n1")]) as cluster``.
+"""The door of this tool: ``async with running(fakes=[FakeNode("n1")]) as cluster``.
 
-Whatever stands behind it, the caller gets the same: an administrator's client, kubeconfig files for service accounts, fake nodes.
+Whatever stands behind it, the caller gets the same: an administrator's client, kubeconfig files, fake nodes.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ class Cluster:
 
     async def apply_file(self, path: Path, namespace: str | None = None) -> list[Json]:
         """Server-side apply of every document of a YAML file, in its order."""
-        documents = [document for document in yaml.safe_load_all(path.read_text()) if document]
-        return [await self.admin.apply(document, namespace) for document in documents]
+        return [await self.admin.apply(document, namespace) for document in documents(path)]
 
     async def add_nodes(self, fakes: Iterable[FakeNode]) -> None:
         """Create fake nodes and wait until they are Ready; starts KWOK the first time."""
@@ -116,6 +115,11 @@ class Cluster:
         await self.admin.__aexit__(None, None, None)
         if self.plane is not None:
             await self.plane.stop()
+
+
+def documents(path: Path) -> list[Json]:
+    """The objects of a YAML file, in their order."""
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 @asynccontextmanager

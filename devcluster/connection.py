@@ -25,16 +25,7 @@ async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
 
     Raises FlavourUnavailable when there is no such file or context.
     """
-    settings = client.Configuration()
-    try:
-        await asyncio.to_thread(
-            config.load_kube_config,
-            config_file=str(kubeconfig) if kubeconfig else None,
-            context=context,
-            client_configuration=settings,
-        )
-    except config.ConfigException as error:
-        raise FlavourUnavailable(f"no usable kubeconfig: {error}") from error
+    settings = await asyncio.to_thread(_read, kubeconfig, context)
     tls = ssl.create_default_context(cafile=settings.ssl_ca_cert or None)
     if not settings.verify_ssl:
         tls.check_hostname = False
@@ -47,10 +38,17 @@ async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
 
 def authority_of(kubeconfig: Path | None, context: str | None = None) -> str:
     """Path of the certificate authority's file of a context. Raises FlavourUnavailable when it names none."""
-    settings = client.Configuration()
-    config.load_kube_config(
-        config_file=str(kubeconfig) if kubeconfig else None, context=context, client_configuration=settings
-    )
+    settings = _read(kubeconfig, context)
     if not settings.ssl_ca_cert:
         raise FlavourUnavailable("the kubeconfig names no certificate authority")
     return str(settings.ssl_ca_cert)
+
+
+def _read(kubeconfig: Path | None, context: str | None) -> client.Configuration:
+    settings = client.Configuration()
+    file = str(kubeconfig) if kubeconfig else None
+    try:
+        config.load_kube_config(config_file=file, context=context, client_configuration=settings)  # type: ignore[no-untyped-call]  # the client ships no types
+    except config.ConfigException as error:
+        raise FlavourUnavailable(f"no usable kubeconfig: {error}") from error
+    return settings

@@ -1,6 +1,6 @@
 """etcd, kube-apiserver and kube-controller-manager as processes: their flags, and the order they start in.
 
-Only kubelets are simulated (``kwok``); the API server, its admission, RBAC, the controllers and the garbage collector are the real ones.
+Only kubelets are simulated (``kwok``); the API server, admission, RBAC, controllers and garbage collector are real.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ START_S = 60.0
 CONTROLLERS = (
     # Without these two a new node keeps its not-ready taint and only pods that tolerate everything find a place.
     "node-lifecycle-controller", "taint-eviction-controller",
-    "garbage-collector-controller", "namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller",
-    "root-ca-certificate-publisher-controller", "pod-garbage-collector-controller", "resourcequota-controller",
-    "job-controller", "cronjob-controller", "deployment-controller", "replicaset-controller", "statefulset-controller",
-    "daemonset-controller", "replicationcontroller-controller", "disruption-controller", "ttl-after-finished-controller",
+    "garbage-collector-controller", "namespace-controller", "pod-garbage-collector-controller",
+    "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
+    "resourcequota-controller", "disruption-controller", "ttl-after-finished-controller",
+    "job-controller", "cronjob-controller", "deployment-controller", "replicaset-controller",
+    "statefulset-controller", "daemonset-controller", "replicationcontroller-controller",
     "clusterrole-aggregation-controller",
 )  # fmt: skip
 
@@ -89,7 +90,7 @@ class ControlPlane:
 
             async def is_ready() -> bool:
                 self.apiserver.check()
-                return (await api.request("GET", "/readyz"))["text"] == "ok"
+                return bool((await api.request("GET", "/readyz"))["text"] == "ok")
 
             await until("the API server is ready", is_ready, START_S, tolerate=(aiohttp.ClientError, ApiError))
 

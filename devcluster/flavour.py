@@ -1,4 +1,4 @@
-"""Which kind of cluster to use: ``MUSTER_CLUSTER`` says ``local``, ``current`` or ``kind``; unset, the machine decides."""
+"""Which cluster to use: ``MUSTER_CLUSTER`` says ``local``, ``current`` or ``kind``; unset, the machine decides."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 from pathlib import Path
 
 from devcluster import connection
@@ -24,6 +26,9 @@ async def connect(folder: Path) -> tuple[Access, Path]:
     """Access as the file's user, and a copy of the authority's certificate in ``folder``. Raises FlavourUnavailable."""
     file = kubeconfig_path(folder)
     access = await connection.load(file)
-    authority = folder / "ca.crt"
-    authority.write_bytes(Path(connection.authority_of(file)).read_bytes())
-    return access, authority
+    return access, await asyncio.to_thread(_copy, connection.authority_of(file), folder / "ca.crt")
+
+
+def _copy(source: str, target: Path) -> Path:
+    """The client library's own copy of an inline certificate is a temporary file of its process."""
+    return Path(shutil.copyfile(source, target))

@@ -20,7 +20,7 @@ CONCURRENT = 50
 
 @dataclass(frozen=True, slots=True)
 class FakeNode:
-    """A node as a scheduler sees it. Sizes are Kubernetes quantities; ``extra`` holds other resources (``nvidia.com/gpu``)."""
+    """A node as a scheduler sees it. Sizes are Kubernetes quantities; ``extra`` names other resources."""
 
     name: str
     cpu: str = "8"

@@ -1,4 +1,4 @@
-"""The pinned Go programs: which module family builds each, with what version stamped in, and the name of its cache folder."""
+"""The pinned Go programs: the module family that builds each, its version stamp, its place in the cache."""
 
 from __future__ import annotations
 

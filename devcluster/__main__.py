@@ -1,0 +1,6 @@
+"""``python -m devcluster``."""
+
+from devcluster.cli import app
+
+if __name__ == "__main__":
+    app()

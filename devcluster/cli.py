@@ -1,0 +1,83 @@
+"""``python -m devcluster``: a cluster to play with from a shell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from devcluster import binaries, kept, programs, signals
+from devcluster.cluster import running
+from devcluster.errors import DevclusterError
+from devcluster.nodes import FakeNode
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+console = Console()
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option(help="how many fake nodes of 8 CPU and 32 GiB")] = 8,
+) -> None:
+    """Start a cluster, leave it running and print how to reach it."""
+    old = kept.load()
+    if old is not None and old.alive():
+        console.print(f"one is up already:\nexport KUBECONFIG={old.kubeconfig}")
+        return
+    try:
+        kubeconfig = signals.run(_up(nodes))
+    except DevclusterError as error:
+        _fail(error)
+    console.print(f"export KUBECONFIG={kubeconfig}", soft_wrap=True)
+
+
+@app.command()
+def down() -> None:
+    """Stop what `up` or KEEP=1 left running, and delete its data."""
+    old = kept.load()
+    if old is None:
+        console.print("nothing is up")
+        return
+    count = len(old.alive())
+    kept.stop(old)
+    console.print(f"stopped {count} processes")
+
+
+@app.command()
+def status() -> None:
+    """Say what runs; exit code 1 if nothing does."""
+    old = kept.load()
+    alive = {process.pid for process in old.alive()} if old else set()
+    if old is None or not alive:
+        console.print("nothing is up")
+        raise typer.Exit(1)
+    for process in old.processes:
+        console.print(f"{process.name:26} {process.pid if process.pid in alive else 'ended'}")
+    console.print(f"export KUBECONFIG={old.kubeconfig}", soft_wrap=True)
+
+
+@app.command()
+def build(
+    everything: Annotated[bool, typer.Option("--all", help="kube-scheduler and kubectl too")] = False,
+) -> None:
+    """Build the programs of the control plane, or find them, and say where they are."""
+    try:
+        found = binaries.ensure(programs.ALL if everything else programs.CONTROL_PLANE, console)
+    except DevclusterError as error:
+        _fail(error)
+    for name, path in found.items():
+        console.print(f"{name:26} {path}", soft_wrap=True)
+
+
+async def _up(nodes: int) -> Path:
+    async with running([FakeNode(f"node-{i}") for i in range(nodes)], keep=True) as cluster:
+        kubeconfig = await cluster.admin_kubeconfig()
+        kept.save(cluster.folder, kubeconfig, cluster.processes())
+    return kubeconfig
+
+
+def _fail(error: DevclusterError) -> NoReturn:
+    console.print(str(error), style="red", markup=False, highlight=False)
+    raise typer.Exit(1)

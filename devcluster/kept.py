@@ -1,0 +1,84 @@
+"""What ``KEEP=1`` and ``up`` left running: a note of the processes and the folder, and how to end them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+import psutil
+
+from devcluster.process import Process
+from devcluster.programs import cache_root
+
+STOP_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One process. ``started`` (seconds since 1970) tells it from a later one that got the same id."""
+
+    name: str
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A cluster that outlived the command that made it. ``processes``: in the order they should end."""
+
+    folder: Path
+    kubeconfig: Path
+    processes: tuple[Running, ...]
+
+    def alive(self) -> list[psutil.Process]:
+        """Those that still run."""
+        return [found for process in self.processes if (found := _find(process)) is not None]
+
+
+def note_path() -> Path:
+    """One kept cluster at a time, and its note is here."""
+    return cache_root() / "kept.json"
+
+
+def save(folder: Path, kubeconfig: Path, processes: Sequence[Process]) -> Kept:
+    """Note what runs; ``processes`` in the order they were started."""
+    running = [Running(p.name, p.pid, psutil.Process(p.pid).create_time()) for p in reversed(processes) if p.pid]
+    kept = Kept(folder, kubeconfig, tuple(running))
+    note_path().parent.mkdir(parents=True, exist_ok=True)
+    note_path().write_bytes(orjson.dumps(asdict(kept), default=str))
+    return kept
+
+
+def load() -> Kept | None:
+    """The noted cluster, None if there is none."""
+    try:
+        note = orjson.loads(note_path().read_bytes())
+    except FileNotFoundError:
+        return None
+    processes = tuple(Running(**process) for process in note["processes"])
+    return Kept(Path(note["folder"]), Path(note["kubeconfig"]), processes)
+
+
+def stop(kept: Kept) -> None:
+    """End every process of the note, then forget its folder and the note."""
+    for process in kept.alive():
+        process.terminate()
+        try:
+            process.wait(STOP_S)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_S)
+    shutil.rmtree(kept.folder, ignore_errors=True)
+    note_path().unlink(missing_ok=True)
+
+
+def _find(process: Running) -> psutil.Process | None:
+    try:
+        found = psutil.Process(process.pid)
+        same = abs(found.create_time() - process.started) < 1 and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return None
+    return found if same else None

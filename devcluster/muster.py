@@ -1,0 +1,95 @@
+"""Core and operator as real processes against a cluster, the way the Pod runs them: a unix socket between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from devcluster import ports
+from devcluster.api import Json
+from devcluster.errors import ProcessFailed
+from devcluster.process import Process
+from devcluster.waiting import until
+
+ACCOUNT = "muster-operator"
+"""The service account the operator runs as; its role is the product's own manifest."""
+
+READY_S = 60.0
+DUMP_PATH = "/debug/fullstatedump"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Where Muster runs: its kubeconfig (not the administrator's), its namespace, and a folder for socket and logs."""
+
+    kubeconfig: Path
+    folder: Path
+    namespace: str = "muster"
+    log_level: str = "info"
+    tethered: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Muster:
+    """The two processes. ``core`` and ``operator`` can be stopped, killed and started each on its own."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.rest_port, self.health_port = ports.free(2)
+        self.socket = f"unix://{setup.folder / 'core.sock'}"
+        level = f"--log-level={setup.log_level}"
+        self.core = self._process(
+            "core", "muster_core", f"--listen={self.socket}", f"--rest-port={self.rest_port}", level
+        )
+        self.operator = self._process(
+            "operator", "muster_operator", f"--core={self.socket}", f"--health-port={self.health_port}", level
+        )
+
+    async def start(self) -> None:
+        """Start both (what runs already stays) and return when the operator is ready."""
+        for process in (self.core, self.operator):
+            if not process.is_running():
+                process.start()
+        await self.ready()
+
+    async def ready(self, deadline_s: float = READY_S) -> None:
+        """Wait until the operator says that it serves. Raises ProcessFailed if either dies, ConditionNotMet if late."""
+        async with aiohttp.ClientSession() as session:
+
+            async def is_ready() -> bool:
+                self.core.check()
+                self.operator.check()
+                async with session.get(f"http://127.0.0.1:{self.health_port}/readyz") as answer:
+                    return answer.status == 200
+
+            try:
+                await until("Muster is ready", is_ready, deadline_s, tolerate=(aiohttp.ClientError,))
+            except TimeoutError as error:
+                raise ProcessFailed("operator", str(error), self.tails()) from error
+
+    async def stop(self) -> None:
+        """SIGTERM to both, the operator first, for it drains into the core."""
+        await self.operator.stop()
+        await self.core.stop()
+
+    async def dump(self) -> Json:
+        """The core's ledgers, from its debug endpoint."""
+        url = f"http://127.0.0.1:{self.rest_port}{DUMP_PATH}"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            answer.raise_for_status()
+            state: Json = await answer.json()
+            return state
+
+    def tails(self, lines: int = 40) -> str:
+        """The ends of both logs, for a failure's report."""
+        return "\n".join(f"--- {p.name} ---\n{p.tail(lines)}" for p in (self.core, self.operator))
+
+    def _process(self, name: str, module: str, *flags: str) -> Process:
+        setup = self.setup
+        env = {"KUBECONFIG": str(setup.kubeconfig), "NAMESPACE": setup.namespace, "PYTHONUNBUFFERED": "1", **setup.env}
+        argv = [sys.executable, "-m", module, *flags]
+        return Process(name, argv, setup.folder / "logs" / f"{name}.log", env=env, tethered=setup.tethered)
