@@ -2,7 +2,8 @@
 
     SchedulerInterfaceError
     ├── Refused        the other side read the message and says no; it says why
-    └── SessionLost    the session is over; register again
+    ├── SessionLost    the session is over; register again
+    └── AddressError   an address or its TLS files cannot be used as given
 
 Raised by both transports alike, so neither side ever sees a gRPC error.
 """
@@ -44,4 +45,13 @@ class SessionLost(SchedulerInterfaceError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
+        self.reason = reason
+
+
+class AddressError(SchedulerInterfaceError):
+    """A socket address, or the TLS files beside it, cannot be used as given; the message says what to change."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
         self.reason = reason

@@ -1,0 +1,130 @@
+"""What a session of the client holds on a channel: its four streams and its calls, under one session id."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+
+from muster_si import muster_pb2, si_pb2
+from muster_si.errors import SessionLost
+from muster_si.transport.client_session import ClientSession
+from muster_si.transport.client_stream import ClientStream
+from muster_si.transport.settings import TransportSettings
+from muster_si.transport.status import raised
+from muster_si.transport.streams import (
+    RM_ID_METADATA,
+    SCHEDULER_SERVICE,
+    SESSION_METADATA,
+    SESSION_SERVICE,
+    StreamKind,
+    parse,
+)
+
+_UnaryMethod: TypeAlias = "grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]"
+_StreamMethod: TypeAlias = "grpc.aio.StreamStreamMultiCallable[bytes, bytes]"
+
+
+class ClientLink:
+    """The wire under one ClientSession. Made for one registration and never used for another."""
+
+    def __init__(self, channel: grpc.aio.Channel, session: ClientSession, settings: TransportSettings) -> None:
+        self.session = session
+        self._channel = channel
+        self._settings = settings
+        self._metadata: tuple[tuple[str, str | bytes], ...] = (
+            (SESSION_METADATA, uuid.uuid4().hex),
+            (RM_ID_METADATA, session.rm_id.encode()),
+        )
+        self._streams: dict[StreamKind, ClientStream] = {}
+
+    async def open(self, request: si_pb2.RegisterResourceManagerRequest) -> si_pb2.RegisterResourceManagerResponse:
+        """Registers, then opens the streams; returns when the server has bound them all.
+
+        Raises Refused, SessionLost; the callback has not heard of the session's end then.
+        """
+        self.session.over.add_done_callback(self._cancel)
+        try:
+            data = await self._register(request)
+            for kind in StreamKind:
+                method: _StreamMethod = self._channel.stream_stream(kind.value)
+                call = method(metadata=self._metadata)
+                self._streams[kind] = ClientStream(kind, call, self.session, self._settings)
+            await asyncio.gather(*(stream.open() for stream in self._streams.values()))
+        except grpc.aio.AioRpcError as error:
+            failure = raised(error)
+            self.session.leave(str(failure))
+            raise failure from error
+        except BaseException:  # cancelled, or the caller's time-out: nothing may stay open
+            self.session.leave("the registration was given up")
+            raise
+        return parse(si_pb2.RegisterResourceManagerResponse, data)
+
+    async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> bytes:
+        register: _UnaryMethod = self._channel.unary_unary(f"/{SCHEDULER_SERVICE}/RegisterResourceManager")
+        patience = self._settings.register_timeout_s
+        try:
+            return await register(
+                request.SerializeToString(), metadata=self._metadata, wait_for_ready=True, timeout=patience
+            )
+        except grpc.aio.AioRpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+            reason = f"no scheduler answered within {patience:g} s: {error.details()}"
+            raise SessionLost(reason) from error
+
+    async def send(self, kind: StreamKind, message: Message) -> None:
+        """Takes the message over for delivery on its stream. Raises SessionLost, Refused when it is too large."""
+        self.session.require_open()
+        await self._streams[kind].send(message)
+
+    async def call(self, rpc: str, request: Message) -> None:
+        """One call of muster.v1.Session. Raises Refused, SessionLost."""
+        self.session.require_open()
+        method: _UnaryMethod = self._channel.unary_unary(f"/{SESSION_SERVICE}/{rpc}")
+        try:
+            await self.session.unless_over(method(request.SerializeToString(), metadata=self._metadata))
+        except grpc.aio.AioRpcError as error:
+            raise raised(error) from error
+
+    async def say_goodbye(self, request: muster_pb2.UnregisterRequest) -> None:
+        """Unregisters. The server closes the streams meanwhile, and that must not cancel the call.
+
+        Raises Refused, SessionLost.
+        """
+        self.session.require_open()
+        method: _UnaryMethod = self._channel.unary_unary(f"/{SESSION_SERVICE}/Unregister")
+        try:
+            await method(request.SerializeToString(), metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise raised(error) from error
+
+    async def as_sent(self, request: muster_pb2.FenceRequest) -> muster_pb2.FenceRequest:
+        """The same fence in messages of the wire, of which batching made fewer; waits until they left.
+
+        Raises SessionLost.
+        """
+        self.session.require_open()
+        streams = self._streams
+        return muster_pb2.FenceRequest(
+            rmID=request.rmID,
+            applicationRequests=await streams[StreamKind.APPLICATION].batches_holding(request.applicationRequests),
+            nodeRequests=await streams[StreamKind.NODE].batches_holding(request.nodeRequests),
+            allocationRequests=await streams[StreamKind.ALLOCATION].batches_holding(request.allocationRequests),
+        )
+
+    async def drain(self) -> None:
+        """Delivers what waits and closes the streams in good order, as far as the settings' farewell allows."""
+        farewells = [asyncio.create_task(stream.drain()) for stream in self._streams.values()]
+        if not self.session.is_over and farewells:
+            await asyncio.wait(farewells, timeout=self._settings.farewell_s)
+        for farewell in farewells:
+            farewell.cancel()
+        await asyncio.gather(*farewells, return_exceptions=True)
+
+    def _cancel(self, over: asyncio.Future[str]) -> None:
+        for stream in self._streams.values():
+            stream.cancel(over.result())

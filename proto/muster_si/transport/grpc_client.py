@@ -1,0 +1,137 @@
+"""The operator's end of the socket: `GrpcClient` is the scheduler as one resource manager sees it.
+
+    scheduler = GrpcClient("unix:///run/muster/si.sock")
+    await scheduler.register_resource_manager(request, callback)
+    await scheduler.update_node(...)
+
+When the callback hears `session_lost`, register again on the same object; it keeps its channel and lets gRPC connect
+anew. How often to try is the caller's to decide.
+"""
+
+from __future__ import annotations
+
+import grpc
+
+from muster_si import muster_pb2, si_pb2
+from muster_si.api import ResourceManagerCallback
+from muster_si.errors import Refused
+from muster_si.transport.address import parse_address, require_protection
+from muster_si.transport.client_link import ClientLink
+from muster_si.transport.client_session import ClientSession
+from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.settings import TransportSettings
+from muster_si.transport.streams import StreamKind, require_rm_id, unregistered
+
+_DEFAULTS = TransportSettings()
+
+
+class GrpcClient:
+    """A SchedulerAPI over a socket, for one resource manager."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: TlsFiles | None = None,
+        settings: TransportSettings = _DEFAULTS,
+        allow_plaintext: bool = False,
+    ) -> None:
+        """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
+        require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
+        self._target = parse_address(address).target
+        self._credentials = tls.for_client() if tls is not None else None
+        self._options = settings.options() + (tls.channel_options() if tls is not None else [])
+        self._settings = settings
+        self._channel: grpc.aio.Channel | None = None
+        self._link: ClientLink | None = None
+
+    async def register_resource_manager(
+        self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        """Opens a session and its streams; the session this object had before is over then.
+
+        Waits for the server to come up, as long as the settings say. Raises Refused, SessionLost.
+        """
+        require_rm_id("RegisterResourceManagerRequest", request.rmID)
+        session = ClientSession(request.rmID, callback)
+        link = ClientLink(self._open_channel(), session, self._settings)
+        response = await link.open(request)
+        older, self._link = self._link, link
+        if older is not None:
+            older.session.session_lost("replaced by a newer registration")
+        session.require_open()
+        return response
+
+    async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
+        """Sends on the allocation stream. Raises SessionLost, Refused when the message is too large."""
+        await self._present().send(StreamKind.ALLOCATION, request)
+
+    async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
+        """Sends on the application stream. Raises SessionLost, Refused when the message is too large."""
+        await self._present().send(StreamKind.APPLICATION, request)
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        """Sends on the node stream. Raises SessionLost, Refused when the message is too large."""
+        await self._present().send(StreamKind.NODE, request)
+
+    async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
+        """Asks the scheduler to take a configuration. Raises Refused, SessionLost."""
+        await self._present().call("UpdateConfiguration", request)
+
+    async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
+        """Sends on the stream of callbacks. Raises SessionLost, Refused when the message is too large."""
+        link = self._present()
+        try:
+            require_rm_id("Answer", rm_id, link.session.rm_id)
+        except Refused as refusal:  # the message carries no rmID, so the server could not refuse it
+            link.session.session_lost(str(refusal))
+            return
+        await link.send(StreamKind.CALLBACK, answer)
+
+    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+        """Waits for the scheduler to have taken in as many messages as were sent by this object.
+
+        Raises Refused, SessionLost.
+        """
+        link = self._present()
+        await link.call("Fence", await link.as_sent(request))
+
+    async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
+        """Leaves on purpose; the callback hears nothing more. Raises Refused, SessionLost."""
+        link = self._present()
+        require_rm_id("UnregisterRequest", request.rmID, link.session.rm_id)
+        link.session.start_leaving()
+        try:
+            await link.say_goodbye(request)
+        finally:
+            link.session.leave("unregistered")
+
+    async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
+        """Drops the session of this callback, if it is the present one; the callback is not told."""
+        link = self._link
+        if link is not None and link.session.callback is callback and link.session.rm_id == rm_id:
+            link.session.leave("dropped")
+
+    async def aclose(self) -> None:
+        """Delivers what waits to be sent, ends the session without a goodbye and closes the connection."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.session.start_leaving()
+            await link.drain()
+            link.session.leave("closed")
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    def _present(self) -> ClientLink:
+        if self._link is None:
+            raise unregistered("")
+        return self._link
+
+    def _open_channel(self) -> grpc.aio.Channel:
+        if self._channel is None:
+            if self._credentials is None:
+                self._channel = grpc.aio.insecure_channel(self._target, options=self._options)
+            else:
+                self._channel = grpc.aio.secure_channel(self._target, self._credentials, options=self._options)
+        return self._channel

@@ -1,0 +1,92 @@
+"""The present session of each resource manager, and what a request says about the one it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import grpc
+
+from muster_si.api import SchedulerAPI
+from muster_si.errors import SessionLost
+from muster_si.transport.server_session import Ending, ServerSession
+from muster_si.transport.streams import RM_ID_METADATA, SESSION_METADATA, unregistered
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What the metadata of a request says; None where it says nothing (a plain si.v1 client)."""
+
+    rm_id: str | None
+    session_id: str | None
+
+    @classmethod
+    def of(cls, context: Context) -> Claim:
+        """Reads the metadata. An rmID that is no UTF-8 belongs to no session."""
+        metadata = dict(context.invocation_metadata() or ())
+        rm_id, session_id = metadata.get(RM_ID_METADATA), metadata.get(SESSION_METADATA)
+        return cls(
+            rm_id.decode(errors="replace") if isinstance(rm_id, bytes) else None,
+            session_id if isinstance(session_id, str) else None,
+        )
+
+
+class Sessions:
+    """Present sessions by rmID: at most one each, as the core has it."""
+
+    def __init__(self, core: SchedulerAPI) -> None:
+        self._core = core
+        self._present: dict[str, ServerSession] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def open(self, session: ServerSession) -> None:
+        """Makes it the present session; the older one of the same resource manager ends.
+
+        Raises SessionLost when it ended while the core registered it: somebody registered after it.
+        """
+        if session.over.done():
+            raise SessionLost(session.over.result().reason)
+        older = self._present.get(session.rm_id)
+        self._present[session.rm_id] = session
+        if older is not None:
+            older.session_lost(f"resource manager {session.rm_id!r} registered again")
+
+    def watch(self, session: ServerSession) -> None:
+        """From now on the end of this session is told to the core, unless the end came from there."""
+        session.over.add_done_callback(lambda over: self._ended(session, over.result()))
+
+    def find(self, rm_id: str, session_id: str | None) -> ServerSession:
+        """The present session of a resource manager; an id, where one is given, must be that session's.
+
+        Raises Refused (FAILED_PRECONDITION) when there is none.
+        """
+        session = self._present.get(rm_id)
+        if session is None or session.over.done():
+            raise unregistered(rm_id)
+        if session_id is not None and session_id != session.session_id:
+            raise unregistered(rm_id)
+        return session
+
+    def end_all(self, reason: str) -> None:
+        """The server stops: what waits is delivered, then every stream closes with UNAVAILABLE."""
+        for session in list(self._present.values()):
+            session.end(Ending(grpc.StatusCode.UNAVAILABLE, reason, drains=True))
+
+    async def told(self) -> None:
+        """Returns when the core knows of every end so far."""
+        while self._telling:
+            await asyncio.wait(self._telling)
+
+    def _ended(self, session: ServerSession, ending: Ending) -> None:
+        if self._present.get(session.rm_id) is session:
+            del self._present[session.rm_id]
+        if ending.is_news:
+            task = asyncio.get_running_loop().create_task(self._tell(session))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, session: ServerSession) -> None:
+        await self._core.connection_lost(session.rm_id, session)
