@@ -128,7 +128,7 @@ class Amounts:
     """One int64 column per resource name (semantics 23).
 
     A column comes with the first row that has a nonzero amount of its name and
-    goes when `drop_if_empty` finds none left, so an ask can never make one.
+    goes when `clear` finds none left, so an ask can never make one.
     """
 
     __slots__ = ("_columns", "_length")
@@ -171,12 +171,9 @@ class Amounts:
         return Resources({name: column.item(row) for name, column in self._columns.items()})
 
     def clear(self, row: int) -> None:
-        """Make every amount of a row 0."""
-        for column in self._columns.values():
-            column[row] = 0
-
-    def drop_if_empty(self, names: Resources) -> None:
-        """Forget those of the named columns that hold nothing but zeros."""
-        for name in names:
-            if name in self._columns and not self._columns[name].any():
-                del self._columns[name]
+        """Make every amount of a row 0, and forget what then has nothing but zeros."""
+        for name, column in list(self._columns.items()):
+            if column.item(row):
+                column[row] = 0
+                if not column.any():
+                    del self._columns[name]

@@ -18,7 +18,7 @@ from muster_core.model.ids import AllocationId, NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NodeState
-from muster_core.world.columns import Amounts, BoolColumn, Flags, Rows
+from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, Rows
 from muster_core.world.labels import Labels, Taints
 
 
@@ -41,6 +41,7 @@ class Columns:
     size: int
     capacities: Amounts
     availables: Amounts
+    occupied: Amounts
     open: BoolColumn
 
 
@@ -54,14 +55,15 @@ class NodeTable:
     __slots__ = (
         "_available",
         "_capacity",
+        "_occupied",
         "_open",
         "_records",
         "answers",
-        "capacity_epoch",
         "capacity_total",
         "epoch",
         "facts_epoch",
         "labels",
+        "reciprocals",
         "rows",
         "taints",
     )
@@ -69,8 +71,6 @@ class NodeTable:
     def __init__(self) -> None:
         self.epoch = 0
         self.facts_epoch = 0
-        #: Grows when some node's capacity changes, nodes that come or go included.
-        self.capacity_epoch = 0
         self.capacity_total = NOTHING
         self.rows = Rows()
         self.labels = Labels()
@@ -78,9 +78,12 @@ class NodeTable:
         #: plan/feasibility/ keeps here what it found out about a value of
         #: constraints, one column per filter; emptied when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
+        #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
+        self.reciprocals: dict[str, FloatColumn] = {}
         self._records: dict[NodeId, NodeRecord] = {}
         self._capacity = Amounts()
         self._available = Amounts()
+        self._occupied = Amounts()
         self._open = Flags()
 
     def __contains__(self, node: object) -> bool:
@@ -96,17 +99,17 @@ class NodeTable:
         """Take a node in; returns its row. Raises DuplicateSubject."""
         row = self.rows.add(spec.id)
         size = self.rows.size
-        self._capacity.reach(size)
-        self._available.reach(size)
+        for amounts in (self._capacity, self._available, self._occupied):
+            amounts.reach(size)
         self._capacity.change(row, spec.capacity, 1)
-        self._available.change(row, spec.capacity, 1)
-        self._available.change(row, spec.occupied, -1)
+        self._occupied.change(row, spec.occupied, 1)
+        self._available.change(row, spec.capacity - spec.occupied, 1)
         self.capacity_total += spec.capacity
         self.labels.add(row, spec.labels)
         self.taints.add(row, spec.taints)
         self._open.set(row, value=not draining)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
-        self.capacity_epoch += 1
+        self.reciprocals.clear()
         self.epoch += 1
         self._facts_changed()
         return row
@@ -120,7 +123,8 @@ class NodeTable:
         if spec.capacity != old.capacity:
             self._capacity.change(row, spec.capacity - old.capacity, 1)
             self.capacity_total += spec.capacity - old.capacity
-            self.capacity_epoch += 1
+            self.reciprocals.clear()
+        self._occupied.change(row, spec.occupied - old.occupied, 1)
         gained = (spec.capacity - spec.occupied) - (old.capacity - old.occupied)
         self._available.change(row, gained, 1)
         grew = any(amount > 0 for _, amount in gained.items())
@@ -141,13 +145,10 @@ class NodeTable:
         self.labels.remove(row, spec.labels)
         self.taints.remove(row, spec.taints)
         self._open.set(row, value=False)
-        gone = self._available.at(row)
-        for amounts in (self._capacity, self._available):
+        for amounts in (self._capacity, self._available, self._occupied):
             amounts.clear(row)
-        self._capacity.drop_if_empty(spec.capacity)
-        self._available.drop_if_empty(gone)
         self.capacity_total -= spec.capacity
-        self.capacity_epoch += 1
+        self.reciprocals.clear()
         self._facts_changed()
 
     def set_draining(self, node: NodeId, *, draining: bool) -> None:
@@ -189,7 +190,8 @@ class NodeTable:
 
     def columns(self) -> Columns:
         """The view of plan/ on all nodes; void as soon as a node comes or goes."""
-        return Columns(self.rows.size, self._capacity, self._available, self._open.view(self.rows.size))
+        size = self.rows.size
+        return Columns(size, self._capacity, self._available, self._occupied, self._open.view(size))
 
     def _facts_changed(self) -> None:
         self.facts_epoch += 1

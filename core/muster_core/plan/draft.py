@@ -1,0 +1,83 @@
+"""A draft: the node table as it would be if what is planned so far were committed.
+
+Plans charge the draft and never the table; throwing the draft away is the
+undo. A draft copies a column when it first writes to it and reads the table's
+own otherwise, so an empty draft costs nothing. It is void when a node comes,
+goes or changes: drafts live within one cycle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from muster_core.model.ids import NodeId
+from muster_core.model.resources import Resources
+from muster_core.world.columns import IntColumn
+from muster_core.world.nodes import NodeTable
+
+
+def emptied(nodes: NodeTable) -> Draft:
+    """The draft in which nobody but `occupied` uses the nodes."""
+    draft = Draft(nodes)
+    draft.empty()
+    return draft
+
+
+class Draft:
+    """What-ifs over a node table."""
+
+    __slots__ = ("_columns", "_written", "nodes")
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self.nodes = nodes
+        self._columns = nodes.columns()
+        self._written: dict[str, IntColumn] = {}
+
+    @property
+    def size(self) -> int:
+        """Rows of every column."""
+        return self._columns.size
+
+    def available(self, resource: str) -> IntColumn | None:
+        """What is left on every node, to be read only; None where no node has the resource."""
+        written = self._written.get(resource)
+        return self._columns.availables.column(resource, self.size) if written is None else written
+
+    def capacity(self, resource: str) -> IntColumn | None:
+        """What every node has; None where no node has the resource."""
+        return self._columns.capacities.column(resource, self.size)
+
+    def take(self, node: NodeId, resources: Resources, count: int = 1) -> None:
+        """Suppose that `count` of these amounts are taken. Raises UnknownSubject."""
+        self.charge(self.nodes.rows.row(node), resources, count)
+
+    def free(self, node: NodeId, resources: Resources, count: int = 1) -> None:
+        """Suppose that `count` of these amounts are given back. Raises UnknownSubject."""
+        self.charge(self.nodes.rows.row(node), resources, -count)
+
+    def charge(self, row: int, resources: Resources, count: int) -> None:
+        """`take` by row; a negative count frees."""
+        for name, amount in resources.items():
+            column = self._written.get(name)
+            if column is None:
+                current = self.available(name)
+                column = np.zeros(self.size, dtype=np.int64) if current is None else current.copy()
+                self._written[name] = column
+            column[row] = column.item(row) - count * amount
+
+    def empty(self) -> None:
+        """Suppose that nothing is taken but what others occupy."""
+        for name in self._columns.capacities:
+            capacity, occupied = self.capacity(name), self._columns.occupied.column(name, self.size)
+            if capacity is not None:
+                self._written[name] = capacity.copy() if occupied is None else capacity - occupied
+
+    def fork(self) -> Draft:
+        """A draft that starts from this one and leaves it alone."""
+        twin = Draft(self.nodes)
+        twin._written = {name: column.copy() for name, column in self._written.items()}
+        return twin
+
+    def absorb(self, fork: Draft) -> None:
+        """Go on from where a fork of this draft arrived."""
+        self._written = fork._written

@@ -1,0 +1,126 @@
+"""Which of the nodes that fit is preferred: `fair` the least used first, `binpacking` the fullest.
+
+A node's used share is the mean over the weighted resources of what is taken of
+its capacity; a resource that it does not have counts as unused. An ask for
+none of the weighted resources is spread by the number of pods instead, else
+all of them would end on one node. Ties go to the lowest node id (style 18).
+Source: contract 2.2, nodesortpolicy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.resources import Resources
+from muster_core.plan.draft import Draft
+from muster_core.world.columns import FloatColumn, IntColumn
+
+#: A row and how many go there.
+Fill = tuple[int, int]
+
+_BY_PODS = (("pods", 1.0),)
+
+
+class Preference:
+    """How an ask of these amounts sees the nodes: a key per row, the lowest is preferred."""
+
+    __slots__ = ("_parts", "_ranks", "_size")
+
+    def __init__(self, draft: Draft, asked: Resources, sort: NodeSort) -> None:
+        weights = sort.weights if any(asked[name] for name, weight in sort.weights if weight > 0) else _BY_PODS
+        total = sum(weight for _, weight in weights)
+        self._size = draft.size
+        self._ranks = draft.nodes.rows.ranks()
+        self._parts: list[tuple[float, int, IntColumn, IntColumn, FloatColumn]] = []
+        for name, weight in weights:
+            capacity, available = draft.capacity(name), draft.available(name)
+            if capacity is not None and available is not None and weight > 0:
+                factor = _SIGNS[sort.order] * weight / total
+                self._parts.append((factor, asked[name], capacity, available, _reciprocal(draft, name, capacity)))
+
+    def keys(self) -> FloatColumn:
+        """The key of every row as it is now."""
+        keys = np.zeros(self._size)
+        for factor, _, capacity, available, reciprocal in self._parts:
+            share = (capacity - available) * reciprocal
+            share *= factor
+            keys += share
+        return keys
+
+    def key(self, row: int, placed: int) -> float:
+        """The key of one row after `placed` more: to the last bit what `keys` would say then."""
+        key = 0.0
+        for factor, amount, capacity, available, reciprocal in self._parts:
+            used = capacity.item(row) - available.item(row) + placed * amount
+            key += used * reciprocal.item(row) * factor
+        return key
+
+    def ranked(self, rows: IntColumn) -> list[tuple[float, int, int, int]]:
+        """(key, rank, row, 0 placed) of each of the rows; their order is the order of preference."""
+        size = len(rows)
+        return list(zip(self.keys()[rows].tolist(), self._ranks[rows].tolist(), rows.tolist(), [0] * size, strict=True))
+
+    def first(self, rows: IntColumn) -> int:
+        """The most preferred of the rows, of which there is at least one."""
+        keys = self.keys() if len(rows) == self._size else self.keys()[rows]
+        ties = rows[keys == keys[keys.argmin()]]
+        return int(ties[self._ranks[ties].argmin()])
+
+    def best(self, rows: IntColumn, count: int) -> IntColumn:
+        """The `count` most preferred of the rows, in no order; all if there are fewer."""
+        if count >= len(rows):
+            return rows
+        keys = self.keys() if len(rows) == self._size else self.keys()[rows]
+        edge = np.partition(keys, count - 1)[count - 1]
+        inside, ties = rows[keys < edge], rows[keys == edge]
+        wanted = count - len(inside)
+        if wanted < len(ties):
+            ties = ties[np.argpartition(self._ranks[ties], wanted - 1)[:wanted]]
+        return np.concatenate((inside, ties))
+
+
+def _reciprocal(draft: Draft, name: str, capacity: IntColumn) -> FloatColumn:
+    known = draft.nodes.reciprocals.get(name)
+    if known is None:
+        known = draft.nodes.reciprocals[name] = 1.0 / np.maximum(capacity, 1)
+    return known
+
+
+def spread(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
+    """One after the other onto the node that is least used at that moment."""
+    heap = preference.ranked(rows)
+    heapify(heap)
+    placed: dict[int, int] = {}
+    while count and heap:
+        _, rank, row, there = heap[0]
+        count -= 1
+        placed[row] = there = there + 1
+        if there < room.item(row):
+            heapreplace(heap, (preference.key(row, there), rank, row, there))
+        else:
+            heappop(heap)
+    return list(placed.items())
+
+
+def pack(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
+    """Node after node, the fullest first, each until nothing more fits."""
+    fills: list[Fill] = []
+    for _, _, row, _ in sorted(preference.ranked(rows)):
+        if not count:
+            break
+        there = min(room.item(row), count)
+        fills.append((row, there))
+        count -= there
+    return fills
+
+
+_SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0}
+FILLERS: Final[dict[NodeOrder, Callable[[Preference, IntColumn, IntColumn, int], list[Fill]]]] = {
+    NodeOrder.FAIR: spread,
+    NodeOrder.BINPACKING: pack,
+}
