@@ -1,0 +1,151 @@
+"""Messages of the Scheduler Interface to verdicts. With `si_encode` the operator's only module with protobuf.
+
+What this version does not know (an event type, a scheduling state) is left out; an unknown termination type is kept as
+UNKNOWN, so that the release itself is not lost. Source: seed 003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.verdicts import (
+    Allocated,
+    AllocationRejected,
+    AllocationVerdict,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    ApplicationVerdict,
+    AskCancelled,
+    AskRejected,
+    CoreEvent,
+    CoreEvents,
+    EventKind,
+    NodeVerdict,
+    Released,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+    Verdict,
+)
+from muster_si import muster_pb2, si_pb2
+
+Response = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse
+
+_STATES: Final[Mapping[int, SchedulingState]] = {
+    si_pb2.UpdateContainerSchedulingStateRequest.SKIPPED: SchedulingState.SKIPPED,
+    si_pb2.UpdateContainerSchedulingStateRequest.SCHEDULED: SchedulingState.SCHEDULED,
+    si_pb2.UpdateContainerSchedulingStateRequest.RESERVED: SchedulingState.RESERVED,
+    si_pb2.UpdateContainerSchedulingStateRequest.FAILED: SchedulingState.FAILED,
+}
+_EVENT_KINDS: Final[Mapping[int, EventKind]] = {
+    si_pb2.EventRecord.REQUEST: EventKind.REQUEST,
+    si_pb2.EventRecord.APP: EventKind.APP,
+    si_pb2.EventRecord.NODE: EventKind.NODE,
+    si_pb2.EventRecord.QUEUE: EventKind.QUEUE,
+}
+_KNOWN_TERMINATIONS: Final = frozenset(TerminationType)
+
+
+def decoded(response: Response) -> Verdict:
+    """What a response of the core says."""
+    match response:
+        case si_pb2.AllocationResponse():
+            return _allocation_verdict(response)
+        case si_pb2.ApplicationResponse():
+            return ApplicationVerdict(
+                rejected=tuple(ApplicationRejected(AppId(r.applicationID), r.reason) for r in response.rejected),
+                accepted=tuple(ApplicationAccepted(AppId(a.applicationID)) for a in response.accepted),
+                updated=tuple(ApplicationUpdated(AppId(u.applicationID), u.state, u.message) for u in response.updated),
+            )
+        case si_pb2.NodeResponse():
+            return NodeVerdict(
+                accepted=tuple(NodeName(node.nodeID) for node in response.accepted),
+                rejected={NodeName(node.nodeID): node.reason for node in response.rejected},
+            )
+
+
+def decoded_callback(callback: muster_pb2.Callback) -> Verdict | None:
+    """What the core tells beside the streams; None for a question or an order to the session."""
+    match callback.WhichOneof("kind"):
+        case "schedulingStates":
+            return SchedulingStates(
+                tuple(
+                    SchedulingStateChanged(
+                        AppId(state.applicationID), PodUid(state.allocationKey), _STATES[state.state], state.reason
+                    )
+                    for state in callback.schedulingStates.states
+                    if state.state in _STATES
+                )
+            )
+        case "events":
+            return CoreEvents(
+                tuple(_core_event(event) for event in callback.events.events if event.type in _EVENT_KINDS)
+            )
+        case _:
+            return None
+
+
+def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationVerdict:
+    return AllocationVerdict(
+        cancelled_asks=tuple(
+            AskCancelled(
+                AppId(gone.applicationID),
+                PodUid(gone.allocationKey),
+                _termination(gone.terminationType),
+                gone.message,
+            )
+            for gone in response.releasedAsks
+        ),
+        released=tuple(
+            Released(
+                AppId(gone.applicationID),
+                PodUid(gone.allocationKey),
+                _termination(gone.terminationType),
+                AllocationId(gone.allocationID),
+                gone.message,
+            )
+            for gone in response.released
+        ),
+        allocated=tuple(
+            Allocated(
+                AppId(new.applicationID),
+                PodUid(new.allocationKey),
+                NodeName(new.nodeID),
+                AllocationId(new.allocationID),
+                new.placeholder,
+                new.taskGroupName,
+            )
+            for new in response.new
+        ),
+        rejected_asks=tuple(
+            AskRejected(AppId(no.applicationID), PodUid(no.allocationKey), no.reason) for no in response.rejected
+        ),
+        rejected_allocations=tuple(
+            AllocationRejected(AppId(no.applicationID), PodUid(no.allocationKey), no.reason)
+            for no in response.rejectedAllocations
+        ),
+    )
+
+
+def _core_event(event: si_pb2.EventRecord) -> CoreEvent:
+    return CoreEvent(
+        kind=_EVENT_KINDS[event.type],
+        object_id=event.objectID,
+        reference_id=event.referenceID,
+        message=event.message,
+        detail=_detail(event),
+    )
+
+
+def _detail(event: si_pb2.EventRecord) -> str:
+    """The name of the change detail; a number that this version does not know stays a number."""
+    known = si_pb2.EventRecord.ChangeDetail.DESCRIPTOR.values_by_number.get(event.eventChangeDetail)
+    return known.name if known is not None else str(event.eventChangeDetail)
+
+
+def _termination(number: int) -> TerminationType:
+    return TerminationType(number) if number in _KNOWN_TERMINATIONS else TerminationType.UNKNOWN

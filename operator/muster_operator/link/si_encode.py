@@ -1,0 +1,264 @@
+"""News to messages of the Scheduler Interface. With `si_decode` the operator's only module that makes protobuf.
+
+News keeps its order: a message holds a run of news of one kind, so that no receiver can apply what came later first
+(semantics 19). Values that do not fit the messages (a resource beyond 64 bits) never get here: the translation refuses
+them. Source: seed 003; the vocabulary of the maps is `muster_si.keys`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from importlib.metadata import version
+from itertools import groupby, islice
+from typing import Final
+
+from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
+from muster_operator.model.applications import ApplicationSpec
+from muster_operator.model.ids import NodeName
+from muster_operator.model.news import (
+    AllocationNews,
+    AllocationReleased,
+    AllocationReported,
+    ApplicationNews,
+    ApplicationRemoved,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSubmitted,
+    News,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeNews,
+    NodeOpened,
+    NodeUpdated,
+)
+from muster_operator.model.resources import Resources
+from muster_si import muster_pb2, si_pb2
+
+#: Items per message: 90,000 asks a second at 100, and little more beyond (architecture 4).
+ITEMS_PER_MESSAGE: Final = 100
+
+Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest
+Registration = si_pb2.RegisterResourceManagerRequest
+Configuration = si_pb2.UpdateConfigurationRequest
+
+#: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
+BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "version": version("muster-scheduler")}
+
+
+@dataclass(slots=True)
+class Sent:
+    """How many messages of a session went out, per stream: what a fence counts (semantics 19)."""
+
+    applications: int = 0
+    nodes: int = 0
+    allocations: int = 0
+
+
+class _Lane(IntEnum):
+    """News of one lane may share a message."""
+
+    APPLICATIONS = 0
+    REMOVALS = 1
+    NODES = 2
+    ASKS = 3
+    ALLOCATIONS = 4
+    RELEASES = 5
+    ASK_RELEASES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Encodes for one resource manager and its only partition."""
+
+    rm_id: str
+    partition: str
+
+    def requests(self, news: Iterable[News]) -> Iterator[Request]:
+        """The messages that say this, in this order, each with at most ITEMS_PER_MESSAGE items."""
+        for lane, run in groupby(news, _lane):
+            while batch := list(islice(run, ITEMS_PER_MESSAGE)):
+                yield self._message(lane, batch)
+
+    def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
+        """The request that opens a session (semantics 7)."""
+        return Registration(
+            rmID=self.rm_id,
+            version=version,
+            policyGroup=policy_group,
+            config=config,
+            extraConfig=extra,
+            buildInfo=dict(BUILD_INFO),
+        )
+
+    def configuration(self, policy_group: str, config: str, extra: Mapping[str, str]) -> Configuration:
+        """The request that replaces the configuration of the open session."""
+        return Configuration(rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra)
+
+    def fence(self, sent: Sent) -> muster_pb2.FenceRequest:
+        """The request that returns when the core has taken in as many messages as were sent."""
+        return muster_pb2.FenceRequest(
+            rmID=self.rm_id,
+            applicationRequests=sent.applications,
+            nodeRequests=sent.nodes,
+            allocationRequests=sent.allocations,
+        )
+
+    def farewell(self) -> muster_pb2.UnregisterRequest:
+        """The request that ends the session on purpose."""
+        return muster_pb2.UnregisterRequest(rmID=self.rm_id)
+
+    def _message(self, lane: _Lane, batch: Iterable[News]) -> Request:
+        applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
+        nodes = si_pb2.NodeRequest(rmID=self.rm_id)
+        allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
+        for item in batch:
+            match item:
+                case ApplicationSubmitted() | ApplicationRemoved():
+                    self._add_application(applications, item)
+                case AskSubmitted() | AllocationReported() | AllocationReleased() | AskReleased():
+                    self._add_allocation(allocations, item)
+                case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
+                    self._add_node(nodes, item)
+        if lane <= _Lane.REMOVALS:
+            return applications
+        return nodes if lane is _Lane.NODES else allocations
+
+    def _add_application(self, request: si_pb2.ApplicationRequest, item: ApplicationNews) -> None:
+        match item:
+            case ApplicationSubmitted():
+                request.new.append(self._application(item.spec))
+            case ApplicationRemoved():
+                request.remove.append(
+                    si_pb2.RemoveApplicationRequest(applicationID=item.app, partitionName=self.partition)
+                )
+
+    def _add_node(self, request: si_pb2.NodeRequest, item: NodeNews) -> None:
+        info = request.nodes.add()
+        match item:
+            case NodeCreated():
+                action = si_pb2.NodeInfo.CREATE_DRAIN if item.drained else si_pb2.NodeInfo.CREATE
+                info.CopyFrom(_node(item.node.name, action, item.node.attributes, item.node.capacity))
+                info.existingAllocations.extend([self._allocation(existing) for existing in item.existing])
+            case NodeUpdated():
+                update = si_pb2.NodeInfo.UPDATE
+                info.CopyFrom(_node(item.node.name, update, item.node.attributes, item.node.capacity))
+            case NodeDrained():
+                info.nodeID, info.action = item.name, si_pb2.NodeInfo.DRAIN_NODE
+            case NodeOpened():
+                info.nodeID, info.action = item.name, si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE
+            case NodeDecommissioned():
+                info.nodeID, info.action = item.name, si_pb2.NodeInfo.DECOMISSION
+
+    def _add_allocation(self, request: si_pb2.AllocationRequest, item: AllocationNews) -> None:
+        match item:
+            case AskSubmitted():
+                request.asks.append(self._ask(item.ask))
+            case AllocationReported():
+                request.allocations.append(self._allocation(item.allocation))
+            case AllocationReleased():
+                request.releases.allocationsToRelease.append(
+                    si_pb2.AllocationRelease(
+                        partitionName=self.partition,
+                        applicationID=item.app or "",
+                        allocationKey=item.key,
+                        allocationID=item.allocation_id,
+                        terminationType=_termination(item.termination),
+                        message=item.message,
+                    )
+                )
+            case AskReleased():
+                request.releases.allocationAsksToRelease.append(
+                    si_pb2.AllocationAskRelease(
+                        partitionName=self.partition,
+                        applicationID=item.app,
+                        allocationKey=item.key,
+                        terminationType=_termination(item.termination),
+                        message=item.message,
+                    )
+                )
+
+    def _application(self, spec: ApplicationSpec) -> si_pb2.AddApplicationRequest:
+        return si_pb2.AddApplicationRequest(
+            applicationID=spec.app,
+            queueName=spec.queue,
+            partitionName=self.partition,
+            ugi=si_pb2.UserGroupInformation(user=spec.user.user, groups=spec.user.groups),
+            tags=spec.tags,
+            executionTimeoutMilliSeconds=spec.execution_timeout_ms,
+            placeholderAsk=_resource(spec.placeholder_ask) if spec.placeholder_ask else None,
+            gangSchedulingStyle=spec.style,
+        )
+
+    def _ask(self, ask: AskSpec) -> si_pb2.AllocationAsk:
+        return si_pb2.AllocationAsk(
+            allocationKey=ask.key,
+            applicationID=ask.app or "",
+            partitionName=self.partition,
+            resourceAsk=_resource(ask.resources),
+            maxAllocations=1,
+            priority=ask.priority,
+            tags=ask.tags,
+            taskGroupName=ask.task_group,
+            placeholder=ask.placeholder,
+            Originator=ask.originator,
+            preemptionPolicy=_preemption(ask),
+        )
+
+    def _allocation(self, allocation: AllocationSpec) -> si_pb2.Allocation:
+        ask = allocation.ask
+        return si_pb2.Allocation(
+            allocationKey=ask.key,
+            allocationTags=ask.tags,
+            resourcePerAlloc=_resource(ask.resources),
+            priority=ask.priority,
+            nodeID=allocation.node,
+            applicationID=ask.app or "",
+            partitionName=self.partition,
+            taskGroupName=ask.task_group,
+            placeholder=ask.placeholder,
+            allocationID=allocation.allocation_id,
+            originator=ask.originator,
+            preemptionPolicy=_preemption(ask),
+        )
+
+
+def _lane(item: News) -> _Lane:
+    match item:
+        case ApplicationSubmitted():
+            return _Lane.APPLICATIONS
+        case ApplicationRemoved():
+            return _Lane.REMOVALS
+        case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
+            return _Lane.NODES
+        case AskSubmitted():
+            return _Lane.ASKS
+        case AllocationReported():
+            return _Lane.ALLOCATIONS
+        case AllocationReleased():
+            return _Lane.RELEASES
+        case AskReleased():
+            return _Lane.ASK_RELEASES
+
+
+def _node(
+    name: NodeName, action: si_pb2.NodeInfo.ActionFromRM.ValueType, attributes: Mapping[str, str], capacity: Resources
+) -> si_pb2.NodeInfo:
+    return si_pb2.NodeInfo(nodeID=name, action=action, attributes=attributes, schedulableResource=_resource(capacity))
+
+
+def _resource(amounts: Resources) -> si_pb2.Resource:
+    resource = si_pb2.Resource()
+    for name, amount in amounts.items():
+        resource.resources[name].value = amount
+    return resource
+
+
+def _preemption(ask: AskSpec) -> si_pb2.PreemptionPolicy:
+    return si_pb2.PreemptionPolicy(allowPreemptSelf=ask.allow_preempt_self, allowPreemptOther=ask.allow_preempt_other)
+
+
+def _termination(termination: TerminationType) -> si_pb2.TerminationType.ValueType:
+    return si_pb2.TerminationType.ValueType(termination)
