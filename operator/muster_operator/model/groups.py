@@ -67,3 +67,10 @@ class PlaceholderSpec:
     def namespace(self) -> str:
         """A placeholder lives beside its originator."""
         return self.owner.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class GangProblem:
+    """A definition that cannot be used: the field, what is wrong with it and the fix, as one sentence for the user."""
+
+    message: str

@@ -1,0 +1,71 @@
+"""``schedulingPolicyParameters``: style, time-outs and placement of a gang (contract 1.4, semantics 2, 8, 10, 16)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster_operator.model.resources import MAX_AMOUNT
+from muster_si import keys
+
+_TIMEOUT: Final = "placeholderTimeoutInSeconds"
+_WAIT: Final = "gangWaitTimeoutInSeconds"
+_STYLE: Final = "gangSchedulingStyle"
+_PLACEMENT: Final = "gangPlacement"
+_PLACEMENT_SERVED: Final = "Reserve"
+_PLACEMENTS_KNOWN: Final = ("Atomic", "Direct")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Milliseconds, 0 = the core's default. ``warnings`` name the parameter, the problem and what was taken."""
+
+    style: str = keys.STYLE_SOFT
+    placeholder_timeout_ms: int = 0
+    wait_timeout_ms: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def _milliseconds(name: str, value: str, warnings: list[str]) -> int:
+    """Whole seconds as milliseconds; what cannot be read counts as 0 = default."""
+    if len(value) <= 19 and value.isascii() and value.isdigit() and int(value) <= MAX_AMOUNT // 1000:
+        return int(value) * 1000
+    warnings.append(f'{name}: "{value[:40]}" is not a number of seconds; the default is used, write a whole number')
+    return 0
+
+
+def _style(value: str, warnings: list[str]) -> str:
+    if value not in {keys.STYLE_SOFT, keys.STYLE_HARD}:
+        warnings.append(f'{_STYLE}: "{value[:40]}" is unknown; Soft is used, write Soft or Hard')
+        return keys.STYLE_SOFT
+    return value
+
+
+def _check_placement(value: str, warnings: list[str]) -> None:
+    if value in _PLACEMENTS_KNOWN:
+        warnings.append(f'{_PLACEMENT}: "{value}" is not served yet; Reserve is used')
+    elif value != _PLACEMENT_SERVED:
+        warnings.append(f'{_PLACEMENT}: "{value[:40]}" is unknown; Reserve is used, write Reserve')
+
+
+def _pairs(text: str, warnings: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for entry in text.split():
+        name, sign, value = entry.partition("=")
+        if not sign or not name or "=" in value:
+            warnings.append(f'schedulingPolicyParameters: "{entry[:40]}" is ignored, write name=value')
+        else:
+            pairs[name] = value
+    return pairs
+
+
+def read_parameters(text: str) -> Parameters:
+    """The parameters of an annotation's text; unknown names are ignored (contract 1.4)."""
+    warnings: list[str] = []
+    pairs = _pairs(text, warnings)
+    timeout = _milliseconds(_TIMEOUT, pairs[_TIMEOUT], warnings) if _TIMEOUT in pairs else 0
+    wait = _milliseconds(_WAIT, pairs[_WAIT], warnings) if _WAIT in pairs else 0
+    style = _style(pairs[_STYLE], warnings) if _STYLE in pairs else keys.STYLE_SOFT
+    if _PLACEMENT in pairs:
+        _check_placement(pairs[_PLACEMENT], warnings)
+    return Parameters(style, timeout, wait, tuple(warnings))

@@ -1,0 +1,123 @@
+"""The placeholder pod: its name and its body, in the exact shape of contract 1.8."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final
+
+import orjson
+
+from muster_operator.model import vocabulary as words
+from muster_operator.model.groups import PlaceholderSpec
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.settings import Settings
+from muster_operator.translate.raw import Raw
+
+_APP_PART: Final = 28
+_GROUP_PART: Final = 20
+_TAIL: Final = 10
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+
+
+def _tail(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
+    """Ten characters that follow from the member alone.
+
+    Creating the same member twice, also after a crash, meets its own name and not a second pod. Differs: YuniKorn's
+    are random, so a lost answer leaves a surplus pod behind.
+    """
+    seed = f"{owner}\0{app}\0{group}\0{ordinal}".encode("utf-8", "replace")
+    number = int.from_bytes(hashlib.blake2b(seed, digest_size=16).digest(), "big")
+    tail = ""
+    for _ in range(_TAIL):
+        number, digit = divmod(number, len(_ALPHABET))
+        tail += _ALPHABET[digit]
+    return tail
+
+
+def placeholder_name(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
+    """``tg-<app>-<group>-<tail>``; characters that no pod name may hold are replaced by a dash."""
+    app_part = _NOT_IN_NAMES.sub("-", app[:_APP_PART].lower())
+    group_part = _NOT_IN_NAMES.sub("-", group[:_GROUP_PART].lower())
+    return f"tg-{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
+
+
+def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict[str, str]]:
+    """Ours win over the group's. A value that no label may hold goes into the annotation of the same key."""
+    labels = dict(spec.group.labels)
+    annotations = dict(spec.group.annotations)
+    for key, value in ((words.LABEL_APP_ID, spec.app), (words.LABEL_QUEUE, spec.queue)):
+        labels.pop(key, None)
+        annotations.pop(key, None)
+        if value:
+            (labels if _LABEL_VALUE.fullmatch(value) else annotations)[key] = value
+    annotations[words.ANNOTATION_PLACEHOLDER] = "true"
+    annotations[words.ANNOTATION_TASK_GROUP_NAME] = spec.group.name
+    annotations[words.ANNOTATION_TASK_GROUPS] = spec.source.task_groups
+    if spec.source.parameters:
+        annotations[words.ANNOTATION_PARAMETERS] = spec.source.parameters
+    return labels, annotations
+
+
+def _metadata(spec: PlaceholderSpec) -> Raw:
+    labels, annotations = _labels_and_annotations(spec)
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": spec.owner.name,
+        "uid": spec.owner.uid,
+        "controller": False,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": [owner],
+    }
+
+
+def _pod_security(settings: Settings) -> Raw:
+    security: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    configured = {
+        "runAsUser": settings.placeholder_run_as_user,
+        "runAsGroup": settings.placeholder_run_as_group,
+        "fsGroup": settings.placeholder_fs_group,
+    }
+    return security | {field: number for field, number in configured.items() if number}
+
+
+def _container(spec: PlaceholderSpec, settings: Settings) -> Raw:
+    return {
+        "name": "pause",
+        "image": settings.placeholder_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": dict(spec.group.requests), "limits": dict(spec.group.requests)},
+        "securityContext": {
+            "privileged": False,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def placeholder_body(spec: PlaceholderSpec, settings: Settings) -> Raw:
+    """The pod to POST, with ``PLACEHOLDER_FIELD_MANAGER`` as its field manager."""
+    pod_spec: dict[str, Any] = {
+        "schedulerName": spec.scheduler_name,
+        "restartPolicy": "Never",
+        "hostNetwork": False,
+        "terminationGracePeriodSeconds": 0,
+        "securityContext": _pod_security(settings),
+        "containers": [_container(spec, settings)],
+        **orjson.loads(spec.group.pod_fields),
+    }
+    if spec.priority_class:
+        pod_spec["priorityClassName"] = spec.priority_class
+    if spec.image_pull_secrets:
+        pod_spec["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(spec), "spec": pod_spec}
