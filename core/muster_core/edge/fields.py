@@ -1,0 +1,109 @@
+"""Single fields of messages → ids, terminations, places and moments; each refuses what has no meaning.
+
+Called by si_decode.py for every item; a tag's structure is read by facts.py.
+Raises Unfit with the field's name as the message spells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from muster_core.edge import facts
+from muster_core.edge.facts import NAME_LIMIT
+from muster_core.edge.refusals import Unfit
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.release import Termination
+from muster_core.model.specs import Member
+from muster_si import keys, si_pb2
+
+_TERMINATIONS: Final[Mapping[int, Termination]] = {
+    si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
+    si_pb2.TIMEOUT: Termination.TIMEOUT,
+    si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
+    si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
+}
+
+
+def shown(name: str) -> ApplicationId:
+    """A name as it may be repeated in an answer."""
+    return ApplicationId(name[:NAME_LIMIT])
+
+
+def bounded(name: str, label: str) -> str:
+    """A name that may be empty, but not longer than any name may be."""
+    if len(name) > NAME_LIMIT:
+        raise Unfit(label, f"is longer than {NAME_LIMIT} characters")
+    return name
+
+
+def named(name: str, label: str) -> str:
+    """A name that has to be there."""
+    if not name:
+        raise Unfit(label, "is missing")
+    return bounded(name, label)
+
+
+def application_id(name: str) -> ApplicationId:
+    """ApplicationID."""
+    return ApplicationId(named(name, "applicationID"))
+
+
+def allocation_key(name: str) -> AllocationKey:
+    """AllocationKey."""
+    return AllocationKey(named(name, "allocationKey"))
+
+
+def group(name: str) -> TaskGroup:
+    """taskGroupName; empty = of none."""
+    return TaskGroup(bounded(name, "taskGroupName"))
+
+
+def termination(number: int) -> Termination:
+    """terminationType; UNKNOWN_TERMINATION_TYPE and numbers of a later interface are refused."""
+    termination = _TERMINATIONS.get(number)
+    if termination is None:
+        raise Unfit("terminationType", f"is not known: {number}")
+    return termination
+
+
+def constraints(tags: Mapping[str, str]) -> Constraints:
+    """Where an ask may go: `muster/constraints`, narrowed to `requiredNode` where that is given."""
+    text, required = tags.get(keys.TAG_CONSTRAINTS), tags.get(keys.TAG_REQUIRED_NODE)
+    try:
+        found = facts.constraints(text) if text else ANYWHERE
+    except Unfit as unfit:
+        raise unfit.inside(keys.TAG_CONSTRAINTS) from unfit
+    if not required:
+        return found
+    if found.node_name not in ("", required):
+        raise Unfit(keys.TAG_REQUIRED_NODE, f"is {required!r}, but the pod names node {found.node_name!r}")
+    return replace(found, node_name=bounded(required, keys.TAG_REQUIRED_NODE))
+
+
+def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
+    """The task groups of a gang, as `muster/members` lists them."""
+    text = tags.get(keys.APP_TAG_MEMBERS)
+    try:
+        return facts.members(text) if text else ()
+    except Unfit as unfit:
+        raise unfit.inside(keys.APP_TAG_MEMBERS) from unfit
+
+
+def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
+    """The nodes that an ask keeps off (semantics 5)."""
+    text = tags.get(keys.TAG_AVOID_NODES)
+    return frozenset(NodeId(name) for name in text.split(",") if name) if text else frozenset()
+
+
+def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
+    """The time in `tag`, in nanoseconds since the epoch; 0 = not given."""
+    text = tags.get(tag)
+    if not text:
+        return 0
+    try:
+        return facts.moment_ns(text, unit_ns)
+    except Unfit as unfit:
+        raise unfit.inside(tag) from unfit

@@ -1,0 +1,142 @@
+"""Carries the core's effects to those they are meant for: a session's callback, the deadlines, the ring of events.
+
+Order holds within allocations, within applications and within nodes, as the
+effects came; runs of one kind are put into one message, except allocations:
+one decision is one message (semantics 1). Called by loop.py only. A callback
+that fails loses its session, never the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final, cast
+
+import structlog
+
+from muster_core.edge import si_encode
+from muster_core.edge.deadlines import Deadlines
+from muster_core.edge.metrics import Metrics
+from muster_core.edge.ring import Ring
+from muster_core.edge.session import Session
+from muster_core.edge.supervisor import Supervisor
+from muster_core.model.effects import (
+    AllocationAnswer,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    ClockSet,
+    Effect,
+    EventNoted,
+    NodeAccepted,
+    NodeRejected,
+    SchedulingStateChanged,
+)
+from muster_core.model.ids import RmId
+from muster_si import si_pb2
+
+_log = structlog.get_logger(__name__)
+
+#: Events for people that are kept for REST (contract 3, event.ringBufferCapacity).
+RING_CAPACITY: Final = 100_000
+
+_APPLICATION = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
+_NODE = (NodeAccepted, NodeRejected)
+
+
+class Outlet:
+    """`sessions`: the newest session of each resource manager, filled by scheduler.py.
+    `broken`: sessions whose callback failed, for the loop to end.
+    """
+
+    def __init__(self, metrics: Metrics, supervisor: Supervisor, ring_capacity: int = RING_CAPACITY) -> None:
+        self.sessions: dict[RmId, Session] = {}
+        self.deadlines = Deadlines()
+        self.ring: Ring[si_pb2.EventRecord] = Ring(ring_capacity)
+        self.broken: list[Session] = []
+        self._metrics = metrics
+        self._supervisor = supervisor
+
+    def carry(self, effects: Iterable[Effect], now_ns: int) -> None:
+        """Hand out everything, in order."""
+        for (_, rm), run in groupby(effects, key=_run_of):
+            self._carry_run(rm, list(run), now_ns)
+
+    def _carry_run(self, rm: RmId | None, run: Sequence[Effect], now_ns: int) -> None:
+        """One or more effects of one kind for one resource manager."""
+        for effect in run:
+            self._metrics.said(effect)
+        first = run[0]
+        if isinstance(first, ClockSet):
+            for effect in run:
+                self.deadlines.set(cast("ClockSet", effect))
+            return
+        if isinstance(first, EventNoted):
+            records = [si_encode.event_record(cast("EventNoted", effect), now_ns) for effect in run]
+            for record in records:
+                self.ring.append(record)
+            self._tell(rm, lambda session: session.callback.call_back(si_encode.events(records)), run)
+            return
+        _show(run)
+        self._tell(rm, partial(_say, run=run), run)
+
+    def _tell(self, rm: RmId | None, say: Callable[[Session], None], run: Sequence[Effect]) -> None:
+        session = self.sessions.get(rm) if rm is not None else None
+        if session is None or not session.is_open:
+            self._metrics.unheard("effects of a session that is over")
+            return
+        if not self._supervisor.attempt(lambda: _done(say, session), instead=False, cause=run):
+            self._supervisor.take_failure()  # the callback's, not the world's
+            self.broken.append(session)
+
+
+def _done(say: Callable[[Session], None], session: Session) -> bool:
+    say(session)
+    return True
+
+
+def _run_of(effect: Effect) -> tuple[object, RmId | None]:
+    """What may share a message with its neighbour has an equal key."""
+    if isinstance(effect, ClockSet):
+        return ClockSet, None
+    if isinstance(effect, AllocationAnswer):
+        return id(effect), effect.rm
+    return type(effect), effect.rm
+
+
+def _say(session: Session, run: Sequence[Effect]) -> None:
+    first = run[0]
+    if isinstance(first, AllocationAnswer):
+        session.callback.update_allocation(si_encode.allocation_response(first))
+    elif isinstance(first, _APPLICATION):
+        news = cast("Sequence[si_encode.ApplicationNews]", run)
+        session.callback.update_application(si_encode.application_response(news))
+    elif isinstance(first, _NODE):
+        session.callback.update_node(si_encode.node_response(cast("Sequence[si_encode.NodeNews]", run)))
+    elif isinstance(first, SchedulingStateChanged):
+        states = cast("Sequence[SchedulingStateChanged]", run)
+        session.callback.call_back(si_encode.scheduling_states(states))
+
+
+def _show(run: Sequence[Effect]) -> None:
+    """What a user can see is logged (style 32); allocations are too many for more than a count."""
+    for effect in run:
+        match effect:
+            case ApplicationAccepted():
+                _log.info("application accepted", application=effect.application)
+            case ApplicationRejected():
+                _log.info("application rejected", application=effect.application, reason=effect.reason)
+            case ApplicationUpdated():
+                _log.info(
+                    "application changed state",
+                    application=effect.application,
+                    state=effect.state.value,
+                    message=effect.message,
+                )
+            case NodeRejected():
+                _log.warning("node rejected", node=effect.node, reason=effect.reason)
+            case AllocationAnswer():
+                _log.debug("allocations", new=len(effect.new), released=len(effect.released))
+            case _:
+                pass

@@ -1,0 +1,357 @@
+"""Scheduler Interface messages → the core's events: decoded once, here, item by item.
+
+An item that cannot be taken becomes a refusal in the message kind that seed
+003 has for it; the others of its message go on (semantics 3). Only a message
+that cannot be attributed at all is refused as a whole, with `Refused`.
+With si_encode.py the only reader of protobuf in the core. Called by
+scheduler.py, one Decoder per session; it never looks at the world.
+
+Source: seed 003; maps as in muster_si.keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.edge import facts, fields
+from muster_core.edge.facts import NAME_LIMIT, QUANTITY_LIMIT
+from muster_core.edge.refusals import Unfit
+from muster_core.model.effects import (
+    AllocationAnswer,
+    ApplicationRejected,
+    Effect,
+    EventNoted,
+    NodeRejected,
+    Notice,
+    Refusal,
+)
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    Event,
+    NodeAction,
+    NodeAdded,
+    NodeTold,
+    NodeUpdated,
+)
+from muster_core.model.ids import (
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    RmId,
+    allocation_id,
+    partition_id,
+)
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, NodeSpec
+from muster_si import keys, si_pb2
+
+_SECOND: Final = 1_000_000_000
+_MILLISECOND: Final = 1_000_000
+#: A queue's full path: every part has its own, shorter bound where queues are made.
+_QUEUE_LIMIT: Final = 1024
+#: Distinct amounts kept as one shared value; beyond it the memo starts anew.
+_SHARED_AMOUNTS: Final = 4096
+
+_NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {
+    si_pb2.NodeInfo.DRAIN_NODE: NodeAction.DRAIN,
+    si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: NodeAction.OPEN,
+    si_pb2.NodeInfo.DECOMISSION: NodeAction.DECOMMISSION,
+}
+_STYLES: Final[Mapping[str, GangStyle]] = {keys.STYLE_SOFT: GangStyle.SOFT, keys.STYLE_HARD: GangStyle.HARD}
+
+
+@dataclass(slots=True)
+class Intake:
+    """One message, taken apart. `answers`: refusals and warnings the decoder has to say itself."""
+
+    events: list[Event] = field(default_factory=list)
+    answers: list[Effect] = field(default_factory=list)
+
+
+class Decoder:
+    """Decodes the messages of one resource manager, whose partitions it knows by name."""
+
+    def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
+        self._rm = rm
+        self._partitions: dict[str, PartitionId] = {}
+        #: Partition of each node that was not created in the default one.
+        self._partition_of_node: dict[str, str] = {}
+        self._amounts: dict[tuple[tuple[str, int], ...], Resources] = {}
+        self.know_partitions(partitions)
+
+    def know_partitions(self, names: Iterable[str]) -> None:
+        """The partitions of the configuration in force from now on."""
+        self._partitions = {name.lower(): partition_id(self._rm, name) for name in names}
+
+    def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
+        """Asks, existing allocations, releases and confirmations."""
+        intake = Intake()
+        rejected_asks: list[Refusal] = []
+        rejected_allocations: list[Refusal] = []
+        events = intake.events
+        for ask in request.asks:
+            try:
+                events.append(AskAdded(self._ask(ask)))
+            except Unfit as unfit:
+                rejected_asks.append(_refusal(ask, unfit))
+        for allocation in request.allocations:
+            try:
+                events.append(AllocationReported(self._allocation(allocation, node="")))
+            except Unfit as unfit:
+                rejected_allocations.append(_refusal(allocation, unfit))
+        for release in request.releases.allocationsToRelease:
+            try:
+                events.append(self._release(release))
+            except Unfit as unfit:
+                rejected_allocations.append(_refusal(release, unfit))
+        for ask_release in request.releases.allocationAsksToRelease:
+            try:
+                events.append(self._ask_release(ask_release))
+            except Unfit as unfit:
+                rejected_asks.append(_refusal(ask_release, unfit))
+        if rejected_asks or rejected_allocations:
+            intake.answers.append(
+                AllocationAnswer(
+                    self._rm, rejected_asks=tuple(rejected_asks), rejected_allocations=tuple(rejected_allocations)
+                )
+            )
+        return intake
+
+    def applications(self, request: si_pb2.ApplicationRequest) -> Intake:
+        """New and removed applications."""
+        intake = Intake()
+        for new in request.new:
+            try:
+                intake.events.append(ApplicationAdded(self._application(new, intake)))
+            except Unfit as unfit:
+                intake.answers.append(ApplicationRejected(self._rm, fields.shown(new.applicationID), str(unfit)))
+        for gone in request.remove:
+            try:
+                partition = self._partition(gone.partitionName)
+                intake.events.append(ApplicationRemoved(partition, fields.application_id(gone.applicationID)))
+            except Unfit as unfit:
+                intake.answers.append(ApplicationRejected(self._rm, fields.shown(gone.applicationID), str(unfit)))
+        return intake
+
+    def nodes(self, request: si_pb2.NodeRequest) -> Intake:
+        """Node actions, with what already runs on a new node."""
+        intake = Intake()
+        for node in request.nodes:
+            try:
+                intake.events.append(self._node(node, intake))
+            except Unfit as unfit:
+                intake.answers.append(NodeRejected(self._rm, NodeId(node.nodeID[:NAME_LIMIT]), str(unfit)))
+        return intake
+
+    def _ask(self, ask: si_pb2.AllocationAsk) -> AskSpec:
+        count = ask.maxAllocations
+        if count <= 0:
+            raise Unfit("maxAllocations", f"is not positive: {count}")
+        amount = self._resources(ask.resourceAsk, "resourceAsk")
+        if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
+            raise Unfit("resourceAsk", f"is absurd when taken {count} times")
+        tags = dict(ask.tags)
+        group = fields.group(ask.taskGroupName)
+        itself, others = _preemption(ask)
+        return AskSpec(
+            partition=self._partition(ask.partitionName),
+            application=fields.application_id(ask.applicationID),
+            key=fields.allocation_key(ask.allocationKey),
+            resources=amount,
+            constraints=fields.constraints(tags),
+            group=group,
+            placeholder=ask.placeholder and bool(group),  # seed 003: ignored without a task group
+            originator=ask.Originator,
+            priority=ask.priority,
+            max_allocations=count,
+            timeout_ns=facts.span_ns(ask.executionTimeoutMilliSeconds, "executionTimeoutMilliSeconds"),
+            namespace=tags.get(keys.TAG_NAMESPACE, ""),
+            tags=tags,
+            avoid=fields.nodes_to_avoid(tags),
+            allow_preempt_self=itself,
+            allow_preempt_other=others,
+            created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
+        )
+
+    def _allocation(self, allocation: si_pb2.Allocation, *, node: str) -> AllocationSpec:
+        """`node`: where it was reported; empty = it has to say so itself."""
+        tags = dict(allocation.allocationTags)
+        group = fields.group(allocation.taskGroupName)
+        key = fields.allocation_key(allocation.allocationKey)
+        if node and allocation.nodeID not in ("", node):
+            raise Unfit("nodeID", f"is {fields.shown(allocation.nodeID)!r}, but it was reported with node {node!r}")
+        application = allocation.applicationID
+        identity = fields.bounded(allocation.allocationID, "allocationID")
+        itself, others = _preemption(allocation)
+        return AllocationSpec(
+            partition=self._partition(allocation.partitionName),
+            application=ApplicationId(fields.bounded(application, "applicationID")),
+            key=key,
+            id=AllocationId(identity) if identity else allocation_id(key, 0),
+            node=NodeId(fields.named(allocation.nodeID or node, "nodeID")),
+            resources=self._resources(allocation.resourcePerAlloc, "resourcePerAlloc"),
+            group=group,
+            placeholder=allocation.placeholder and bool(group),
+            originator=allocation.originator,
+            priority=allocation.priority,
+            namespace=tags.get(keys.TAG_NAMESPACE, ""),
+            tags=tags,
+            foreign=keys.TAG_FOREIGN in tags or not application,  # semantics 7
+            allow_preempt_self=itself,
+            allow_preempt_other=others,
+            created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
+            allocated_ns=fields.moment(tags, keys.TAG_ALLOCATED_AT, _MILLISECOND),
+        )
+
+    def _release(self, release: si_pb2.AllocationRelease) -> AllocationReleased:
+        key = fields.bounded(release.allocationKey, "allocationKey")
+        identity = fields.bounded(release.allocationID, "allocationID")
+        if not release.applicationID and not key:
+            raise Unfit("applicationID", "is missing, and there is no allocationKey of an independent allocation")
+        return AllocationReleased(
+            partition=self._partition(release.partitionName),
+            application=ApplicationId(fields.bounded(release.applicationID, "applicationID")),
+            key=AllocationKey(key) if key else None,
+            id=AllocationId(identity) if identity else None,
+            termination=fields.termination(release.terminationType),
+            message=release.message,
+        )
+
+    def _ask_release(self, release: si_pb2.AllocationAskRelease) -> AskReleased:
+        key = fields.bounded(release.allocationKey, "allocationKey")
+        return AskReleased(
+            partition=self._partition(release.partitionName),
+            application=fields.application_id(release.applicationID),
+            key=AllocationKey(key) if key else None,
+            termination=fields.termination(release.terminationType),
+            message=release.message,
+        )
+
+    def _application(self, new: si_pb2.AddApplicationRequest, intake: Intake) -> ApplicationSpec:
+        tags = dict(new.tags)
+        ask = self._resources(new.placeholderAsk, "placeholderAsk")
+        if len(new.queueName) > _QUEUE_LIMIT:
+            raise Unfit("queueName", f"is longer than {_QUEUE_LIMIT} characters")
+        spec = ApplicationSpec(
+            partition=self._partition(new.partitionName),
+            id=fields.application_id(new.applicationID),
+            queue=new.queueName,
+            user=fields.bounded(new.ugi.user, "ugi.user") or "nobody",
+            groups=tuple(fields.bounded(group, "ugi.groups") for group in new.ugi.groups),
+            tags=tags,
+            timeout_ns=facts.span_ns(new.executionTimeoutMilliSeconds, "executionTimeoutMilliSeconds"),
+            wait_timeout_ns=fields.moment(tags, keys.APP_TAG_GANG_WAIT_TIMEOUT, _MILLISECOND),
+            placeholder_ask=ask,
+            style=_STYLES.get(new.gangSchedulingStyle, GangStyle.SOFT),
+            members=fields.members(tags),
+            created_ns=fields.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND),
+            forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
+        )
+        if ask and new.gangSchedulingStyle not in _STYLES:
+            intake.answers.append(self._style_warning(new))
+        return spec
+
+    def _style_warning(self, new: si_pb2.AddApplicationRequest) -> EventNoted:
+        """Semantics 8: an empty or unknown style is Soft, and that is said."""
+        found = new.gangSchedulingStyle[:32]
+        said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
+        known = " or ".join(_STYLES)
+        return EventNoted(
+            self._rm, Notice.APPLICATION, new.applicationID, f"{said}; it is taken as {GangStyle.SOFT} ({known})"
+        )
+
+    def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
+        node = NodeId(fields.named(info.nodeID, "nodeID"))
+        told = _NODE_ACTIONS.get(info.action)
+        if told is not None:
+            name = info.attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node)
+            return NodeTold(self._partition(name or keys.DEFAULT_PARTITION), node, told)
+        if info.action not in (si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE):
+            raise Unfit("action", f"is not known: {int(info.action)}")
+        spec = self._node_spec(info, node)
+        if info.action == si_pb2.NodeInfo.UPDATE:
+            if not info.HasField("schedulableResource"):
+                raise Unfit("schedulableResource", "is missing, and an UPDATE replaces it")
+            return NodeUpdated(spec)
+        draining = info.action == si_pb2.NodeInfo.CREATE_DRAIN
+        return NodeAdded(spec, draining=draining, existing=self._existing(info, intake))
+
+    def _node_spec(self, info: si_pb2.NodeInfo, node: NodeId) -> NodeSpec:
+        attributes = dict(info.attributes)
+        name = attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node) or keys.DEFAULT_PARTITION
+        partition = self._partition(name)
+        if name != keys.DEFAULT_PARTITION:
+            self._partition_of_node[node] = name
+        prefix = keys.NODE_LABEL_PREFIX
+        text = attributes.get(keys.NODE_TAINTS)
+        try:
+            taints = facts.taints(text) if text else ()
+        except Unfit as unfit:
+            raise unfit.inside(keys.NODE_TAINTS) from unfit
+        return NodeSpec(
+            partition=partition,
+            id=node,
+            capacity=self._resources(info.schedulableResource, "schedulableResource"),
+            occupied=self._resources(info.occupiedResource, "occupiedResource"),
+            labels={key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)},
+            taints=taints,
+            attributes=attributes,
+        )
+
+    def _existing(self, info: si_pb2.NodeInfo, intake: Intake) -> tuple[AllocationSpec, ...]:
+        """What already runs on a new node; what is unfit is refused by itself, not the node."""
+        taken: list[AllocationSpec] = []
+        refused: list[Refusal] = []
+        for allocation in info.existingAllocations:
+            try:
+                taken.append(self._allocation(allocation, node=info.nodeID))
+            except Unfit as unfit:
+                refused.append(_refusal(allocation, unfit))
+        if refused:
+            intake.answers.append(AllocationAnswer(self._rm, rejected_allocations=tuple(refused)))
+        return tuple(taken)
+
+    def _partition(self, name: str) -> PartitionId:
+        known = self._partitions.get(name) or self._partitions.get(name.lower())
+        if known is None:
+            raise Unfit("partitionName", f"is not known: {fields.shown(name)!r}" if name else "is missing")
+        return known
+
+    def _resources(self, message: si_pb2.Resource, label: str) -> Resources:
+        amounts = {name: quantity.value for name, quantity in message.resources.items()}
+        if not amounts:
+            return NOTHING
+        key = tuple(amounts.items())
+        known = self._amounts.get(key)
+        if known is None:
+            try:
+                known = facts.resources(amounts)
+            except Unfit as unfit:
+                raise unfit.inside(label) from unfit
+            if len(self._amounts) >= _SHARED_AMOUNTS:
+                self._amounts.clear()
+            self._amounts[key] = known
+        return known
+
+
+_Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.AllocationAskRelease
+
+
+def _refusal(item: _Item, unfit: Unfit) -> Refusal:
+    return Refusal(fields.shown(item.applicationID), AllocationKey(item.allocationKey[:NAME_LIMIT]), str(unfit))
+
+
+def _preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, bool]:
+    """(may be preempted, may preempt others); a policy that is not given forbids nothing."""
+    if not item.HasField("preemptionPolicy"):
+        return True, True
+    return item.preemptionPolicy.allowPreemptSelf, item.preemptionPolicy.allowPreemptOther

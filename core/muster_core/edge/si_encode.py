@@ -1,0 +1,215 @@
+"""The core's effects → Scheduler Interface messages: encoded once, here.
+
+Allocations, applications and nodes have a response kind each (seed 003);
+scheduling states and events for people travel as muster.v1 callbacks. With
+si_decode.py the only writer of protobuf in the core. Called by outlet.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from muster_core.model.effects import (
+    AllocationAnswer,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    AskRelease,
+    EventNoted,
+    NewAllocation,
+    NodeAccepted,
+    NodeRejected,
+    Notice,
+    Refusal,
+    Release,
+    SchedulingState,
+    SchedulingStateChanged,
+)
+from muster_core.model.ids import PartitionId
+from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
+from muster_si import muster_pb2, si_pb2
+
+#: Longer messages of events are cut (contract 6.1).
+EVENT_TEXT_LIMIT: Final = 1024
+
+_State = si_pb2.UpdateContainerSchedulingStateRequest
+
+_TERMINATIONS: Final[Mapping[Termination, si_pb2.TerminationType.ValueType]] = {
+    Termination.STOPPED_BY_RM: si_pb2.STOPPED_BY_RM,
+    Termination.TIMEOUT: si_pb2.TIMEOUT,
+    Termination.PREEMPTED_BY_SCHEDULER: si_pb2.PREEMPTED_BY_SCHEDULER,
+    Termination.PLACEHOLDER_REPLACED: si_pb2.PLACEHOLDER_REPLACED,
+}
+_STATES: Final[Mapping[SchedulingState, si_pb2.UpdateContainerSchedulingStateRequest.SchedulingState.ValueType]] = {
+    SchedulingState.SKIPPED: _State.SKIPPED,
+    SchedulingState.SCHEDULED: _State.SCHEDULED,
+    SchedulingState.RESERVED: _State.RESERVED,
+    SchedulingState.FAILED: _State.FAILED,
+}
+_NOTICES: Final[Mapping[Notice, si_pb2.EventRecord.Type.ValueType]] = {
+    Notice.REQUEST: si_pb2.EventRecord.REQUEST,
+    Notice.APPLICATION: si_pb2.EventRecord.APP,
+    Notice.NODE: si_pb2.EventRecord.NODE,
+    Notice.QUEUE: si_pb2.EventRecord.QUEUE,
+}
+
+ApplicationNews = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
+NodeNews = NodeAccepted | NodeRejected
+
+
+def allocation_response(answer: AllocationAnswer) -> si_pb2.AllocationResponse:
+    """One decision's words on the allocation stream, in one message (semantics 1)."""
+    return si_pb2.AllocationResponse(
+        new=[_allocation(new) for new in answer.new],
+        released=[_release(release) for release in answer.released],
+        releasedAsks=[_ask_release(release) for release in answer.released_asks],
+        rejected=[_rejected_ask(refusal) for refusal in answer.rejected_asks],
+        rejectedAllocations=[_rejected_allocation(refusal) for refusal in answer.rejected_allocations],
+    )
+
+
+def application_response(news: Iterable[ApplicationNews]) -> si_pb2.ApplicationResponse:
+    """News of applications that follow each other; callers keep kinds apart where order matters."""
+    response = si_pb2.ApplicationResponse()
+    for item in news:
+        match item:
+            case ApplicationAccepted():
+                response.accepted.add(applicationID=item.application)
+            case ApplicationRejected():
+                response.rejected.add(applicationID=item.application, reason=item.reason)
+            case ApplicationUpdated():
+                response.updated.add(
+                    applicationID=item.application,
+                    state=item.state.value,
+                    stateTransitionTimestamp=item.at_ns,
+                    message=item.message,
+                )
+    return response
+
+
+def node_response(news: Iterable[NodeNews]) -> si_pb2.NodeResponse:
+    """News of nodes."""
+    response = si_pb2.NodeResponse()
+    for item in news:
+        match item:
+            case NodeAccepted():
+                response.accepted.add(nodeID=item.node)
+            case NodeRejected():
+                response.rejected.add(nodeID=item.node, reason=item.reason)
+    return response
+
+
+def scheduling_states(changes: Iterable[SchedulingStateChanged]) -> muster_pb2.Callback:
+    """UpdateContainerSchedulingState of seed 003, many at once."""
+    return muster_pb2.Callback(
+        schedulingStates=muster_pb2.SchedulingStates(
+            states=[
+                si_pb2.UpdateContainerSchedulingStateRequest(
+                    applicationID=change.application,
+                    allocationKey=change.key,
+                    state=_STATES[change.state],
+                    reason=change.reason,
+                )
+                for change in changes
+            ]
+        )
+    )
+
+
+def event_record(noted: EventNoted, now_ns: int) -> si_pb2.EventRecord:
+    """An event for people, dated."""
+    message = noted.message
+    if len(message) > EVENT_TEXT_LIMIT:
+        message = message[: EVENT_TEXT_LIMIT - 3] + "..."
+    return si_pb2.EventRecord(
+        type=_NOTICES[noted.about],
+        objectID=noted.subject,
+        referenceID=noted.reference,
+        message=message,
+        timestampNano=now_ns,
+    )
+
+
+def events(records: Iterable[si_pb2.EventRecord]) -> muster_pb2.Callback:
+    """SendEvent of seed 003."""
+    return muster_pb2.Callback(events=muster_pb2.Events(events=records))
+
+
+def reregister(reason: str) -> muster_pb2.Callback:
+    """The core distrusts what it knows and wants to be told anew."""
+    return muster_pb2.Callback(reregister=muster_pb2.Reregister(reason=reason))
+
+
+def state_dump_question(number: int) -> muster_pb2.Callback:
+    """GetStateDump of seed 003."""
+    return muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=number))
+
+
+def partition_name(partition: PartitionId) -> str:
+    """A partition as its resource manager calls it (`partition_id` builds the other way)."""
+    return partition.rpartition("]")[2]
+
+
+@lru_cache(maxsize=4096)
+def _resource(resources: Resources) -> si_pb2.Resource:
+    """One message per distinct amount; it is copied where it is put in."""
+    return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in resources.items()})
+
+
+@lru_cache(maxsize=4)
+def _policy(itself: bool, others: bool) -> si_pb2.PreemptionPolicy:  # noqa: FBT001 - a memo's key
+    return si_pb2.PreemptionPolicy(allowPreemptSelf=itself, allowPreemptOther=others)
+
+
+def _allocation(new: NewAllocation) -> si_pb2.Allocation:
+    ask = new.ask
+    return si_pb2.Allocation(
+        allocationKey=ask.key,
+        allocationTags=ask.tags,
+        resourcePerAlloc=_resource(ask.resources),
+        priority=ask.priority,
+        nodeID=new.node,
+        applicationID=ask.application,
+        partitionName=partition_name(ask.partition),
+        taskGroupName=ask.group,
+        placeholder=ask.placeholder,
+        allocationID=new.id,
+        originator=ask.originator,
+        preemptionPolicy=_policy(ask.allow_preempt_self, ask.allow_preempt_other),
+    )
+
+
+def _release(release: Release) -> si_pb2.AllocationRelease:
+    return si_pb2.AllocationRelease(
+        partitionName=partition_name(release.partition),
+        applicationID=release.application,
+        terminationType=_TERMINATIONS[release.termination],
+        message=release.message,
+        allocationKey=release.key,
+        allocationID=release.id,
+    )
+
+
+def _ask_release(release: AskRelease) -> si_pb2.AllocationAskRelease:
+    return si_pb2.AllocationAskRelease(
+        partitionName=partition_name(release.partition),
+        applicationID=release.application,
+        allocationKey=release.key,
+        terminationType=_TERMINATIONS[release.termination],
+        message=release.message,
+    )
+
+
+def _rejected_ask(refusal: Refusal) -> si_pb2.RejectedAllocationAsk:
+    return si_pb2.RejectedAllocationAsk(
+        allocationKey=refusal.key, applicationID=refusal.application, reason=refusal.reason
+    )
+
+
+def _rejected_allocation(refusal: Refusal) -> si_pb2.RejectedAllocation:
+    return si_pb2.RejectedAllocation(
+        allocationKey=refusal.key, applicationID=refusal.application, reason=refusal.reason
+    )
