@@ -1,0 +1,61 @@
+"""Deadlines ring in time and in order, once, and never early."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_core.edge.deadlines import Deadlines
+from muster_core.edge.ring import Ring
+from muster_core.model.effects import ClockSet
+from muster_core.model.events import Clock, ClockKind, ClockRang
+from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId
+from tests.unit.core.edge.messages import RM
+
+
+def a_clock(number: int) -> Clock:
+    return Clock(ClockKind.WAIT, RM, PartitionId("p"), ApplicationId("a"), AllocationKey(""), number)
+
+
+def test_nothing_is_due_before_its_moment() -> None:
+    deadlines = Deadlines()
+    assert (deadlines.next_ns(), deadlines.due(10**30)) == (None, None)
+    deadlines.set(ClockSet(a_clock(1), 100))
+    assert (deadlines.next_ns(), deadlines.due(99)) == (100, None)
+    assert deadlines.due(100) == ClockRang(a_clock(1))
+    assert (deadlines.due(100), len(deadlines)) == (None, 0)
+
+
+def test_equal_moments_ring_in_the_order_they_were_set() -> None:
+    deadlines = Deadlines()
+    for number in (3, 1, 2):
+        deadlines.set(ClockSet(a_clock(number), 5))
+    rung = [deadlines.due(5) for _ in range(3)]
+    assert [event.clock.generation for event in rung if event] == [3, 1, 2]
+
+
+def test_what_belongs_to_a_world_that_is_gone_never_rings() -> None:
+    deadlines = Deadlines()
+    deadlines.set(ClockSet(a_clock(1), 5))
+    deadlines.clear()
+    assert deadlines.due(10) is None
+
+
+@given(st.lists(st.integers(0, 50)), st.integers(0, 50))
+def test_what_is_due_at_a_moment_is_exactly_what_was_set_until_then(moments: list[int], now: int) -> None:
+    deadlines = Deadlines()
+    for number, moment in enumerate(moments):
+        deadlines.set(ClockSet(a_clock(number), moment))
+    rung = []
+    while (event := deadlines.due(now)) is not None:
+        rung.append(moments[event.clock.generation])
+    assert rung == sorted(moment for moment in moments if moment <= now)
+    assert len(deadlines) == len(moments) - len(rung)
+
+
+@given(st.integers(1, 8), st.integers(0, 30), st.integers(-3, 40), st.integers(0, 40))
+def test_a_ring_answers_like_a_list_that_forgot_its_beginning(size: int, count: int, start: int, most: int) -> None:
+    ring: Ring[int] = Ring(size)
+    for number in range(count):
+        ring.append(number)
+    lowest = max(0, count - size)
+    assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, count, count - lowest)
+    assert ring.since(start, most) == (list(range(count))[start : start + most] if start >= lowest else [])
