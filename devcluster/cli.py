@@ -60,6 +60,7 @@ def status() -> None:
 
 @app.command()
 def build(
+    *,
     everything: Annotated[bool, typer.Option("--all", help="kube-scheduler and kubectl too")] = False,
 ) -> None:
     """Build the programs of the control plane, or find them, and say where they are."""

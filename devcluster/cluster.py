@@ -99,7 +99,7 @@ class Cluster:
         """Stop the API server and start it again on the same port: every watch breaks, nothing is lost."""
         if self.plane is None:
             raise FlavourUnavailable("only our own API server is ours to restart")
-        await self.plane.apiserver.stop()
+        await self.plane.apiserver.stop(grace_s=1.0)
         await self.plane.start_apiserver()
 
     def processes(self) -> list[Process]:

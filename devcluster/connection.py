@@ -32,8 +32,8 @@ async def load(kubeconfig: Path | None, context: str | None = None) -> Access:
         tls.verify_mode = ssl.CERT_NONE
     if settings.cert_file:
         tls.load_cert_chain(settings.cert_file, settings.key_file)
-    authorization = settings.api_key.get("authorization", "")
-    return Access(settings.host, tls, authorization.removeprefix("Bearer ") or None)
+    bearer = settings.auth_settings().get("BearerToken", {}).get("value")  # the client says under which key it is
+    return Access(settings.host, tls, bearer.removeprefix("Bearer ") if bearer else None)
 
 
 def authority_of(kubeconfig: Path | None, context: str | None = None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,12 +12,20 @@ import aiohttp
 
 from devcluster import ports
 from devcluster.api import Json
-from devcluster.errors import ProcessFailed
+from devcluster.cluster import Cluster, documents
+from devcluster.errors import ApiError, ConditionNotMet, ProcessFailed
 from devcluster.process import Process
+from devcluster.resources import BY_KIND
 from devcluster.waiting import until
 
 ACCOUNT = "muster-operator"
 """The service account the operator runs as; its role is the product's own manifest."""
+
+NAMESPACE = "muster"
+"""Where its configuration lives and its service account is."""
+
+MANIFESTS = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
+"""The product's own: namespace, service account and the smallest role that does."""
 
 READY_S = 60.0
 DUMP_PATH = "/debug/fullstatedump"
@@ -28,10 +37,27 @@ class Setup:
 
     kubeconfig: Path
     folder: Path
-    namespace: str = "muster"
+    namespace: str = NAMESPACE
     log_level: str = "info"
     tethered: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def installed(cluster: Cluster, manifests: Path = MANIFESTS) -> AsyncIterator[None]:
+    """Have the product's namespace, account and role in the cluster; afterwards take away what was not there before."""
+    made: list[Json] = []
+    for manifest in documents(manifests):
+        try:
+            made.append(await cluster.admin.create(manifest))
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            await cluster.admin.apply(manifest)
+    yield
+    for thing in reversed(made):
+        meta = thing["metadata"]
+        await cluster.admin.delete(BY_KIND[thing["kind"]].plural, meta["name"], meta.get("namespace"))
 
 
 class Muster:
@@ -68,7 +94,7 @@ class Muster:
 
             try:
                 await until("Muster is ready", is_ready, deadline_s, tolerate=(aiohttp.ClientError,))
-            except TimeoutError as error:
+            except ConditionNotMet as error:
                 raise ProcessFailed("operator", str(error), self.tails()) from error
 
     async def stop(self) -> None:

@@ -1,0 +1,107 @@
+"""What can be seen of a gang from outside: counts per task group, taken from the pods' watch alone.
+
+Pure: the watcher tells it what it saw and when. A placeholder that went counts as *replaced* as long as its group has
+a real pod that took a place, and as *released* otherwise; the API server does not say which was meant.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from devcluster.api import Json
+
+PLACEHOLDER = "internal.yunikorn.apache.org/placeholder"
+GROUP = "yunikorn.apache.org/task-group-name"
+GROUPS = "yunikorn.apache.org/task-groups"
+
+
+@dataclass(slots=True)
+class GroupCounts:
+    """One task group. The sets hold pod names."""
+
+    asked: int = 0
+    created: set[str] = field(default_factory=set)
+    reserved: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
+
+    @property
+    def replaced(self) -> int:
+        """Placeholders that a real pod took over."""
+        return min(len(self.gone), len(self.bound))
+
+    @property
+    def released(self) -> int:
+        """Placeholders that went without a real pod in their place."""
+        return len(self.gone) - self.replaced
+
+    @property
+    def left(self) -> int:
+        """Placeholders that are still there."""
+        return len(self.created) - len(self.gone)
+
+
+@dataclass(slots=True)
+class GangView:
+    """All groups, and when (seconds, the caller's clock) each milestone was first seen."""
+
+    groups: dict[str, GroupCounts] = field(default_factory=dict)
+    milestones: dict[str, float] = field(default_factory=dict)
+
+    def see(self, kind: str, pod: Json, now: float) -> None:
+        """Take in one watch event of a pod that belongs to some task group; others are ignored."""
+        annotations = pod["metadata"].get("annotations") or {}
+        name = annotations.get(GROUP)
+        if name is None:
+            return
+        self._announce(annotations.get(GROUPS))
+        counts = self.groups.setdefault(name, GroupCounts())
+        if annotations.get(PLACEHOLDER) == "true":
+            _see_placeholder(counts, kind, pod)
+        else:
+            _see_real(counts, kind, pod)
+        self._note_milestones(now)
+
+    def total(self, what: str) -> int:
+        """Sum of one of the counts over all groups."""
+        values = [getattr(counts, what) for counts in self.groups.values()]
+        return sum(value if isinstance(value, int) else len(value) for value in values)
+
+    def _announce(self, task_groups: str | None) -> None:
+        for group in json.loads(task_groups or "[]"):
+            self.groups.setdefault(group["name"], GroupCounts()).asked = group["minMember"]
+
+    def _note_milestones(self, now: float) -> None:
+        asked = self.total("asked")
+        reached = {
+            "first pod seen": True,
+            "first placeholder created": self.total("created") > 0,
+            "all placeholders created": self.total("created") >= asked,
+            "all placeholders bound": self.total("reserved") >= asked,
+            "first real pod bound": self.total("bound") > 0,
+            "all real pods bound": self.total("bound") >= asked,
+            "last placeholder gone": self.total("created") >= asked and self.total("left") == 0,
+            "all real pods done": self.total("finished") >= asked,
+        }
+        for milestone, is_reached in reached.items():
+            if is_reached:
+                self.milestones.setdefault(milestone, now)
+
+
+def _see_placeholder(counts: GroupCounts, kind: str, pod: Json) -> None:
+    name = pod["metadata"]["name"]
+    counts.created.add(name)
+    if pod["spec"].get("nodeName"):
+        counts.reserved.add(name)
+    if kind == "DELETED":
+        counts.gone.add(name)
+
+
+def _see_real(counts: GroupCounts, kind: str, pod: Json) -> None:
+    name = pod["metadata"]["name"]
+    if pod["spec"].get("nodeName"):
+        counts.bound.add(name)
+    if kind == "DELETED" or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+        counts.finished.add(name)

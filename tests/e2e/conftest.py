@@ -1,0 +1,170 @@
+"""One control plane for the run; for each scenario its own nodes, namespace and Muster, and a look at what is left.
+
+Muster serves every node of the cluster, so scenarios run one after the other and take their nodes with them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from devcluster import muster as muster_processes
+from devcluster.api import Json
+from devcluster.cluster import Cluster, running
+from devcluster.errors import ApiError
+from devcluster.flavour import Flavour, wanted
+from devcluster.muster import Muster, Setup
+from devcluster.nodes import FakeNode
+from devcluster.waiting import until
+from tests.e2e import aftermath
+from tests.e2e.gate import Gate
+from tests.e2e.scene import Scene
+
+OpenScene = Callable[..., Awaitable[Scene]]
+
+QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
+"""Settings of every scenario: an application that ended is forgotten soon, so that empty ledgers can be waited for."""
+
+_numbers = itertools.count(1)
+_outcome = pytest.StashKey[dict[str, pytest.TestReport]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All coroutines share one loop, for the cluster's connections live in it."""
+    for item in items:
+        if pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember how each phase of a test ended, for the fixtures that clean up after it."""
+    report = yield
+    item.stash.setdefault(_outcome, {})[report.when] = report
+    return report
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster() -> AsyncIterator[Cluster]:
+    """The cluster of the run, without nodes; the local control plane unless MUSTER_CLUSTER is set."""
+    async with running(which=wanted() or Flavour.LOCAL) as started:
+        await _has_account(started, "default")
+        yield started
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def home(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster with Muster's namespace, account and role in it."""
+    async with muster_processes.installed(cluster):
+        yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def local(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """The same cluster with two nodes, for tests of the cluster itself; skipped where it is not ours."""
+    if cluster.plane is None:
+        pytest.skip("only the local control plane is ours to look into")
+    await cluster.add_nodes([FakeNode("node-0"), FakeNode("node-1")])
+    yield cluster
+    await cluster.admin.delete_all("jobs", "default")
+    await cluster.admin.delete_all("pods", "default")
+    await cluster.remove_nodes()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[OpenScene]:
+    """Opens scenes, each with its nodes, settings and perhaps a gate; afterwards each is checked and taken away."""
+    scenes: list[Scene] = []
+    async with AsyncExitStack() as stack:
+
+        async def open_one(
+            nodes: Sequence[FakeNode] = (), config: Mapping[str, str] | None = None, *, gated: bool = False
+        ) -> Scene:
+            gate = await _gate(home, stack) if gated else None
+            scene = await _open(home, stack, [*nodes], {**QUICK, **(config or {})}, gate)
+            scenes.append(scene)
+            return scene
+
+        yield open_one
+        failed = any(report.failed for report in request.node.stash.get(_outcome, {}).values())
+        for scene in scenes:
+            if failed:
+                print(await scene.report())  # noqa: T201  # pytest shows it with the failure
+            else:
+                await _recovered(scene)
+                await aftermath.check(scene)
+
+
+async def _open(
+    cluster: Cluster, stack: AsyncExitStack, nodes: list[FakeNode], config: Mapping[str, str], gate: Gate | None
+) -> Scene:
+    namespace = f"scene-{next(_numbers)}"
+    await cluster.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    stack.push_async_callback(cluster.admin.delete, "namespaces", namespace)
+    await _has_account(cluster, namespace)
+    stack.push_async_callback(cluster.remove_nodes)
+    await cluster.add_nodes(nodes)
+    stack.push_async_callback(_no_pod, cluster, namespace)
+    muster = await _muster(cluster, namespace, config, gate)
+    stack.push_async_callback(muster.stop)
+    await muster.start()
+    return Scene(cluster, muster, namespace, gate)
+
+
+async def _muster(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> Muster:
+    """Muster, not started yet, with its ConfigMap written and no lease of a killed one in its way."""
+    home = muster_processes.NAMESPACE
+    document: Json = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "muster-configs"},
+        "data": dict(config),
+    }
+    await cluster.admin.delete("configmaps", "muster-configs", home)
+    await cluster.admin.create(document, home)
+    await cluster.admin.delete_all("leases", home)
+    kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, home, gate.url if gate else None)
+    folder = cluster.folder / name
+    folder.mkdir()
+    return Muster(Setup(kubeconfig, folder, log_level="debug"))
+
+
+async def _gate(cluster: Cluster, stack: AsyncExitStack) -> Gate:
+    if cluster.plane is None:
+        pytest.skip("the gate needs a certificate of the cluster's own authority")
+    files = cluster.plane.authority.issue("gate", ["127.0.0.1"])
+    return await stack.enter_async_context(Gate(cluster.admin.access, files))
+
+
+async def _recovered(scene: Scene) -> None:
+    """What a scenario killed or held runs again: the aftermath is Muster's own work, not ours."""
+    if scene.has_gate:
+        scene.gate.clear()
+    await scene.muster.start()
+
+
+async def _no_pod(cluster: Cluster, namespace: str) -> None:
+    """Take away what a failed scenario left, so that the next one finds an empty cluster."""
+
+    async def is_empty() -> bool:
+        await cluster.admin.delete_all("jobs", namespace)
+        await cluster.admin.delete_all("pods", namespace)
+        return not await cluster.admin.find("pods", namespace)
+
+    await until("the scene's pods are gone", is_empty, 60, every_s=0.2)
+
+
+async def _has_account(cluster: Cluster, namespace: str) -> None:
+    """A pod is admitted only once its namespace has its default service account."""
+    await until(
+        "the default service account",
+        lambda: cluster.admin.get("serviceaccounts", "default", namespace),
+        30,
+        tolerate=(ApiError,),
+    )

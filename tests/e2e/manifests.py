@@ -1,0 +1,93 @@
+"""Builders of what users apply: a test states only what matters to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from devcluster.api import Json
+
+PREFIX = "yunikorn.apache.org/"
+PLACEHOLDER = "internal.yunikorn.apache.org/placeholder"
+IMAGE = "registry.k8s.io/pause:3.10.2"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One task group: ``members`` placeholders; ``real`` pods (None: as many), of ``real_cpu`` if that differs."""
+
+    name: str
+    members: int
+    cpu: str = "1"
+    memory: str = "64Mi"
+    real: int | None = None
+    real_cpu: str | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+    def definition(self) -> Json:
+        """The element of the ``task-groups`` annotation."""
+        size = {"cpu": self.cpu, "memory": self.memory}
+        return {"name": self.name, "minMember": self.members, "minResource": size, **self.extra}
+
+
+def a_pod(
+    name: str,
+    *,
+    cpu: str = "1",
+    memory: str = "64Mi",
+    labels: Mapping[str, str] | None = None,
+    scheduler: str = "muster",
+) -> Json:
+    """A pod of one container that asks for this much."""
+    container = {"name": "c", "image": IMAGE, "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": {}},
+        "spec": {
+            "schedulerName": scheduler,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def a_member(app: str, group: str, name: str, groups: Sequence[Group], parameters: str = "", cpu: str = "") -> Json:
+    """A real pod of a task group; every member carries the whole definition."""
+    own = next((g for g in groups if g.name == group), groups[0])
+    pod = a_pod(name, cpu=cpu or own.real_cpu or own.cpu, memory=own.memory, labels={"applicationId": app})
+    annotations = pod["metadata"]["annotations"]
+    annotations[f"{PREFIX}task-group-name"] = group
+    annotations[f"{PREFIX}task-groups"] = json.dumps([g.definition() for g in groups])
+    if parameters:
+        annotations[f"{PREFIX}schedulingPolicyParameters"] = parameters
+    return pod
+
+
+def a_gang(
+    app: str, groups: Sequence[Group], *, style: str = "", timeout_s: int | None = None, queue: str = ""
+) -> list[Json]:
+    """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard."""
+    words = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []
+    words += [f"gangSchedulingStyle={style}"] if style else []
+    pods = [
+        a_member(app, group.name, f"{app}-{group.name}-{index}", groups, " ".join(words))
+        for group in groups
+        for index in range(group.members if group.real is None else group.real)
+    ]
+    if queue:
+        for pod in pods:
+            pod["metadata"]["labels"]["queue"] = queue
+    return pods
+
+
+def is_placeholder(pod: Json) -> bool:
+    """By the annotation that Muster writes."""
+    return bool((pod["metadata"].get("annotations") or {}).get(PLACEHOLDER) == "true")
+
+
+def is_bound(pod: Json) -> bool:
+    """Whether it has a node."""
+    return bool(pod["spec"].get("nodeName"))

@@ -1,0 +1,116 @@
+"""What a scenario works with: a namespace of its own on the shared cluster, its nodes, and a running Muster.
+
+``eventually`` is the only way to wait; when it gives up it prints what the cluster, the core and the logs look like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+import aiohttp
+
+from devcluster.api import Json
+from devcluster.audit import Write
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError, ConditionNotMet, DevclusterError
+from devcluster.muster import ACCOUNT, Muster
+from devcluster.waiting import until
+from tests.e2e.gate import Gate
+from tests.e2e.manifests import is_bound, is_placeholder
+
+T = TypeVar("T")
+
+DEADLINE_S = 60.0
+
+
+class Scene:
+    """One scenario's world. ``gate`` is there only if the scenario asked for one."""
+
+    def __init__(self, cluster: Cluster, muster: Muster, namespace: str, gate: Gate | None) -> None:
+        self.cluster = cluster
+        self.api = cluster.admin
+        self.muster = muster
+        self.namespace = namespace
+        self._gate = gate
+        self._mark = cluster.audit.mark()
+
+    @property
+    def gate(self) -> Gate:
+        """The gate between operator and API server."""
+        assert self._gate is not None, "open the scene with gated=True"
+        return self._gate
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether the operator talks through a gate."""
+        return self._gate is not None
+
+    async def create(self, manifests: Iterable[Json]) -> None:
+        """Create them one after the other, in the scene's namespace unless they name another: order matters to FIFO."""
+        for manifest in manifests:
+            await self.api.create(manifest, self.namespace)
+
+    async def pods(self, *, placeholders: bool = False) -> list[Json]:
+        """The real pods, or the placeholders, of the scene's namespace."""
+        found = await self.api.find("pods", self.namespace)
+        return [pod for pod in found if is_placeholder(pod) == placeholders]
+
+    async def bound(self, *, placeholders: bool = False) -> list[Json]:
+        """Those of them that have a node and are not on their way out."""
+        found = await self.pods(placeholders=placeholders)
+        return [pod for pod in found if is_bound(pod) and "deletionTimestamp" not in pod["metadata"]]
+
+    async def events(self, reason: str = "") -> list[Json]:
+        """Kubernetes events of the namespace, of one reason if given."""
+        found = await self.api.find("events", self.namespace)
+        return [event for event in found if reason in {"", event.get("reason")}]
+
+    def writes(self, *, of_operator: bool = False) -> list[Write]:
+        """What was written since the scene opened; ``of_operator``: only by the operator's account."""
+        user = f"system:serviceaccount:{self.muster.setup.namespace}:{ACCOUNT}"
+        writes = self.cluster.audit.since(self._mark)
+        return [write for write in writes if not of_operator or write.user == user]
+
+    async def eventually(self, what: str, check: Callable[[], Awaitable[T]], deadline_s: float = DEADLINE_S) -> T:
+        """Wait for something true, and return it; the failure shows the state of everything."""
+        try:
+            return await until(what, check, deadline_s, tolerate=(ApiError, aiohttp.ClientError))
+        except ConditionNotMet as error:
+            raise AssertionError(f"{error}\n{await self.report()}") from None
+
+    async def all_bound(self, count: int, deadline_s: float = DEADLINE_S) -> list[Json]:
+        """Wait until exactly this many real pods are bound and no placeholder is left; returns the pods."""
+
+        async def done() -> list[Json]:
+            bound, placeholders = await asyncio.gather(self.bound(), self.pods(placeholders=True))
+            return bound if len(bound) == count and not placeholders else []
+
+        return await self.eventually(f"{count} real pods are bound and no placeholder is left", done, deadline_s)
+
+    async def report(self) -> str:
+        """Pods, events, the core's ledgers and the ends of the logs."""
+        parts = [f"=== pods of {self.namespace} ==="]
+        parts += [_line_of_pod(pod) for pod in await self.api.find("pods", self.namespace)]
+        parts += ["=== events ===", *(_line_of_event(event) for event in await self.events())]
+        parts += ["=== core ===", await self._dump_text(), self.muster.tails()]
+        return "\n".join(parts)
+
+    async def _dump_text(self) -> str:
+        try:
+            return str(await self.muster.dump())[:6000]
+        except (aiohttp.ClientError, DevclusterError) as error:
+            return f"(no dump: {error!r})"
+
+
+def _line_of_pod(pod: Json) -> str:
+    meta, node = pod["metadata"], pod["spec"].get("nodeName", "-")
+    gates = [c.get("message", c.get("reason")) for c in pod["status"].get("conditions", []) if c["status"] == "False"]
+    going = " (going)" if "deletionTimestamp" in meta else ""
+    return f"{meta['name']:48} {pod['status'].get('phase', '?'):10} on {node}{going} {gates or ''}"
+
+
+def _line_of_event(event: Json) -> str:
+    about = event["involvedObject"].get("name", "?")
+    return f"{event.get('type', '?'):8} {event.get('reason', '?'):20} {about:40} {event.get('message', '')}"

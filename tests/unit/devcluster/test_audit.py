@@ -1,0 +1,52 @@
+"""The audit log is read from a mark on, whole lines only, and counted by user and kind."""
+
+from pathlib import Path
+
+import orjson
+
+from devcluster.audit import AuditLog, bindings_per_pod, counts
+
+
+def line(verb: str = "create", *, name: str = "p", subresource: str = "", code: int = 201, user: str = "u") -> bytes:
+    event = {
+        "verb": verb,
+        "user": {"username": user},
+        "userAgent": "agent",
+        "objectRef": {"resource": "pods", "subresource": subresource, "namespace": "ns", "name": name},
+        "responseStatus": {"code": code},
+        "requestReceivedTimestamp": "2026-11-20T00:00:00.000000Z",
+        "requestObject": {"target": {"name": "node-1"}} if subresource == "binding" else None,
+    }
+    return orjson.dumps(event) + b"\n"
+
+
+def test_a_log_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    assert (log.mark(), log.since()) == (0, [])
+
+
+def test_a_line_still_being_written_is_left_for_the_next_time(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    whole = line(name="first")
+    log.path.write_bytes(whole + line(name="second")[:20])
+    assert [write.name for write in log.since()] == ["first"]
+    log.path.write_bytes(whole + line(name="second"))
+    assert [write.name for write in log.since(len(whole))] == ["second"]
+
+
+def test_only_successful_bindings_count_and_each_counts(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.path.write_bytes(
+        line(name="twice", subresource="binding")
+        + line(name="twice", subresource="binding")
+        + line(name="refused", subresource="binding", code=409)
+        + line(name="made")
+    )
+    assert bindings_per_pod(log.since()) == {("ns", "twice"): 2}
+    assert {write.node for write in log.since() if write.subresource} == {"node-1"}
+
+
+def test_writes_are_counted_by_kind_for_one_user(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.path.write_bytes(line() + line(user="other") + line("delete", code=404) + line(subresource="binding"))
+    assert counts(log.since(), "u") == {"create pods": 1, "delete pods": 1, "create pods/binding": 1}

@@ -1,0 +1,71 @@
+"""What the demo shows of a gang follows from the pods' watch events alone."""
+
+import json
+
+from devcluster.api import Json
+from devcluster.gang import GangView
+
+GROUPS = json.dumps([{"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}])
+
+
+def a_pod(name: str, *, node: str = "", placeholder: bool = False, phase: str = "Pending") -> Json:
+    annotations = {
+        "yunikorn.apache.org/task-group-name": "workers",
+        "yunikorn.apache.org/task-groups": GROUPS,
+        **({"internal.yunikorn.apache.org/placeholder": "true"} if placeholder else {}),
+    }
+    spec = {"nodeName": node} if node else {}
+    return {"metadata": {"name": name, "annotations": annotations}, "spec": spec, "status": {"phase": phase}}
+
+
+def seen(*events: tuple[str, Json]) -> GangView:
+    view = GangView()
+    for now, (kind, pod) in enumerate(events):
+        view.see(kind, pod, float(now))
+    return view
+
+
+def totals(view: GangView) -> dict[str, int]:
+    return {
+        what: view.total(what) for what in ("asked", "created", "reserved", "replaced", "released", "left", "bound")
+    }
+
+
+def test_a_pod_without_a_group_is_nobody_of_the_gang() -> None:
+    assert seen(("ADDED", {"metadata": {"name": "p"}, "spec": {}})).groups == {}
+
+
+def test_the_first_pod_announces_the_group_and_placeholders_are_counted_once() -> None:
+    view = seen(
+        ("ADDED", a_pod("real-0")),
+        ("ADDED", a_pod("tg-0", placeholder=True)),
+        ("MODIFIED", a_pod("tg-0", placeholder=True, node="n")),
+        ("MODIFIED", a_pod("tg-0", placeholder=True, node="n")),
+    )
+    assert totals(view) == {
+        "asked": 2, "created": 1, "reserved": 1, "replaced": 0, "released": 0, "left": 1, "bound": 0,
+    }  # fmt: skip
+
+
+def test_a_placeholder_that_went_is_replaced_if_a_real_pod_came_and_released_if_not() -> None:
+    view = seen(
+        ("ADDED", a_pod("tg-0", placeholder=True, node="n")),
+        ("ADDED", a_pod("tg-1", placeholder=True, node="n")),
+        ("DELETED", a_pod("tg-0", placeholder=True, node="n")),
+        ("MODIFIED", a_pod("real-0", node="n")),
+        ("DELETED", a_pod("tg-1", placeholder=True, node="n")),
+    )
+    assert (view.total("replaced"), view.total("released"), view.total("left")) == (1, 1, 0)
+
+
+def test_milestones_keep_the_time_they_were_first_reached() -> None:
+    view = seen(
+        ("ADDED", a_pod("tg-0", placeholder=True)),
+        ("ADDED", a_pod("tg-1", placeholder=True)),
+        ("MODIFIED", a_pod("tg-0", placeholder=True, node="n")),
+        ("MODIFIED", a_pod("tg-1", placeholder=True, node="n")),
+        ("MODIFIED", a_pod("tg-1", placeholder=True, node="n")),
+    )
+    assert view.milestones["all placeholders created"] == 1.0
+    assert view.milestones["all placeholders bound"] == 3.0
+    assert "all real pods bound" not in view.milestones

@@ -1,0 +1,93 @@
+"""Children are stopped, killed, restarted; they say why they ended, and they do not outlive their parent."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from devcluster.errors import ConditionNotMet, ProcessFailed
+from devcluster.process import Process
+from devcluster.waiting import until
+
+SLEEPER = "import time\nprint('up', flush=True)\ntime.sleep(60)"
+STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(60)"
+
+
+def python(tmp_path: Path, program: str, name: str = "child") -> Process:
+    return Process(name, [sys.executable, "-c", program], tmp_path / f"{name}.log")
+
+
+async def is_up(process: Process) -> None:
+    async def has_spoken() -> bool:
+        return "up" in process.tail()
+
+    await until("the child speaks", has_spoken, 10)
+
+
+async def test_sigterm_ends_a_child_and_sigkill_a_stubborn_one(tmp_path: Path) -> None:
+    polite, stubborn = python(tmp_path, SLEEPER, "polite"), python(tmp_path, STUBBORN, "stubborn")
+    for process in (polite, stubborn):
+        process.start()
+        await is_up(process)
+    assert await polite.stop() == -signal.SIGTERM
+    assert await stubborn.stop(grace_s=0.1) == -signal.SIGKILL
+    assert polite.pid is None
+
+
+async def test_a_killed_child_starts_again_with_its_log_going_on(tmp_path: Path) -> None:
+    process = python(tmp_path, SLEEPER)
+    process.start()
+    await is_up(process)
+    await process.kill()
+    process.start()
+
+    async def spoke_twice() -> bool:
+        return process.tail().splitlines() == ["up", "up"]
+
+    await until("the child speaks again", spoke_twice, 10)
+    await process.stop()
+
+
+async def test_a_child_that_died_tells_the_end_of_its_log(tmp_path: Path) -> None:
+    process = python(tmp_path, "raise SystemExit('no such flag')")
+    process.start()
+    assert await process.ended(10)
+    with pytest.raises(ProcessFailed, match="no such flag"):
+        process.check()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child to its parent")
+async def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "child.log"
+    parent = (
+        "import sys, time\nfrom pathlib import Path\nfrom devcluster.process import Process\n"
+        f"p = Process('child', [sys.executable, '-c', {SLEEPER!r}], Path({str(log)!r}))\n"
+        "p.start()\nprint(p.pid, flush=True)\ntime.sleep(60)"
+    )
+    started = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", parent),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert started.stdout is not None
+    child = psutil.Process(int(await started.stdout.readline()))
+    started.kill()
+    await started.communicate()
+
+    async def is_gone() -> bool:
+        return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+    await until("the child is gone", is_gone, 10)
+
+
+async def test_a_condition_that_never_holds_says_what_was_seen_last() -> None:
+    async def nothing() -> list[int]:
+        return []
+
+    with pytest.raises(ConditionNotMet, match=r"last answer: \[\]"):
+        await until("it rains", nothing, 0.05, every_s=0.01)
