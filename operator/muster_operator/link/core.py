@@ -1,0 +1,273 @@
+"""The session with the core: opened, kept, and opened again for as long as the process lives.
+
+`CoreLink.run` registers with a growing pause between attempts, each logged; what the core says goes into the agent's
+inbox, tagged with its session, so that a word of an older session is never obeyed. News waits in one outbox per stream
+with a sender each, because streams must not wait for each other (semantics 25); an outbox that grows over its limit
+ends the session: the replay of the next one says everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+import structlog
+
+from muster_operator.link.errors import StartupRefused
+from muster_operator.link.settings import Configuration
+from muster_operator.link.si_encode import Encoder, Request, Sent
+from muster_operator.model.news import News
+from muster_si import muster_pb2, si_pb2
+from muster_si.api import SI_VERSION, SchedulerAPI
+from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
+
+log = structlog.get_logger("muster.core")
+
+#: Pauses between registrations, seconds; the last one repeats. A core that restarts is back within a second.
+BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+#: A session that lasted this long was a good one: the pauses begin anew.
+GOOD_SESSION_S: Final = 30.0
+#: Messages that may wait for one stream: a recovery of 100,000 pods is 1,000 of them.
+OUTBOX_LIMIT: Final = 20_000
+
+_STATE_DUMP: Final = "stateDump"
+
+M = TypeVar("M")
+FromCore = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse | muster_pb2.Callback
+
+
+class Listener(Protocol):
+    """Who hears what happens to the session; none of these may block."""
+
+    def session_up(self, session: Session) -> None:
+        """A session was opened; the core knows nothing of us yet."""
+
+    def session_lost(self, session: Session, reason: str) -> None:
+        """The session is over."""
+
+    def said(self, session: Session, message: FromCore) -> None:
+        """The core said something."""
+
+
+class Session:
+    """One registration: a ResourceManagerCallback on one side, outboxes and counts on the other."""
+
+    def __init__(self, api: SchedulerAPI, encoder: Encoder, listener: Listener) -> None:
+        self._api, self._encoder, self._listener = api, encoder, listener
+        self.sent = Sent()
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._applications = _Outbox(api.update_application, self.session_lost)
+        self._nodes = _Outbox(api.update_node, self.session_lost)
+        self._allocations = _Outbox(api.update_allocation, self.session_lost)
+
+    def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
+        """Pass on."""
+        self._listener.said(self, response)
+
+    def update_application(self, response: si_pb2.ApplicationResponse) -> None:
+        """Pass on."""
+        self._listener.said(self, response)
+
+    def update_node(self, response: si_pb2.NodeResponse) -> None:
+        """Pass on."""
+        self._listener.said(self, response)
+
+    def call_back(self, callback: muster_pb2.Callback) -> None:
+        """Pass on; the core's wish for a new registration ends this one."""
+        if callback.WhichOneof("kind") == "reregister":
+            self.session_lost(f"the core asks for it: {callback.reregister.reason}")
+        else:
+            self._listener.said(self, callback)
+
+    def session_lost(self, reason: str) -> None:
+        """The session is over; only the first reason counts."""
+        if not self.over.done():
+            self.over.set_result(reason)
+            self._listener.session_lost(self, reason)
+
+    def send(self, news: Iterable[News]) -> None:
+        """Queue news on the stream it belongs to, in this order; nothing if the session is over."""
+        if self.over.done():
+            return
+        for request in self._encoder.requests(news):
+            self._put(request)
+
+    def depths(self) -> dict[str, int]:
+        """Messages that wait, per stream."""
+        return {
+            "applications": len(self._applications),
+            "nodes": len(self._nodes),
+            "allocations": len(self._allocations),
+        }
+
+    async def fence(self) -> None:
+        """Return when the core has taken in all that was sent so far.
+
+        Raises:
+            SchedulerInterfaceError: the session is over, or the core refuses.
+        """
+        await self.flushed()
+        await self._api.fence(self._encoder.fence(self.sent))
+
+    async def flushed(self) -> None:
+        """Wait until the transport has taken over all that waits."""
+        for outbox in (self._applications, self._nodes, self._allocations):
+            await outbox.flushed()
+
+    async def answer(self, answer: muster_pb2.Answer) -> None:
+        """Answer a question of the core, or (the first one) say which questions we answer."""
+        await self._api.answer(self._encoder.rm_id, answer)
+
+    def close(self) -> None:
+        """Stop sending."""
+        for outbox in (self._applications, self._nodes, self._allocations):
+            outbox.close()
+
+    def _put(self, request: Request) -> None:
+        match request:
+            case si_pb2.ApplicationRequest():
+                self.sent.applications += 1
+                self._applications.put(request)
+            case si_pb2.NodeRequest():
+                self.sent.nodes += 1
+                self._nodes.put(request)
+            case si_pb2.AllocationRequest():
+                self.sent.allocations += 1
+                self._allocations.put(request)
+
+
+class _Outbox(Generic[M]):
+    """Messages of one stream that wait for the transport, and the task that hands them over."""
+
+    def __init__(self, deliver: Callable[[M], Awaitable[None]], lost: Callable[[str], None]) -> None:
+        self._deliver, self._lost = deliver, lost
+        self._waiting: deque[M] = deque()
+        self._news, self._empty = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, message: M) -> None:
+        self._waiting.append(message)
+        if len(self._waiting) > OUTBOX_LIMIT:
+            self._lost(f"more than {OUTBOX_LIMIT} messages wait for the core")
+            self._waiting.clear()
+        self._news.set()
+
+    async def flushed(self) -> None:
+        while self._waiting and not self._task.done():
+            self._empty.clear()
+            await self._empty.wait()
+
+    def close(self) -> None:
+        self._task.cancel()
+        self._empty.set()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._waiting:
+                    await self._deliver(self._waiting[0])
+                    if self._waiting:  # an overrun has emptied it meanwhile
+                        self._waiting.popleft()
+                self._empty.set()
+        except SchedulerInterfaceError as error:
+            self._lost(str(error))
+        finally:
+            self._empty.set()
+
+
+@dataclass(slots=True)
+class CoreLink:
+    """Opens sessions one after the other."""
+
+    api: SchedulerAPI
+    encoder: Encoder
+    configuration: Configuration
+    listener: Listener
+    attempts: Callable[[], None]
+    """Called for each attempt after the first, for metrics."""
+
+    async def run(self) -> None:
+        """Keep a session open until cancelled.
+
+        Raises:
+            StartupRefused: the core refuses our very first registration, for the configuration or the version.
+        """
+        failures, registered = 0, False
+        while True:
+            session = Session(self.api, self.encoder, self.listener)
+            began = time.monotonic()
+            try:
+                await self._register(session)
+                registered = True
+                reason = await asyncio.shield(session.over)
+            except Refused as refused:
+                reason = str(refused)
+                if not registered and refused.code in _FINAL:
+                    raise StartupRefused(f"the core refuses to serve: {refused.reason}") from refused
+            except SchedulerInterfaceError as error:
+                reason = str(error)
+            finally:
+                session.close()
+            session.session_lost(reason)
+            failures = 0 if time.monotonic() - began > GOOD_SESSION_S else failures + 1
+            pause_s = BACKOFF_S[min(failures, len(BACKOFF_S)) - 1] if failures else 0.0
+            log.warning("no session with the core, registering again", reason=reason, in_seconds=pause_s)
+            self.attempts()
+            await asyncio.sleep(pause_s)
+
+    async def reconfigure(self, configuration: Configuration) -> None:
+        """Tell the core a new configuration, and use it for later registrations.
+
+        Raises:
+            Refused: the core keeps the old one, and so do we.
+            SessionLost: there is no session; the next registration carries the new one.
+        """
+        request = self.encoder.configuration(configuration.policy_group, configuration.queues, configuration.extra)
+        try:
+            await self.api.update_configuration(request)
+        except Refused:
+            raise
+        except SchedulerInterfaceError:
+            self.configuration = configuration
+            raise
+        self.configuration = configuration
+
+    async def leave(self) -> None:
+        """Say goodbye: the core stops counting on us. Silent if there is nobody to say it to."""
+        try:
+            await self.api.unregister(self.encoder.farewell())
+        except SchedulerInterfaceError as error:
+            log.info("left without a goodbye", reason=str(error))
+
+    async def _register(self, session: Session) -> None:
+        configuration = self.configuration
+        request = self.encoder.registration(
+            SI_VERSION, configuration.policy_group, configuration.queues, configuration.extra
+        )
+        await self.api.register_resource_manager(request, session)
+        await session.answer(muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))
+        log.info("registered with the core", rm_id=self.encoder.rm_id)
+        self.listener.session_up(session)
+
+
+def is_state_dump(callback: muster_pb2.Callback) -> bool:
+    """Whether the core asks for our ledger."""
+    return callback.WhichOneof("kind") == _STATE_DUMP
+
+
+def state_dump(callback: muster_pb2.Callback, json: str, error: str = "") -> muster_pb2.Answer:
+    """The answer to that question."""
+    return muster_pb2.Answer(stateDump=muster_pb2.StateDumpAnswer(id=callback.stateDump.id, json=json, error=error))
+
+
+#: Refusals that another attempt will not change.
+_FINAL: Final = frozenset({RefusalCode.INVALID_ARGUMENT, RefusalCode.FAILED_PRECONDITION})
