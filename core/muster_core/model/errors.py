@@ -4,12 +4,18 @@
     ├── IllegalTransition   a life cycle has no such row
     ├── BrokenDecision      a plan no longer holds when it is committed
     ├── UnknownSubject      an engine was handed the id of something it does not have
-    └── DuplicateSubject    a ledger was handed something that it has already
+    ├── DuplicateSubject    a ledger was handed something that it has already
+    └── ConfigurationError  what people wrote breaks a rule of the configuration
 
 An expected "no" is a value: Shortfall, Refusal (style 16, 27).
 """
 
 from __future__ import annotations
+
+from typing import Final
+
+# Of a value in a message for people.
+_LONGEST_SHOWN: Final = 80
 
 
 class CoreError(Exception):
@@ -50,3 +56,15 @@ class DuplicateSubject(CoreError):
         super().__init__(f"{kind} {name!r} is there already")
         self.kind = kind
         self.name = name
+
+
+class ConfigurationError(CoreError):
+    """`value` at `path` of a configuration breaks `rule`; `fix` says what to write instead."""
+
+    def __init__(self, path: str, value: str, rule: str, fix: str) -> None:
+        shown = value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}…"
+        super().__init__(f"{path}: {shown!r} {rule}; {fix}")
+        self.path = path
+        self.value = value
+        self.rule = rule
+        self.fix = fix

@@ -1,0 +1,115 @@
+"""YAML text as plain data: mappings, lists, text and None; nothing else.
+
+Every scalar stays the text that was written: what it means is decided by the
+field it stands in, so `memory: 010` is not read as octal and a queue may be
+called `123`. Refused before anything is built: too much text, too deep
+nesting, keys that come twice, aliases that blow a document up.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import yaml
+
+from muster_core.model.errors import ConfigurationError
+
+Data = dict[str, "Data"] | list["Data"] | str | None
+
+#: Four times what a ConfigMap can hold, since it may hold it compressed.
+MOST_CHARACTERS: Final = 4 * 1024 * 1024
+MOST_DEPTH: Final = 100
+#: Of the document with every alias written out.
+MOST_NODES: Final = 500_000
+
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_TOP = "the text"
+
+
+def read(text: str) -> Data:
+    """The data in the text; None for an empty one. Raises ConfigurationError."""
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigurationError(
+            _TOP, f"{len(text)} characters", "is too long", f"keep it below {MOST_CHARACTERS} characters"
+        )
+    try:
+        _check_depth(text)
+        root = yaml.compose(text, Loader=yaml.CBaseLoader)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(_TOP, _where(error), "is not YAML", "correct the line it names") from error
+    return None if root is None else _Builder().build(root, "")
+
+
+def below(path: str, key: str | int) -> str:
+    """The path of what is under `key`: `a.b` or `a[0]`."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def _check_depth(text: str) -> None:
+    """Count nesting on the stream of events, before anything recursive sees the document."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CBaseLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MOST_DEPTH:
+                line = event.start_mark.line + 1 if event.start_mark else 0
+                raise ConfigurationError(
+                    _TOP, f"line {line}", "is nested too deep", f"keep it within {MOST_DEPTH} levels"
+                )
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _where(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}: {error.problem}"
+    return str(error)
+
+
+def _scalar(node: yaml.Node) -> str | None:
+    is_plain = not (isinstance(node, yaml.ScalarNode) and node.style)
+    value = str(node.value)
+    return None if is_plain and value in _NULLS else value
+
+
+class _Builder:
+    """Turns nodes into data and counts them, aliases written out."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._depth = 0
+
+    def build(self, node: yaml.Node, path: str) -> Data:
+        """The data of a node at `path`."""
+        self._nodes += 1
+        if self._nodes > MOST_NODES or self._depth > MOST_DEPTH:
+            raise ConfigurationError(
+                _TOP,
+                "an alias",
+                "makes the document too large",
+                "write out what it stands for, or leave it out",
+            )
+        self._depth += 1
+        data = self._inside(node, path)
+        self._depth -= 1
+        return data
+
+    def _inside(self, node: yaml.Node, path: str) -> Data:
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.CollectionNode):
+            return [self.build(item, below(path, index)) for index, item in enumerate(node.value)]
+        return _scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> Data:
+        found: dict[str, Data] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigurationError(path or _TOP, "a key", "is not text", "use plain words as keys")
+            key = str(key_node.value)
+            if key in found:
+                raise ConfigurationError(below(path, key), key, "is there twice", "keep one of the two")
+            found[key] = self.build(value_node, below(path, key))
+        return found

@@ -1,0 +1,215 @@
+"""The form of queues.yaml: which keys may stand where, and of what kind they are.
+
+Every scalar arrives as text (see `document`); an unknown key is refused where
+it stands, with the keys that are known there. What values mean together is
+checked later, in `queues`, `rules` and `limits`.
+Source: contract 2.1-2.10.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from muster_core.edge.config.document import Data, below
+from muster_core.model.errors import ConfigurationError
+
+_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
+_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_MOST_DIGITS = 19
+_BROKEN = "broken rule"
+
+
+def _broken(rule: str, fix: str) -> PydanticCustomError:
+    return PydanticCustomError(_BROKEN, "{rule}", {"rule": rule, "fix": fix})
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, str) or value not in _TRUE | _FALSE:
+        raise _broken("is neither true nor false", "write true or false")
+    return value in _TRUE
+
+
+def _count(value: object) -> object:
+    if not (isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS):
+        raise _broken("is not a whole number of 0 or more", "write digits only")
+    return int(value)
+
+
+def _weight(value: object) -> object:
+    try:
+        weight = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        weight = math.nan
+    if not (weight >= 0 and math.isfinite(weight)):
+        raise _broken("is not a weight", "write a number of 0 or more, such as 1.0")
+    return weight
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Count = Annotated[int, BeforeValidator(_count)]
+Weight = Annotated[float, BeforeValidator(_weight)]
+
+
+class Form(BaseModel):
+    """A mapping with known keys. A key without a value counts as absent."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    #: What to say where something else than a mapping stands.
+    instead: ClassVar[str] = "write a mapping"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            raise _broken("is not a mapping", cls.instead)
+        for key in data:
+            if key not in cls.model_fields:
+                known = ", ".join(cls.model_fields)
+                raise PydanticCustomError(
+                    _BROKEN, "{rule}", {"rule": "is not a known key", "fix": f"known here: {known}", "key": key}
+                )
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class ResourcesForm(Form):
+    """`resources` of a queue or template."""
+
+    guaranteed: dict[str, str] | None = None
+    max: dict[str, str] | None = None
+
+
+class LimitForm(Form):
+    """One entry of `limits` (contract 2.7)."""
+
+    limit: str = ""
+    users: list[str] = []
+    groups: list[str] = []
+    maxapplications: Count = 0
+    maxresources: dict[str, str] | None = None
+
+
+class TemplateForm(Form):
+    """`childtemplate` (contract 2.6)."""
+
+    maxapplications: Count = 0
+    properties: dict[str, str] = {}
+    resources: ResourcesForm = ResourcesForm()
+
+
+class QueueForm(Form):
+    """One queue (contract 2.3)."""
+
+    name: str
+    parent: Flag | None = None
+    queues: list[QueueForm] = []
+    maxapplications: Count | None = None
+    properties: dict[str, str] = {}
+    adminacl: str = ""
+    submitacl: str = ""
+    resources: ResourcesForm = ResourcesForm()
+    limits: list[LimitForm] = []
+    childtemplate: TemplateForm | None = None
+
+
+class FilterForm(Form):
+    """`filter` of a placement rule."""
+
+    type: str = ""
+    users: list[str] = []
+    groups: list[str] = []
+
+
+class RuleForm(Form):
+    """One placement rule (contract 2.10)."""
+
+    name: str
+    create: Flag = False
+    parent: RuleForm | None = None
+    value: str = ""
+    filter: FilterForm | None = None
+
+
+class PreemptionForm(Form):
+    """`preemption` of a partition."""
+
+    enabled: Flag | None = None
+    quotapreemptionenabled: Flag | None = None
+
+
+class NodeSortForm(Form):
+    """`nodesortpolicy` of a partition."""
+
+    instead: ClassVar[str] = "write it as a mapping, nodesortpolicy: {type: fair}"
+
+    type: str = ""
+    resourceweights: dict[str, Weight] = {}
+
+
+class ResolverForm(Form):
+    """`usergroupresolver` of a partition."""
+
+    type: str = ""
+
+
+class PartitionForm(Form):
+    """One partition (contract 2.2)."""
+
+    name: str = ""
+    queues: list[QueueForm]
+    placementrules: list[RuleForm] = []
+    limits: list[LimitForm] = []
+    preemption: PreemptionForm = PreemptionForm()
+    nodesortpolicy: NodeSortForm = NodeSortForm()
+    usergroupresolver: ResolverForm = ResolverForm()
+
+
+class FileForm(Form):
+    """The whole file."""
+
+    partitions: list[PartitionForm]
+    checksum: str = ""
+
+
+#: pydantic's own findings in our words: rule and fix.
+_WORDS = {
+    "missing": ("is required", "add it"),
+    "list_type": ("is not a list", "write a list: one item per line, each after a dash"),
+    "dict_type": ("is not a mapping", "write a mapping of names to values"),
+    "string_type": ("is not text", "write one plain value"),
+}
+
+
+def check(data: Data) -> FileForm:
+    """The data in the form of the file. Raises ConfigurationError for the first thing that is not."""
+    try:
+        return FileForm.model_validate(data)
+    except ValidationError as error:
+        raise _said(error) from error
+
+
+def _said(error: ValidationError) -> ConfigurationError:
+    first = error.errors(include_url=False)[0]
+    context = first.get("ctx", {})
+    path = ""
+    for step in first["loc"]:
+        path = below(path, step)
+    found, key = first["input"], context.get("key")
+    if key is not None:
+        path, found = below(path, str(key)), key
+    rule, fix = _WORDS.get(
+        first["type"], (str(context.get("rule", first["msg"])), str(context.get("fix", "correct it")))
+    )
+    value = found if isinstance(found, str) and first["type"] != "missing" else _kind(first["type"], found)
+    return ConfigurationError(path or "the file", value, rule, fix)
+
+
+def _kind(error: str, found: object) -> str:
+    """What stands there, in a word, where it is not one value."""
+    if error == "missing" or found is None:
+        return "nothing"
+    return "a list" if isinstance(found, list) else "a mapping"
