@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId
+from muster_core.model.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +53,14 @@ class Eviction:
     message: str
 
 
-Decision = Placement | Swap | Eviction
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """A gang begins to reserve: `amount` is promised to it on every queue of its
+    path, so that nobody else takes it meanwhile (semantics 11)."""
+
+    partition: PartitionId
+    application: ApplicationId
+    amount: Resources
+
+
+Decision = Placement | Swap | Eviction | Pledge

@@ -1,4 +1,4 @@
-""" "No" as a value: made once where a question is answered, viewed everywhere else.
+"""A "no" as a value: made once where a question is answered, viewed everywhere else.
 
 Pod condition, event, REST field, metric label and `muster explain` are views
 of a Shortfall (style 16).

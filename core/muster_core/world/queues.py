@@ -31,10 +31,15 @@ class Queue:
     children: dict[str, Queue] = field(default_factory=dict)
     #: Live applications of a leaf, in the order of their submission.
     applications: dict[ApplicationId, None] = field(default_factory=dict)
+    #: Those of them with an ask that waits.
+    waiting: dict[ApplicationId, None] = field(default_factory=dict)
     #: Of allocations, placeholders and held swap targets alike.
     allocated: Resources = NOTHING
     #: Of asks that wait.
     pending: Resources = NOTHING
+    #: More than the maximum is allocated, and rightly so: it was reported as existing,
+    #: or the maximum was lowered under it.
+    excused: bool = False
     #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
     pledged: Resources = NOTHING
 

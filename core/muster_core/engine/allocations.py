@@ -1,0 +1,168 @@
+"""Allocations that exist already, and allocations that end (seed 003; semantics 3, 4, 7, 14, 17)."""
+
+from __future__ import annotations
+
+from muster_core.engine import commit, gangs, ledger, lifecycle
+from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
+from muster_core.model.events import AllocationReleased
+from muster_core.model.ids import AllocationId, allocation_id
+from muster_core.model.release import Termination
+from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.model.states import ApplicationEvent, ApplicationState
+from muster_core.world.applications import Allocation, Application, GroupCount, lacking
+from muster_core.world.world import Partition, World
+
+
+def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effect]:
+    """Count an allocation that exists; it needs no room: it has it."""
+    if spec.node not in partition.nodes:
+        return _reject(partition, spec, f"node {spec.node} is not known")
+    if spec.foreign or not spec.application:
+        return _report_foreign(partition, spec)
+    app = partition.applications.get(spec.application)
+    if app is None:
+        return _reject(partition, spec, f"application {spec.application} is not known")
+    if spec.key in app.ids:
+        return _reject(partition, spec, f"allocation {spec.key} is known already")
+    waiting = app.asks.get(spec.key)
+    if waiting is not None:
+        ledger.unlink(partition, app, spec.key)
+        ledger.remove_ask(partition, app, waiting)
+    _enter(partition, app, spec, now_ns)
+    return _after_report(partition, app, spec, now_ns)
+
+
+def release(world: World, partition: Partition, event: AllocationReleased, now_ns: int) -> list[Effect]:
+    """The resource manager says that allocations are gone, of its own or as we asked."""
+    if event.id is not None and event.id in partition.foreign:
+        return _release_foreign(partition, event, event.id)
+    app = partition.applications.get(event.application)
+    if app is None:
+        return _release_independent(world, partition, event)
+    gone = [app.allocations[identity] for identity in _meant(app, event) if identity in app.allocations]
+    if not gone:
+        world.ignore("release of an unknown allocation")
+        return []
+    effects: list[Effect] = []
+    if event.termination is Termination.STOPPED_BY_RM:
+        confirmed = tuple(
+            Release(partition.id, app.id, gone_one.spec.key, gone_one.id, Termination.STOPPED_BY_RM, event.message)
+            for gone_one in gone
+        )
+        effects.append(AllocationAnswer(partition.rm, released=confirmed))
+    for allocation in gone:
+        effects += end(partition, app, allocation, now_ns)
+    return effects
+
+
+def end(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> list[Effect]:
+    """An allocation is gone: a swap that waited for it goes on, or the ledgers shrink."""
+    successor = app.asks.get(allocation.successor) if allocation.successor else None
+    if successor is not None and successor.swap is not None:
+        effects = commit.confirm_swap(partition, app, allocation, successor, now_ns)
+        return effects + lifecycle.settle(partition, app, now_ns)
+    was = allocation.releasing
+    ledger.drop(partition, app, allocation)
+    if allocation.spec.placeholder:
+        if app.is_reserving and app.gang.pledge:
+            ledger.set_pledge(partition, app, lacking(app))
+        more = gangs.lost_placeholder(partition, app, was, now_ns)
+    else:
+        more = lifecycle.complete_if_done(partition, app, now_ns)
+    return more + lifecycle.settle(partition, app, now_ns)
+
+
+def _meant(app: Application, event: AllocationReleased) -> list[AllocationId]:
+    if event.id is not None:
+        return [event.id]
+    if event.key is not None:
+        return list(app.ids.get(event.key, ()))
+    return list(app.allocations)
+
+
+def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
+    ask = _ask_of(spec)
+    allocation = Allocation(ask, spec.id or allocation_id(spec.key, 0), spec.node, spec.allocated_ns or now_ns)
+    if ask.placeholder:
+        group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
+        group.count += 1
+    ledger.book(partition, app, allocation)
+    ledger.count_in(partition, app, ask, 1)
+    partition.nodes.take(spec.node, ask.resources)
+    for queue in app.queue.path_up():
+        queue.excused = queue.excused or not queue.max.allows(queue.allocated)
+
+
+def _ask_of(spec: AllocationSpec) -> AskSpec:
+    """The ask that an existing allocation would have had (seed 000, "Application recovery")."""
+    return AskSpec(
+        partition=spec.partition,
+        application=spec.application,
+        key=spec.key,
+        resources=spec.resources,
+        group=spec.group,
+        placeholder=spec.placeholder,
+        originator=spec.originator,
+        priority=spec.priority,
+        namespace=spec.namespace,
+        tags=spec.tags,
+        allow_preempt_self=spec.allow_preempt_self,
+        allow_preempt_other=spec.allow_preempt_other,
+        created_ns=spec.created_ns,
+    )
+
+
+def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> list[Effect]:
+    effects: list[Effect] = []
+    if app.state is ApplicationState.NEW:
+        effects.append(lifecycle.move(partition, app, ApplicationEvent.ACCEPT, now_ns))
+    app.gang.recovered = True
+    if not spec.placeholder:
+        # One bound real member means that the gang ran already (semantics 17).
+        if app.is_reserving:
+            gangs.finish(partition, app)
+        if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
+            effects += lifecycle.run(partition, app, now_ns)
+        return effects
+    effects += _recover_clock(partition, app, spec.allocated_ns or now_ns)
+    return effects + gangs.after_placing(partition, app, now_ns)
+
+
+def _recover_clock(partition: Partition, app: Application, since_ns: int) -> list[Effect]:
+    """The placeholder clock goes on from the earliest placeholder's moment (semantics 10)."""
+    gang = app.gang
+    if gang.clock and gang.since_ns <= since_ns:
+        return []
+    return [gangs.start_clock(partition, app, since_ns)]
+
+
+def _report_foreign(partition: Partition, spec: AllocationSpec) -> list[Effect]:
+    identity = spec.id or allocation_id(spec.key, 0)
+    if identity in partition.foreign:
+        return _reject(partition, spec, f"allocation {spec.key} is known already")
+    partition.foreign[identity] = spec
+    partition.nodes.take(spec.node, spec.resources, foreign=True)
+    return []
+
+
+def _release_foreign(partition: Partition, event: AllocationReleased, identity: AllocationId) -> list[Effect]:
+    spec = partition.foreign.pop(identity)
+    partition.nodes.give_back(spec.node, spec.resources, foreign=True)
+    if event.termination is not Termination.STOPPED_BY_RM:
+        return []
+    release_ = Release(partition.id, spec.application, spec.key, identity, Termination.STOPPED_BY_RM, event.message)
+    return [AllocationAnswer(partition.rm, released=(release_,))]
+
+
+def _release_independent(world: World, partition: Partition, event: AllocationReleased) -> list[Effect]:
+    if event.key is not None:
+        identity = allocation_id(event.key, 0)
+        if identity in partition.foreign:
+            return _release_foreign(partition, event, identity)
+    world.ignore("release of an unknown allocation")
+    return []
+
+
+def _reject(partition: Partition, spec: AllocationSpec, reason: str) -> list[Effect]:
+    refusal = Refusal(spec.application, spec.key, reason)
+    return [AllocationAnswer(partition.rm, rejected_allocations=(refusal,))]

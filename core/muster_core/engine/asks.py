@@ -1,0 +1,105 @@
+"""Asks arrive, are replaced, and are taken back (seed 003, AllocationAsk; semantics 3)."""
+
+from __future__ import annotations
+
+from muster_core.engine import gangs, ledger, lifecycle
+from muster_core.model.effects import AllocationAnswer, AskRelease, ClockSet, Effect, Refusal
+from muster_core.model.events import AskReleased, ClockKind
+from muster_core.model.release import Termination
+from muster_core.model.specs import AskSpec
+from muster_core.model.states import ApplicationEvent, ApplicationState
+from muster_core.world.applications import Application, Ask, class_of
+from muster_core.world.world import Partition, World
+
+_ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
+
+
+def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
+    """Let the ask wait, in place of an older one of the same key; or refuse it with a reason."""
+    app = partition.applications.get(spec.application)
+    if app is None:
+        return _reject(partition, spec, f"application {spec.application} is not known")
+    reason = _refusal(app, spec)
+    if reason:
+        return _reject(partition, spec, reason)
+    known = app.asks.get(spec.key)
+    if known is not None:
+        if known.spec == spec:
+            return []
+        _forget(partition, app, known)
+    effects = _wake(partition, app, spec, now_ns)
+    kind = class_of(spec, as_usual=spec.placeholder or not spec.group)
+    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations))
+    return effects
+
+
+def release(world: World, partition: Partition, event: AskReleased, now_ns: int) -> list[Effect]:
+    """Drop one ask, or all of the application; STOPPED_BY_RM is confirmed, the rest are confirmations."""
+    app = partition.applications.get(event.application)
+    if app is None:
+        world.ignore("release of an ask of an unknown application")
+        return []
+    keys = [event.key] if event.key is not None else list(app.asks)
+    gone = [app.asks[key] for key in keys if key in app.asks]
+    if not gone:
+        world.ignore("release of an unknown ask")
+        return []
+    for ask in gone:
+        _forget(partition, app, ask)
+    effects: list[Effect] = []
+    if event.termination is Termination.STOPPED_BY_RM:
+        releases = tuple(
+            AskRelease(partition.id, app.id, ask.spec.key, Termination.STOPPED_BY_RM, event.message) for ask in gone
+        )
+        effects.append(AllocationAnswer(partition.rm, released_asks=releases))
+    if app.is_reserving:
+        # The last missing member may just have been called off (semantics 9).
+        effects += gangs.after_placing(partition, app, now_ns)
+    if any(not ask.spec.placeholder for ask in gone):
+        effects += lifecycle.complete_if_done(partition, app, now_ns)
+    return effects
+
+
+def starvation_clock(partition: Partition, app: Application) -> ClockSet:
+    """When the gang, still waiting for head room, may pledge first (semantics 11)."""
+    at_ns = app.submitted_ns + partition.timing.starvation_age_ns
+    return lifecycle.set_clock(partition, app, ClockKind.STARVATION, app.sequence, at_ns)
+
+
+def _forget(partition: Partition, app: Application, ask: Ask) -> None:
+    """A parked ask's placeholder was told to go already: it is simply gone (semantics 14)."""
+    ledger.unlink(partition, app, ask.spec.key)
+    ledger.remove_ask(partition, app, ask)
+    partition.stir(app.queue.path)
+
+
+def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) -> list[Effect]:
+    match app.state:
+        case ApplicationState.NEW:
+            effects: list[Effect] = [lifecycle.move(partition, app, ApplicationEvent.ACCEPT, now_ns)]
+            if app.is_reserving:
+                effects.append(starvation_clock(partition, app))
+            return effects
+        case ApplicationState.COMPLETING if not spec.placeholder:
+            return lifecycle.run(partition, app, now_ns)
+        case _:
+            return []
+
+
+def _refusal(app: Application, spec: AskSpec) -> str:
+    if app.state in _ENDING:
+        return f"application {app.id} is {app.state}"
+    if spec.key in app.ids:
+        return f"ask {spec.key} is allocated already; release its allocation first"
+    if not spec.placeholder:
+        return ""
+    if not app.spec.is_gang:
+        return f"application {app.id} came without a placeholderAsk: it has no place for placeholders"
+    if app.gang.over:
+        return f"the reservation of application {app.id} is over: a placeholder comes too late"
+    return ""
+
+
+def _reject(partition: Partition, spec: AskSpec, reason: str) -> list[Effect]:
+    refusal = Refusal(spec.application, spec.key, reason)
+    return [AllocationAnswer(partition.rm, rejected_asks=(refusal,))]

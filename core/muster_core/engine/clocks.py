@@ -1,0 +1,88 @@
+"""What happens when a deadline comes. A clock whose number is no longer its subject's is stale."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from muster_core.engine import gangs, ledger, lifecycle
+from muster_core.model.effects import AllocationAnswer, Effect, EventNoted, Notice, Release
+from muster_core.model.events import Clock, ClockKind
+from muster_core.model.ids import AllocationId
+from muster_core.model.release import Termination
+from muster_core.model.states import ApplicationState
+from muster_core.world.applications import Application
+from muster_core.world.world import Partition
+
+_EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
+_ALIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING, ApplicationState.COMPLETING)
+
+
+def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
+    """Take the deadline to its subject, if that still waits for it."""
+    app = partition.applications.get(clock.application)
+    if app is None:
+        return []
+    match clock.kind:
+        case ClockKind.PLACEHOLDER:
+            return gangs.time_out(partition, app, now_ns) if clock.generation == app.gang.clock else []
+        case ClockKind.WAIT:
+            return _wait(partition, app, now_ns) if clock.generation == app.sequence else []
+        case ClockKind.STARVATION:
+            partition.stir(app.queue.path)
+            return []
+        case ClockKind.COMPLETING:
+            return _complete(partition, app, now_ns) if clock.generation == app.completing else []
+        case ClockKind.RUN:
+            return _run_time(partition, app, now_ns) if clock.generation == app.sequence else []
+        case ClockKind.ALLOCATION_RUN:
+            return _allocation_run_time(partition, app, clock) if clock.generation == app.sequence else []
+        case ClockKind.RELEASE:
+            return _release(partition, app, clock)
+        case ClockKind.MANAGER:
+            return []
+        case _:
+            assert_never(clock.kind)
+
+
+def _wait(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """The optional end of a gang that holds nothing at all (semantics 10)."""
+    if app.state not in _EARLY or not app.is_reserving or app.gang.allocated:
+        return []
+    return gangs.give_up(partition, app, now_ns, "the gang wait time-out ended before any of its places was found")
+
+
+def _complete(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """Left-over placeholders are released first; the end follows the last of them (seed 000, "Cleanup")."""
+    if app.state is not ApplicationState.COMPLETING:
+        return []
+    app.ending = True
+    effects = gangs.take_back_placeholders(partition, app, "left-over placeholder of a completed application")
+    return effects + lifecycle.settle(partition, app, now_ns)
+
+
+def _run_time(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    if app.state not in _ALIVE:
+        return []
+    return gangs.fail(partition, app, now_ns, "the application ran longer than its execution time-out")
+
+
+def _allocation_run_time(partition: Partition, app: Application, clock: Clock) -> list[Effect]:
+    allocation = app.allocations.get(AllocationId(clock.key))
+    if allocation is None or allocation.releasing is not None:
+        return []
+    ledger.mark_releasing(app, allocation, Termination.TIMEOUT)
+    why = "the allocation ran longer than its execution time-out"
+    release = Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.TIMEOUT, why)
+    return [AllocationAnswer(partition.rm, released=(release,))]
+
+
+def _release(partition: Partition, app: Application, clock: Clock) -> list[Effect]:
+    """A placeholder was told to go and never confirmed: its successor is scheduled as usual (semantics 14)."""
+    ask = app.asks.get(clock.key)
+    if ask is None or ask.swap is None or ask.clock != clock.generation:
+        return []
+    placeholder = ask.swap.placeholder
+    ledger.unlink(partition, app, clock.key)
+    ledger.wait_again(partition, app, ask, as_usual=True)
+    message = f"placeholder {placeholder} was not confirmed as released in time: the pod is scheduled as usual"
+    return [EventNoted(partition.rm, Notice.REQUEST, clock.key, message, app.id)]

@@ -1,0 +1,173 @@
+"""Carries out decisions: the one place where a plan becomes a fact.
+
+Each function re-checks its decision against the world and raises
+BrokenDecision before its first write; after that it writes the whole of it
+(style 15). Returns what is to be said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import assert_never
+
+from muster_core.engine import gangs, ledger, lifecycle
+from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
+from muster_core.model.effects import AllocationAnswer, ClockSet, Effect, EventNoted, NewAllocation, Notice, Release
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import ClockKind
+from muster_core.model.ids import AllocationKey, NodeId, allocation_id
+from muster_core.model.release import Termination
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.states import ApplicationState
+from muster_core.world.applications import Allocation, Application, Ask
+from muster_core.world.world import Partition
+
+
+def commit(partition: Partition, decision: Decision, now_ns: int) -> list[Effect]:
+    """Carry out one decision whole. Raises BrokenDecision if it no longer holds."""
+    app = partition.applications.get(decision.application)
+    if app is None:
+        raise BrokenDecision(repr(decision), "the application is gone")
+    match decision:
+        case Placement():
+            return _place(partition, app, decision, now_ns)
+        case Swap():
+            return _swap(partition, app, decision, now_ns)
+        case Eviction():
+            return _evict(partition, app, decision)
+        case Pledge():
+            ledger.set_pledge(partition, app, decision.amount)
+            return []
+        case _:
+            assert_never(decision)
+
+
+def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> list[Effect]:
+    counts = _check_placement(partition, app, decision)
+    had_placeholder = bool(app.gang.reserved)
+    for (kind_resources, node), count in counts.items():
+        partition.nodes.take(node, kind_resources, count)
+    new: list[NewAllocation] = []
+    totals: dict[int, tuple[Ask, int]] = {}
+    clocks: list[ClockSet] = []
+    for key, node in decision.places:
+        ask = app.asks[key]
+        allocation = Allocation(ask.spec, allocation_id(key, ask.made), node, now_ns)
+        ledger.count_made(app, ask)
+        ledger.book(partition, app, allocation)
+        new.append(NewAllocation(ask.spec, allocation.id, node))
+        first, count = totals.get(id(ask.kind), (ask, 0))
+        totals[id(ask.kind)] = (first, count + 1)
+        if ask.spec.timeout_ns:
+            clocks.append(run_clock(partition, app, allocation, now_ns))
+    for ask, count in totals.values():
+        ledger.count_in(partition, app, ask.spec, count)
+        ledger.count_pending(app, ask.spec.resources, -count)
+    ledger.note_waiting(partition, app)
+    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new)), *clocks]
+    return effects + _after_placement(partition, app, now_ns, had_placeholder=had_placeholder)
+
+
+def _check_placement(partition: Partition, app: Application, decision: Placement) -> Counter[tuple[Resources, NodeId]]:
+    counts: Counter[tuple[Resources, NodeId]] = Counter()
+    per_key: Counter[AllocationKey] = Counter()
+    total = NOTHING
+    for key, node in decision.places:
+        ask = app.asks.get(key)
+        per_key[key] += 1
+        if ask is None or ask.swap is not None or ask.left < per_key[key]:
+            raise BrokenDecision("placement", f"ask {key} does not wait for that many places")
+        counts[ask.spec.resources, node] += 1
+    for (resources, node), count in counts.items():
+        total = total.plus(resources, count)
+        if node not in partition.nodes or not partition.nodes.available(node).covers(resources.times(count)):
+            raise BrokenDecision("placement", f"node {node} has no room for {count} of {resources}")
+    for queue in app.queue.path_up():
+        excess = queue.max.excess(queue.allocated + total)
+        if any(total[name] for name in excess):
+            raise BrokenDecision("placement", f"queue {queue.path} would exceed its maximum by {excess}")
+    return counts
+
+
+def _after_placement(partition: Partition, app: Application, now_ns: int, *, had_placeholder: bool) -> list[Effect]:
+    effects: list[Effect] = []
+    if app.is_reserving:
+        if not had_placeholder:
+            effects.append(gangs.start_clock(partition, app, now_ns))
+        effects += gangs.after_placing(partition, app, now_ns)
+        if app.is_reserving:
+            partition.partial = app.id
+    elif app.state is ApplicationState.ACCEPTED:
+        effects += lifecycle.run(partition, app, now_ns)
+    return effects
+
+
+def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> ClockSet:
+    """The clock of an allocation's run time (semantics 2)."""
+    at_ns = now_ns + allocation.spec.timeout_ns
+    key = AllocationKey(allocation.id)
+    return lifecycle.set_clock(partition, app, ClockKind.ALLOCATION_RUN, app.sequence, at_ns, key)
+
+
+def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -> list[Effect]:
+    ask = app.asks.get(decision.ask)
+    placeholder = app.allocations.get(decision.placeholder)
+    if ask is None or ask.swap is not None or placeholder is None or placeholder.releasing is not None:
+        raise BrokenDecision("swap", "the ask or its placeholder is not free any more")
+    if not placeholder.spec.resources.covers(ask.spec.resources):
+        raise BrokenDecision("swap", f"ask {ask.spec.key} is larger than its placeholder")
+    if not decision.same_node:
+        if not partition.nodes.available(decision.node).covers(ask.spec.resources):
+            raise BrokenDecision("swap", f"node {decision.node} has no room")
+        ledger.hold(partition, decision.node, ask.spec.resources)
+    ledger.park(partition, app, ask, decision)
+    ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED)
+    placeholder.successor = ask.spec.key
+    ask.clock = partition.next_number()
+    at_ns = now_ns + partition.timing.release_timeout_ns
+    release = Release(
+        partition.id, app.id, placeholder.spec.key, placeholder.id, Termination.PLACEHOLDER_REPLACED, ask.spec.key
+    )
+    return [
+        AllocationAnswer(partition.rm, released=(release,)),
+        lifecycle.set_clock(partition, app, ClockKind.RELEASE, ask.clock, at_ns, ask.spec.key),
+    ]
+
+
+def confirm_swap(
+    partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int
+) -> list[Effect]:
+    """The placeholder is gone: one update of application, queue, user and node (seed 000, "Scheduler logic")."""
+    swap = ask.swap
+    if swap is None:
+        raise BrokenDecision("swap", "the ask is not parked")
+    app.gang.groups[placeholder.spec.group].replaced += 1
+    ledger.drop(partition, app, placeholder)
+    if swap.same_node:
+        partition.nodes.take(swap.node, ask.spec.resources)
+    allocation = Allocation(
+        ask.spec, allocation_id(ask.spec.key, ask.made), swap.node, now_ns, replaced_placeholder=True
+    )
+    ledger.book(partition, app, allocation)
+    ledger.count_in(partition, app, ask.spec, 1)
+    clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
+    new = NewAllocation(ask.spec, allocation.id, allocation.node)
+    ledger.count_pending(app, ask.spec.resources, -1)
+    ledger.count_made(app, ask)
+    if ask.left:
+        ledger.wait_again(partition, app, ask, as_usual=False)
+    return [AllocationAnswer(partition.rm, new=(new,)), *clocks]
+
+
+def _evict(partition: Partition, app: Application, decision: Eviction) -> list[Effect]:
+    ask = app.asks.get(decision.ask)
+    placeholder = app.allocations.get(decision.placeholder)
+    if ask is None or ask.swap is not None or placeholder is None or placeholder.releasing is not None:
+        raise BrokenDecision("eviction", "the ask or its placeholder is not free any more")
+    ledger.mark_releasing(app, placeholder, Termination.TIMEOUT)
+    ledger.wait_again(partition, app, ask, as_usual=True)
+    release = Release(partition.id, app.id, placeholder.spec.key, placeholder.id, Termination.TIMEOUT, decision.message)
+    return [
+        AllocationAnswer(partition.rm, released=(release,)),
+        EventNoted(partition.rm, Notice.REQUEST, ask.spec.key, decision.message, app.id),
+    ]

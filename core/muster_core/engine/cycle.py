@@ -1,0 +1,141 @@
+"""One pass over what waits: ask plan/, commit, say. Runs when something changed, never by a tick.
+
+Leaves with something to try are taken in the order of their shares, each for
+a bounded number of places, so that one queue never keeps the others waiting
+and the owner of the world can yield between turns (`may_go_on`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.engine.commit import commit
+from muster_core.model.config import ApplicationOrder
+from muster_core.model.decisions import Placement
+from muster_core.model.effects import Effect, EventNoted, Notice, SchedulingState, SchedulingStateChanged
+from muster_core.model.shortfall import Lack, Shortfall
+from muster_core.model.states import ApplicationState, ManagerState
+from muster_core.plan import gang, ordering, swap, usual
+from muster_core.plan.outline import Outline, Unplaced
+from muster_core.world.applications import Application
+from muster_core.world.queues import Queue
+from muster_core.world.world import Partition, World
+
+#: Places a leaf gets before another leaf (or, in a FAIR leaf, application) has its turn.
+_TURN: Final = 64
+#: The same while nobody else waits; bounds the time of one turn.
+_TURN_ALONE: Final = 1000
+
+_STATES: Final = {
+    Lack.QUOTA: SchedulingState.SKIPPED,
+    Lack.TURN: SchedulingState.SKIPPED,
+    Lack.NODES: SchedulingState.FAILED,
+    Lack.CLUSTER: SchedulingState.FAILED,
+}
+_STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+_TURN_OF_ANOTHER: Final = Shortfall(Lack.TURN, "an earlier gang of the queue waits for head room")
+
+
+@dataclass(slots=True)
+class CycleResult:
+    """`more`: the pass stopped because its time was up; call again."""
+
+    effects: list[Effect] = field(default_factory=list)
+    more: bool = False
+
+
+def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool]) -> CycleResult:
+    """Try everything that was stirred since the last pass."""
+    result = CycleResult()
+    for partition in world.partitions.values():
+        if not _is_open(world, partition):
+            continue
+        if partition.stirred_at != partition.nodes.epoch:
+            partition.stir_all()
+        while (leaf := ordering.next_leaf(partition)) is not None:
+            if not may_go_on():
+                result.more = True
+                return result
+            partition.stirred_at = partition.nodes.epoch
+            result.effects += _turn(partition, leaf, now_ns)
+    return result
+
+
+def _is_open(world: World, partition: Partition) -> bool:
+    manager = world.managers[partition.rm]
+    return manager.state is ManagerState.RUNNING and not manager.fence_up
+
+
+def _turn(partition: Partition, leaf: Queue, now_ns: int) -> list[Effect]:
+    is_alone = len(partition.stirred) == 1 and leaf.order is ApplicationOrder.FIFO
+    left = _TURN_ALONE if is_alone else _TURN
+    del partition.stirred[leaf.path]
+    if partition.misfits_at != partition.nodes.epoch:
+        partition.misfits.clear()
+        partition.misfits_at = partition.nodes.epoch
+    effects: list[Effect] = []
+    is_blocked = False
+    for app in ordering.applications(partition, leaf):
+        if is_blocked and not _has_started(app):
+            waiting = [Unplaced(kind, _TURN_OF_ANOTHER) for kind in app.waiting]
+            effects += _say(partition, app, waiting)
+            continue
+        placed, blocks, said = _try(partition, app, left, now_ns)
+        effects += said
+        left -= placed
+        is_blocked = is_blocked or (blocks and leaf.order is ApplicationOrder.FIFO)
+        if left <= 0:
+            partition.stir(leaf.path)
+            break
+    return effects
+
+
+def _try(partition: Partition, app: Application, at_most: int, now_ns: int) -> tuple[int, bool, list[Effect]]:
+    if app.is_reserving:
+        outline = gang.plan(partition, app, now_ns)
+        app.gang.checked_at = partition.nodes.capacity_total
+        placed, effects = _carry_out(partition, app, outline, now_ns)
+        app.gang.tried_at = (partition.nodes.epoch, partition.partial)
+        return placed, outline.blocks, effects
+    swapped, effects = _carry_out(partition, app, swap.plan(partition, app), now_ns)
+    placed, more = _carry_out(partition, app, usual.plan(partition, app, at_most), now_ns)
+    return swapped + placed, False, effects + more
+
+
+def _carry_out(partition: Partition, app: Application, outline: Outline, now_ns: int) -> tuple[int, list[Effect]]:
+    effects: list[Effect] = []
+    placed = 0
+    if outline.notice:
+        app.gang.warned = True
+        effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice))
+    for decision in outline.decisions:
+        effects += commit(partition, decision, now_ns)
+        placed += len(decision.places) if isinstance(decision, Placement) else 1
+    return placed, effects + _say(partition, app, outline.unplaced)
+
+
+def _say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> list[Effect]:
+    """Tell the resource manager, per ask, and only where the reason's kind is another than before.
+
+    Keys of a class keep their order and were all told together, so the walk
+    ends at the first one that knows: only newcomers are looked at.
+    """
+    effects: list[Effect] = []
+    for entry in unplaced:
+        lack = entry.why.lack
+        if lack is Lack.NODES and not entry.kind.placeholder:
+            partition.misfits.add(entry.kind)
+        text = entry.why.text()
+        for key in reversed(app.waiting.get(entry.kind, {})):
+            ask = app.asks[key]
+            if ask.said is lack:
+                break
+            ask.said = lack
+            effects.append(SchedulingStateChanged(partition.rm, app.id, key, _STATES[lack], text))
+    return effects
+
+
+def _has_started(app: Application) -> bool:
+    return app.state in _STARTED or bool(app.real_allocations or app.gang.reserved or app.gang.pledge)

@@ -1,0 +1,132 @@
+"""What becomes of a gang's reservation: reserved, timed out, given up, left over.
+
+Source: seed 000, "Application completion", "Cleanup"; semantics 8-13.
+"""
+
+from __future__ import annotations
+
+from muster_core.engine import ledger, lifecycle
+from muster_core.model.effects import AllocationAnswer, AskRelease, ClockSet, Effect, Release
+from muster_core.model.events import ClockKind
+from muster_core.model.release import Termination
+from muster_core.model.specs import GangStyle
+from muster_core.model.states import ApplicationEvent, ApplicationState
+from muster_core.world.applications import Allocation, Application, lacking
+from muster_core.world.world import Partition
+
+_EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
+
+
+def start_clock(partition: Partition, app: Application, since_ns: int) -> ClockSet:
+    """The placeholder time-out, from the moment the first placeholder got its node (semantics 10)."""
+    app.gang.clock = partition.next_number()
+    app.gang.since_ns = since_ns
+    span_ns = app.spec.timeout_ns or partition.timing.placeholder_timeout_ns
+    return lifecycle.set_clock(partition, app, ClockKind.PLACEHOLDER, app.gang.clock, since_ns + span_ns)
+
+
+def after_placing(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """Placeholders were added: shrink the pledge, and run if that was the last of them."""
+    if not app.is_reserving:
+        return []
+    ledger.set_pledge(partition, app, lacking(app) if app.gang.pledge else app.gang.pledge)
+    if is_reserved(app):
+        finish(partition, app)
+        return lifecycle.run(partition, app, now_ns)
+    return []
+
+
+def is_reserved(app: Application) -> bool:
+    """No placeholder ask is pending and the live placeholders cover the placeholderAsk (semantics 9)."""
+    return not app.placeholder_asks and not lacking(app)
+
+
+def finish(partition: Partition, app: Application) -> None:
+    """The reservation is over, however it ended: nothing is promised or held back any more."""
+    app.gang.over = True
+    ledger.clear_pledge(partition, app)
+    if partition.partial == app.id:
+        partition.partial = None
+        partition.stir_all()
+    partition.stir(app.queue.path)
+
+
+def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> list[Effect]:
+    """The style's outcome of a gang that did not get its places in time (semantics 8).
+
+    Soft: Resuming, then scheduled as usual. Hard: Failing, then Failed.
+    """
+    if app.spec.style is GangStyle.HARD:
+        return fail(partition, app, now_ns, why)
+    finish(partition, app)
+    effects: list[Effect] = []
+    if app.state is ApplicationState.NEW:
+        effects.append(lifecycle.move(partition, app, ApplicationEvent.ACCEPT, now_ns))
+    answer = take_back_placeholders(partition, app, why)
+    effects.append(lifecycle.move(partition, app, ApplicationEvent.RESUME, now_ns, why))
+    return [*answer, *effects, *lifecycle.settle(partition, app, now_ns)]
+
+
+def fail(partition: Partition, app: Application, now_ns: int, why: str) -> list[Effect]:
+    """Failing: everything the application has or wants is taken back (TIMEOUT)."""
+    finish(partition, app)
+    for ask in list(app.asks.values()):
+        ledger.unlink(partition, app, ask.spec.key)
+    releases = tuple(
+        _tell(partition, app, allocation, why)
+        for allocation in list(app.allocations.values())
+        if allocation.releasing is None
+    )
+    answer = _answer(partition, releases, _drop_asks(partition, app, why, placeholders_only=False))
+    moved = lifecycle.move(partition, app, ApplicationEvent.FAIL, now_ns, why)
+    return [*answer, moved, *lifecycle.settle(partition, app, now_ns)]
+
+
+def take_back_placeholders(partition: Partition, app: Application, why: str) -> list[Effect]:
+    """Release live placeholders and pending placeholder asks, as one answer (TIMEOUT).
+
+    Placeholders whose swap is on its way are left to it.
+    """
+    live = [identity for group in app.gang.live.values() for identity in group]
+    releases = tuple(_tell(partition, app, app.allocations[identity], why) for identity in live)
+    return _answer(partition, releases, _drop_asks(partition, app, why, placeholders_only=True))
+
+
+def time_out(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """The placeholder clock rang: the outcome depends on how far the application is (semantics 8)."""
+    if app.state in _EARLY:
+        return give_up(partition, app, now_ns, "the placeholder time-out ended before the gang had all its places")
+    if app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
+        return take_back_placeholders(partition, app, "left-over placeholder")
+    return []
+
+
+def lost_placeholder(partition: Partition, app: Application, was: Termination | None, now_ns: int) -> list[Effect]:
+    """A placeholder is gone without a swap: what that means for clocks and state."""
+    gang = app.gang
+    if gang.allocated:
+        return []
+    gang.clock = 0  # nothing is held any more: the clock starts anew with the next one
+    if was is Termination.TIMEOUT:
+        return lifecycle.complete_if_done(partition, app, now_ns)
+    return []
+
+
+def _tell(partition: Partition, app: Application, allocation: Allocation, why: str) -> Release:
+    ledger.mark_releasing(app, allocation, Termination.TIMEOUT)
+    return Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.TIMEOUT, why)
+
+
+def _drop_asks(partition: Partition, app: Application, why: str, *, placeholders_only: bool) -> tuple[AskRelease, ...]:
+    gone = [ask for ask in app.asks.values() if ask.spec.placeholder or not placeholders_only]
+    for ask in gone:
+        if ask.spec.placeholder:
+            app.gang.groups[ask.spec.group].timed_out += 1
+        ledger.remove_ask(partition, app, ask)
+    return tuple(AskRelease(partition.id, app.id, ask.spec.key, Termination.TIMEOUT, why) for ask in gone)
+
+
+def _answer(partition: Partition, releases: tuple[Release, ...], asks: tuple[AskRelease, ...]) -> list[Effect]:
+    if not releases and not asks:
+        return []
+    return [AllocationAnswer(partition.rm, released=releases, released_asks=asks)]

@@ -1,0 +1,180 @@
+"""What is true of a world between any two events; a broken sentence is a bug of the core.
+
+Checked after every step in the random tests, and on request at run time. The
+sums of application, queue, user and node are counted anew from the
+allocations, so this module shares no arithmetic with what it checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from muster_core.model.ids import NodeId, QueuePath
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.states import ApplicationState
+from muster_core.world.applications import Application, lacking
+from muster_core.world.world import Partition, World
+
+_LIVE = frozenset(ApplicationState) - {
+    ApplicationState.COMPLETED,
+    ApplicationState.FAILED,
+    ApplicationState.REJECTED,
+    ApplicationState.EXPIRED,
+}
+
+
+def check(world: World) -> list[str]:
+    """Every sentence that does not hold, for people; empty = the world is sound."""
+    return [f"{partition.id}: {broken}" for partition in world.partitions.values() for broken in _partition(partition)]
+
+
+def _partition(partition: Partition) -> Iterator[str]:
+    for app in partition.applications.values():
+        yield from _application(partition, app)
+        yield from _links(app)
+        yield from _gang(partition, app)
+    yield from _queues(partition)
+    yield from _users(partition)
+    yield from _nodes(partition)
+    yield from _indices(partition)
+
+
+def _application(partition: Partition, app: Application) -> Iterator[str]:
+    real, held, live = Counter[str](), Counter[str](), Counter[str]()
+    for allocation in app.allocations.values():
+        amounts = dict(allocation.spec.resources.items())
+        (held if allocation.spec.placeholder else real).update(amounts)
+        if allocation.spec.placeholder and allocation.releasing is None:
+            live.update(amounts)
+    pending = Counter[str]()
+    for ask in app.asks.values():
+        pending.update(dict(ask.spec.resources.times(ask.left).items()))
+        if ask.left < 1:
+            yield f"ask {ask.spec.key} wants nothing any more"
+    for name, found, kept in (
+        ("allocated", real, app.allocated),
+        ("placeholders", held, app.gang.allocated),
+        ("reserved", live, app.gang.reserved),
+        ("pending", pending, app.pending),
+    ):
+        if Resources(found) != kept:
+            yield f"application {app.id}: {name} is kept as {kept}, counted as {Resources(found)}"
+    if app.state not in _LIVE:
+        yield f"application {app.id} is {app.state} and still there"
+    if app.id not in app.queue.applications or partition.queues.get(app.queue.path) is not app.queue:
+        yield f"application {app.id} is not in its queue {app.queue.path}"
+    counts = (
+        sum(not a.spec.placeholder for a in app.allocations.values()) == app.real_allocations
+        and sum(not a.spec.placeholder for a in app.asks.values()) == app.real_asks
+        and sum(a.spec.placeholder for a in app.asks.values()) == app.placeholder_asks
+    )
+    if not counts:
+        yield f"application {app.id}: its counts of asks and allocations are off"
+
+
+def _links(app: Application) -> Iterator[str]:
+    """Every ask waits in one class or is parked; a swap's two ends name each other."""
+    for ask in app.asks.values():
+        waits = ask.spec.key in app.waiting.get(ask.kind, {})
+        if waits == (ask.swap is not None):
+            yield f"ask {ask.spec.key} is {'both' if waits else 'neither'} waiting and parked"
+        if ask.swap is not None:
+            placeholder = app.allocations.get(ask.swap.placeholder)
+            if placeholder is None or placeholder.successor != ask.spec.key or placeholder.releasing is None:
+                yield f"ask {ask.spec.key} waits for placeholder {ask.swap.placeholder}, which does not know it"
+    for allocation in app.allocations.values():
+        successor = app.asks.get(allocation.successor) if allocation.successor else None
+        if allocation.successor and (successor is None or successor.swap is None):
+            yield f"placeholder {allocation.id} is to be followed by {allocation.successor}, which does not wait"
+        if allocation.id not in app.ids.get(allocation.spec.key, ()):
+            yield f"allocation {allocation.id} is not known by its key"
+    if sum(len(keys) for keys in app.waiting.values()) > len(app.asks):
+        yield f"application {app.id} has a class for an ask that it does not have"
+
+
+def _gang(partition: Partition, app: Application) -> Iterator[str]:
+    if not app.is_reserving:
+        if app.gang.pledge:
+            yield f"application {app.id} has pledged {app.gang.pledge} without reserving"
+        return
+    is_partial = bool(app.gang.reserved) and bool(lacking(app))
+    if is_partial and partition.partial != app.id and not app.gang.recovered:
+        yield f"gang {app.id} holds a part of its places beside {partition.partial}"
+
+
+def _queues(partition: Partition) -> Iterator[str]:
+    allocated: dict[QueuePath, Resources] = {}
+    pending: dict[QueuePath, Resources] = {}
+    pledged: dict[QueuePath, Resources] = {}
+    for app in partition.applications.values():
+        used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
+        asked = sum((a.spec.resources.times(a.left) for a in app.asks.values()), NOTHING)
+        for queue in app.queue.path_up():
+            allocated[queue.path] = allocated.get(queue.path, NOTHING) + used
+            pending[queue.path] = pending.get(queue.path, NOTHING) + asked
+            pledged[queue.path] = pledged.get(queue.path, NOTHING) + app.gang.pledge
+    for path, queue in partition.queues.by_path.items():
+        for name, kept, counted in (
+            ("allocated", queue.allocated, allocated.get(path, NOTHING)),
+            ("pending", queue.pending, pending.get(path, NOTHING)),
+            ("pledged", queue.pledged, pledged.get(path, NOTHING)),
+        ):
+            if kept != counted:
+                yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
+            yield from _negative(f"queue {path}: {name}", kept)
+        if not queue.excused and not queue.max.allows(queue.allocated):
+            yield f"queue {path} has {queue.allocated} allocated, over its maximum {queue.max}"
+
+
+def _users(partition: Partition) -> Iterator[str]:
+    counted: dict[tuple[str, QueuePath], Resources] = {}
+    for app in partition.applications.values():
+        used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
+        for queue in app.queue.path_up():
+            key = (app.spec.user, queue.path)
+            counted[key] = counted.get(key, NOTHING) + used
+    kept = {(user, path): used for user, paths in partition.users.usage.items() for path, used in paths.items()}
+    for key in sorted(counted.keys() | kept.keys()):
+        if counted.get(key, NOTHING) != kept.get(key, NOTHING):
+            yield f"user {key}: kept as {kept.get(key)}, counted as {counted.get(key)}"
+
+
+def _nodes(partition: Partition) -> Iterator[str]:
+    used: dict[NodeId, Resources] = {}
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            used[allocation.node] = used.get(allocation.node, NOTHING) + allocation.spec.resources
+        for ask in app.asks.values():
+            if ask.swap is not None and not ask.swap.same_node:
+                used[ask.swap.node] = used.get(ask.swap.node, NOTHING) + ask.spec.resources
+    for node in used:
+        if node not in partition.nodes:
+            yield f"node {node} is gone and still has allocations"
+    for node in partition.nodes:
+        kept = partition.nodes.allocated(node)
+        if kept != used.get(node, NOTHING):
+            yield f"node {node}: allocated is kept as {kept}, counted as {used.get(node, NOTHING)}"
+
+
+def _indices(partition: Partition) -> Iterator[str]:
+    for app in partition.applications.values():
+        if bool(app.waiting) != (app.id in app.queue.waiting):
+            yield f"application {app.id}: the queue's index of who waits is wrong"
+        for allocation in app.allocations.values():
+            if partition.placed.get(allocation.node, {}).get(allocation.id) is not allocation:
+                yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
+    placed = sum(len(on_node) for on_node in partition.placed.values())
+    if placed != sum(len(app.allocations) for app in partition.applications.values()):
+        yield "the index by node has allocations that no application has"
+    for path, queue in partition.queues.by_path.items():
+        if bool(queue.waiting) != (path in partition.waiting):
+            yield f"queue {path}: the partition's index of who waits is wrong"
+    if partition.partial is not None and partition.partial not in partition.applications:
+        yield f"the partial slot belongs to {partition.partial}, which is gone"
+
+
+def _negative(what: str, amounts: Resources) -> Iterator[str]:
+    for name, amount in amounts.items():
+        if amount < 0:
+            yield f"{what} is negative: {name}={amount}"

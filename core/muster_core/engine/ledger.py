@@ -1,0 +1,157 @@
+"""The few writes everything else is made of: each changes application, queue, user and node as one.
+
+Called by the other modules of engine/ and by nothing else. A function here
+never decides; it keeps the sums of the four ledgers equal (invariants.py).
+"""
+
+from __future__ import annotations
+
+from muster_core.model.decisions import Swap
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.release import Termination
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import AskSpec
+from muster_core.world.applications import Allocation, Application, Ask, GroupCount
+from muster_core.world.world import Partition
+
+
+def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
+    """Let an ask wait, counted as pending on every queue of the path."""
+    app.add_ask(ask)
+    count_pending(app, ask.spec.resources, ask.left)
+    if ask.spec.placeholder:
+        group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
+        group.count += 1
+        app.gang.tried_at = None
+    note_waiting(partition, app)
+    partition.stir(app.queue.path)
+
+
+def remove_ask(partition: Partition, app: Application, ask: Ask) -> None:
+    """Drop an ask, waiting or parked, with all it still wants."""
+    app.remove_ask(ask)
+    count_pending(app, ask.spec.resources, -ask.left)
+    note_waiting(partition, app)
+
+
+def note_waiting(partition: Partition, app: Application) -> None:
+    """Keep the indices of who waits in line with the application."""
+    queue = app.queue
+    if app.waiting:
+        queue.waiting[app.id] = None
+        partition.waiting[queue.path] = None
+        return
+    queue.waiting.pop(app.id, None)
+    if not queue.waiting:
+        partition.waiting.pop(queue.path, None)
+        partition.stirred.pop(queue.path, None)
+
+
+def count_made(app: Application, ask: Ask) -> None:
+    """One allocation of the ask was made; the ask is gone with its last one.
+
+    `count_pending` and `note_waiting` are the caller's business, so that a batch does them once.
+    """
+    ask.made += 1
+    ask.left -= 1
+    if ask.left == 0:
+        app.remove_ask(ask)
+
+
+def count_pending(app: Application, amount: Resources, times: int) -> None:
+    """Count an amount as waited for, by the application and on every queue of the path."""
+    app.pending = app.pending.plus(amount, times)
+    for queue in app.queue.path_up():
+        queue.pending = queue.pending.plus(amount, times)
+
+
+def charge(partition: Partition, app: Application, amount: Resources, times: int) -> None:
+    """Count an amount as allocated on every queue of the path and for the user."""
+    for queue in app.queue.path_up():
+        queue.allocated = queue.allocated.plus(amount, times)
+        if times < 0 and queue.excused and queue.max.allows(queue.allocated):
+            queue.excused = False
+    partition.users.add(app.spec.user, app.queue, amount, times)
+
+
+def book(partition: Partition, app: Application, allocation: Allocation) -> None:
+    """Enter one allocation in application and node index; sums come by `count_in`."""
+    app.add_allocation(allocation)
+    partition.placed.setdefault(allocation.node, {})[allocation.id] = allocation
+
+
+def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
+    """Count `count` booked allocations of one shape for application, queues and user."""
+    app.add_sums(spec, count)
+    charge(partition, app, spec.resources, count)
+
+
+def drop(partition: Partition, app: Application, allocation: Allocation) -> None:
+    """Take one allocation out of application, queues, user and node."""
+    app.remove_allocation(allocation)
+    charge(partition, app, allocation.spec.resources, -1)
+    on_node = partition.placed[allocation.node]
+    del on_node[allocation.id]
+    if not on_node:
+        del partition.placed[allocation.node]
+    partition.nodes.give_back(allocation.node, allocation.spec.resources)
+
+
+def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
+    """The ask waits for its placeholder to go and for nothing else."""
+    app.park(ask, swap)
+    note_waiting(partition, app)
+
+
+def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | None:
+    """End the swap of the ask `key`, giving back room held on another node.
+
+    Returns the ask, still parked: the caller drops it or lets it wait again.
+    """
+    ask = app.asks.get(key)
+    if ask is None or ask.swap is None:
+        return None
+    swap = ask.swap
+    placeholder = app.allocations.get(swap.placeholder)
+    if placeholder is not None:
+        placeholder.successor = None
+    if not swap.same_node and swap.node in partition.nodes:
+        partition.nodes.give_back(swap.node, ask.spec.resources)
+    ask.swap = None
+    return ask
+
+
+def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bool) -> None:
+    """Let an ask without swap wait; `as_usual` = for a place of its own."""
+    app.wait_again(ask, as_usual=as_usual)
+    note_waiting(partition, app)
+    partition.stir(app.queue.path)
+
+
+def mark_releasing(app: Application, allocation: Allocation, termination: Termination) -> None:
+    """The allocation was told to go."""
+    app.mark_releasing(allocation, termination)
+    if termination is Termination.TIMEOUT and allocation.spec.placeholder:
+        app.gang.groups[allocation.spec.group].timed_out += 1
+
+
+def set_pledge(partition: Partition, app: Application, amount: Resources) -> None:
+    """Promise `amount` to the gang on every queue of its path, instead of what was promised before."""
+    before = app.gang.pledge
+    if amount == before:
+        return
+    for queue in app.queue.path_up():
+        queue.pledged = queue.pledged.plus(amount, 1).plus(before, -1)
+    app.gang.pledge = amount
+    if not amount.covers(before):
+        partition.stir_all()
+
+
+def hold(partition: Partition, node: NodeId, amount: Resources) -> None:
+    """Hold room on a node for a swap whose target is not the placeholder's node (semantics 14)."""
+    partition.nodes.take(node, amount)
+
+
+def clear_pledge(partition: Partition, app: Application) -> None:
+    """Nothing is promised any more."""
+    set_pledge(partition, app, NOTHING)

@@ -1,0 +1,114 @@
+"""Moves applications along their life cycle, and ends them.
+
+Every change of state goes through `move`, which follows the table and says so;
+`settle` asks, after something went, whether that was the last thing a state
+waited for. An application's end always follows its last confirmed release
+(semantics 1, 13).
+"""
+
+from __future__ import annotations
+
+from muster_core.engine import ledger
+from muster_core.model.effects import ApplicationUpdated, ClockSet, Effect
+from muster_core.model.events import Clock, ClockKind
+from muster_core.model.ids import AllocationKey
+from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
+from muster_core.world.applications import Application
+from muster_core.world.world import Partition
+
+_NO_KEY = AllocationKey("")
+_ACTIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
+
+
+def move(
+    partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
+) -> ApplicationUpdated:
+    """Follow one row of the table and say so."""
+    app.state = follow(APPLICATION, app.state, event)
+    app.state_log.append((now_ns, app.state))
+    return ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message)
+
+
+def set_clock(
+    partition: Partition, app: Application, kind: ClockKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
+) -> ClockSet:
+    """One deadline of an application; it is heard while its subject still shows `number`."""
+    return ClockSet(Clock(kind, partition.rm, partition.id, app.id, key, number), at_ns)
+
+
+def run(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """Accepted or Completing → Running, with the clock of its run time where it has one."""
+    app.ending = False
+    app.completing = 0
+    effects: list[Effect] = [move(partition, app, ApplicationEvent.RUN, now_ns)]
+    if app.spec.timeout_ns and not app.spec.is_gang:
+        at_ns = app.submitted_ns + app.spec.timeout_ns
+        effects.append(set_clock(partition, app, ClockKind.RUN, app.sequence, max(at_ns, now_ns)))
+    return effects
+
+
+def complete_if_done(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """After the last real ask or allocation went: → Completing, and its clock.
+
+    Left-over placeholders do not keep an application from it; a pending
+    placeholder ask, or a gang that is still reserving, does (semantics 13).
+    """
+    is_busy = app.real_asks or app.real_allocations or app.placeholder_asks
+    if is_busy or app.is_reserving or app.state not in _ACTIVE:
+        return []
+    effects: list[Effect] = [move(partition, app, ApplicationEvent.COMPLETE, now_ns)]
+    app.completing = partition.next_number()
+    at_ns = now_ns + partition.timing.completing_timeout_ns
+    effects.append(set_clock(partition, app, ClockKind.COMPLETING, app.completing, at_ns))
+    return effects
+
+
+def settle(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """After an allocation went: the step, if any, that waited for the last of them."""
+    has_placeholders = bool(app.gang.allocated)
+    match app.state:
+        case ApplicationState.RESUMING if not has_placeholders:
+            effects: list[Effect] = [move(partition, app, ApplicationEvent.ACCEPT, now_ns)]
+            partition.stir(app.queue.path)
+            return effects
+        case ApplicationState.FAILING if not app.allocations:
+            return end(partition, app, ApplicationEvent.FAIL, now_ns)
+        case ApplicationState.COMPLETING if app.ending and not has_placeholders:
+            return end(partition, app, ApplicationEvent.COMPLETE, now_ns)
+        case _:
+            return []
+
+
+def end(
+    partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
+) -> list[Effect]:
+    """The last move: the application leaves its queue and its id is free again."""
+    effect = move(partition, app, event, now_ns, message)
+    leave(partition, app)
+    partition.history.append(app)
+    return [effect]
+
+
+def leave(partition: Partition, app: Application) -> None:
+    """Take an application without allocations out of its queue and partition."""
+    for ask in list(app.asks.values()):
+        ledger.unlink(partition, app, ask.spec.key)
+        ledger.remove_ask(partition, app, ask)
+    ledger.clear_pledge(partition, app)
+    if partition.partial == app.id:
+        partition.partial = None
+        partition.stir_all()
+    del app.queue.applications[app.id]
+    del partition.applications[app.id]
+    drop_if_unused(partition, app)
+    # Whoever waited behind it in the queue may go now.
+    partition.stir_all()
+
+
+def drop_if_unused(partition: Partition, app: Application) -> None:
+    """Remove the queues of its path that were made on demand, or are draining, and are empty now."""
+    for queue in list(app.queue.path_up()):
+        is_temporary = not queue.managed or queue.draining
+        if queue.parent is None or not is_temporary or queue.children or queue.applications:
+            return
+        partition.queues.remove(queue)

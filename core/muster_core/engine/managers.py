@@ -1,0 +1,79 @@
+"""Resource managers come, are lost, come back, and leave (seed 003, "Status of RM in scheduler").
+
+Registering drops what was known of that resource manager: it tells everything
+anew (semantics 7, 19).
+"""
+
+from __future__ import annotations
+
+from muster_core.model.effects import ClockSet, Effect
+from muster_core.model.events import Clock, ClockKind, ManagerRegistered
+from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, partition_id
+from muster_core.model.states import MANAGER, ManagerEvent, ManagerState, follow
+from muster_core.world.world import Manager, World, make_partition
+
+
+def register(world: World, event: ManagerRegistered) -> list[Effect]:
+    """Open an empty world for this resource manager."""
+    _drop_partitions(world, event.rm)
+    known = world.managers.get(event.rm)
+    manager = known or Manager(event.rm, event.configuration)
+    manager.configuration = event.configuration
+    manager.state = follow(MANAGER, manager.state, ManagerEvent.REGISTER)
+    manager.fence_up = event.fenced
+    manager.generation += 1
+    world.managers[event.rm] = manager
+    for config in event.configuration.partitions:
+        name = partition_id(event.rm, config.name)
+        world.partitions[name] = make_partition(name, event.rm, config, event.configuration.timing)
+    return []
+
+
+def pass_fence(world: World, rm: RmId) -> list[Effect]:
+    """Everything has been told: scheduling may begin."""
+    manager = world.managers.get(rm)
+    if manager is not None:
+        manager.fence_up = False
+        for partition in world.partitions.values():
+            if partition.rm == rm:
+                partition.stir_all()
+    return []
+
+
+def lose(world: World, rm: RmId, now_ns: int) -> list[Effect]:
+    """Pause: nothing is scheduled for it, its world is kept until the clock rings."""
+    manager = world.managers.get(rm)
+    if manager is None or manager.state is not ManagerState.RUNNING:
+        world.ignore("connection lost of a resource manager that is not running")
+        return []
+    manager.state = follow(MANAGER, manager.state, ManagerEvent.LOSE_CONNECTION)
+    clock = Clock(ClockKind.MANAGER, rm, PartitionId(""), ApplicationId(""), AllocationKey(""), manager.generation)
+    return [ClockSet(clock, now_ns + manager.configuration.timing.manager_timeout_ns)]
+
+
+def time_out(world: World, clock: Clock) -> list[Effect]:
+    """It did not come back in time: stopped."""
+    manager = world.managers.get(clock.rm)
+    if manager is None or manager.state is not ManagerState.PAUSED or manager.generation != clock.generation:
+        return []
+    return _stop(world, manager, ManagerEvent.TIME_OUT)
+
+
+def leave(world: World, rm: RmId) -> list[Effect]:
+    """It said goodbye: stopped."""
+    manager = world.managers.get(rm)
+    if manager is None or manager.state is ManagerState.STOPPED:
+        world.ignore("goodbye of a resource manager that is not there")
+        return []
+    return _stop(world, manager, ManagerEvent.LEAVE)
+
+
+def _stop(world: World, manager: Manager, event: ManagerEvent) -> list[Effect]:
+    manager.state = follow(MANAGER, manager.state, event)
+    _drop_partitions(world, manager.id)
+    return []
+
+
+def _drop_partitions(world: World, rm: RmId) -> None:
+    for name in [name for name, partition in world.partitions.items() if partition.rm == rm]:
+        del world.partitions[name]

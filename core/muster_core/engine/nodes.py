@@ -1,0 +1,92 @@
+"""Nodes come, change, drain, open and go (seed 003, NodeInfo; semantics 3, 14)."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from muster_core.engine import allocations, ledger
+from muster_core.model.effects import AllocationAnswer, Effect, NodeAccepted, NodeRejected, Release
+from muster_core.model.events import NodeAction, NodeAdded, NodeTold
+from muster_core.model.ids import NodeId
+from muster_core.model.release import Termination
+from muster_core.model.specs import NodeSpec
+from muster_core.model.states import NODE, NodeEvent, NodeState, follow
+from muster_core.world.applications import Allocation, Application
+from muster_core.world.world import Partition
+
+
+def add(partition: Partition, event: NodeAdded, now_ns: int) -> list[Effect]:
+    """CREATE or CREATE_DRAIN, with the allocations that run there already."""
+    spec = event.spec
+    if spec.id in partition.nodes:
+        return _reject(partition, spec.id, "node exists already; UPDATE changes it")
+    partition.nodes.add(spec, draining=event.draining)
+    effects: list[Effect] = [NodeAccepted(partition.rm, spec.id)]
+    for existing in event.existing:
+        effects += allocations.report(partition, existing, now_ns)
+    return effects
+
+
+def update(partition: Partition, spec: NodeSpec) -> list[Effect]:
+    """UPDATE: what is allocated stays, even where it is now more than the node has."""
+    if spec.id not in partition.nodes:
+        return _reject(partition, spec.id, "node is not known; CREATE it first")
+    partition.nodes.update(spec)
+    return []
+
+
+def tell(partition: Partition, event: NodeTold, now_ns: int) -> list[Effect]:
+    """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
+    if event.node not in partition.nodes:
+        return _reject(partition, event.node, f"node is not known: {event.action} has no meaning")
+    state = partition.nodes.record(event.node).state
+    match event.action:
+        case NodeAction.DRAIN:
+            follow(NODE, state, NodeEvent.DRAIN)
+            partition.nodes.set_draining(event.node, draining=True)
+            return []
+        case NodeAction.OPEN:
+            if state is not NodeState.DRAINING:
+                return _reject(partition, event.node, f"node is not draining, it is {state}")
+            partition.nodes.set_draining(event.node, draining=False)
+            return []
+        case NodeAction.DECOMMISSION:
+            return _decommission(partition, event.node, now_ns)
+        case _:
+            assert_never(event.action)
+
+
+def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effect]:
+    """Everything on the node is gone with it; swaps are settled as semantics 14 says."""
+    partition.nodes.set_draining(node, draining=True)
+    effects: list[Effect] = []
+    for app in list(partition.applications.values()):
+        _abandon_targets(partition, app, node)
+    gone = list(partition.placed.get(node, {}).values())
+    if gone:
+        effects.append(AllocationAnswer(partition.rm, released=tuple(_told(partition, one, node) for one in gone)))
+    for allocation in gone:
+        app = partition.applications[allocation.spec.application]
+        effects += allocations.end(partition, app, allocation, now_ns)
+    for identity in [key for key, spec in partition.foreign.items() if spec.node == node]:
+        del partition.foreign[identity]
+    partition.nodes.remove(node)
+    return effects
+
+
+def _abandon_targets(partition: Partition, app: Application, node: NodeId) -> None:
+    """Swaps whose target was to be this node: the real ask is scheduled as usual."""
+    for ask in [ask for ask in app.asks.values() if ask.swap is not None and ask.swap.node == node]:
+        ledger.unlink(partition, app, ask.spec.key)
+        ledger.wait_again(partition, app, ask, as_usual=True)
+
+
+def _told(partition: Partition, allocation: Allocation, node: NodeId) -> Release:
+    spec = allocation.spec
+    return Release(
+        partition.id, spec.application, spec.key, allocation.id, Termination.STOPPED_BY_RM, f"node {node} was removed"
+    )
+
+
+def _reject(partition: Partition, node: NodeId, reason: str) -> list[Effect]:
+    return [NodeRejected(partition.rm, node, reason)]

@@ -1,0 +1,124 @@
+"""Places for a gang that is reserving: whole, or in part if it is the one that may.
+
+Reserving starts when the queue path has head room for all the gang lacks, and
+pledges it (seed 000, semantics 11). Then its placeholders are placed: all of
+them together if they fit; otherwise as many as fit, but only by the one gang
+of the partition that holds the partial slot (semantics 12). That gang also
+takes its places as its asks arrive; the others wait until all have.
+"""
+
+from __future__ import annotations
+
+from muster_core.model.decisions import Placement, Pledge
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.shortfall import Lack, Shortfall
+from muster_core.plan import fit, headroom
+from muster_core.plan.draft import Draft
+from muster_core.plan.fit import Shape
+from muster_core.plan.ordering import classes
+from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
+from muster_core.plan.together import Demand, Places, lacking_when_empty, place_all
+from muster_core.world.applications import Application, AskClass, lacking
+from muster_core.world.world import Partition
+
+
+def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
+    """What the gang does next; real asks of a reserving gang are not looked at (seed 000)."""
+    kinds = [kind for kind in classes(app) if kind.placeholder]
+    if not kinds:
+        return Outline()
+    outline = _reserve(partition, app, kinds, now_ns)
+    if outline.blocks:
+        outline.notice = _notice(partition, app)
+        return outline
+    moment = (partition.nodes.epoch, partition.partial)
+    if app.gang.tried_at == moment:
+        return outline
+    _place(partition, app, kinds, outline)
+    return outline
+
+
+def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> Outline:
+    """Ask for head room; a gang that starves pledges before it is there (semantics 11)."""
+    rest = lacking(app)
+    pledge = Pledge(partition.id, app.id, rest)
+    is_new = rest != app.gang.pledge
+    if headroom.room(app).allows(rest):
+        return Outline([pledge] if is_new else [])
+    why = headroom.explain(app, rest)
+    is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
+    unplaced = [Unplaced(kind, why) for kind in kinds]
+    return Outline([pledge] if is_new and is_starving else [], unplaced, blocks=True)
+
+
+def _place(partition: Partition, app: Application, kinds: list[AskClass], outline: Outline) -> None:
+    counts = {kind: wanted(app, kind) for kind in kinds}
+    has_all = _has_all(app, counts)
+    has_slot = partition.partial in (None, app.id)
+    if not has_all and not has_slot:
+        return
+    draft = Draft(partition.nodes)
+    demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
+    answer = place_all(draft, demands, partition.config.node_sort) if _within_quota(app, counts) else None
+    if isinstance(answer, Places):
+        pairs = zip(counts, answer.per_demand, strict=True)
+        places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
+        outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
+        return
+    outline.notice = _notice(partition, app)
+    if has_slot:
+        _place_part(partition, app, counts, outline)
+    elif answer is not None:
+        outline.unplaced += [Unplaced(kind, answer.why) for kind in kinds]
+
+
+def _place_part(partition: Partition, app: Application, counts: dict[AskClass, int], outline: Outline) -> None:
+    """As many as fit; the rest is outstanding, so that an autoscaler may act (seed 000)."""
+    draft = Draft(partition.nodes)
+    room = headroom.room(app)
+    places: list[tuple[AllocationKey, NodeId]] = []
+    for kind, count in counts.items():
+        allowed = room.count(kind.resources, count)
+        spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
+        placed = sum(there for _, there in spots)
+        places += assign(app, kind, spots)
+        room = room.room(kind.resources.times(placed))
+        if placed < allowed:
+            outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind))))
+        elif allowed < count:
+            outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources)))
+    if places:
+        outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
+
+
+def _has_all(app: Application, counts: dict[AskClass, int]) -> bool:
+    total = app.gang.reserved
+    for kind, count in counts.items():
+        total = total.plus(kind.resources, count)
+    return total.covers(app.spec.placeholder_ask)
+
+
+def _within_quota(app: Application, counts: dict[AskClass, int]) -> bool:
+    """Placeholders may be larger than the gang said they would be (injected sidecars)."""
+    total: Resources = NOTHING
+    for kind, count in counts.items():
+        total = total.plus(kind.resources, count)
+    return headroom.room(app).allows(total)
+
+
+def _notice(partition: Partition, app: Application) -> str:
+    """Said once: not even an empty cluster of these nodes could hold the gang (semantics 10)."""
+    nodes = partition.nodes
+    if app.gang.warned or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
+        return ""
+    members = app.spec.members
+    short = lacking_when_empty(nodes, [(Shape(m.resources, m.constraints), m.count) for m in members])
+    if short is None:
+        return ""
+    member = members[short.demand]
+    why = Shortfall(Lack.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text() or "there are no nodes"
+    return (
+        f"even an empty cluster could not hold the gang: {short.missing} of {member.count} members of task group "
+        f"{member.group} would have no place: {why} It waits for nodes to be added"
+    )

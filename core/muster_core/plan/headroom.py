@@ -1,0 +1,40 @@
+"""How much more an application may take of its queues (seed 000, "Scheduling in queues with a quota set").
+
+Head room of a queue = its maximum less what is allocated and what is pledged
+to others; of a path = the tightest of its queues, name by name. What nodes have
+is another question (fit.py).
+"""
+
+from __future__ import annotations
+
+from muster_core.model.resources import UNLIMITED, Limit, Resources
+from muster_core.model.shortfall import Lack, Shortfall
+from muster_core.world.applications import Application
+from muster_core.world.queues import Queue
+
+
+def room(app: Application) -> Limit:
+    """What the application may still take; its own pledge is its own to use."""
+    left = UNLIMITED
+    for queue in app.queue.path_up():
+        left = left.narrowed(_left(queue, app))
+    return left
+
+
+def explain(app: Application, wanted: Resources) -> Shortfall:
+    """Which queue of the path has too little for `wanted`, of what, and how much."""
+    for queue in app.queue.path_up():
+        left = _left(queue, app)
+        for name in sorted(left.excess(wanted)):
+            has = max(left.get(name) or 0, 0)
+            return Shortfall(
+                Lack.QUOTA,
+                f"queue {queue.path} has {name}={has} left of its maximum {queue.max.get(name)}, "
+                f"{name}={wanted[name]} is asked for",
+            )
+    return Shortfall(Lack.QUOTA, "the queue's maximum is reached")
+
+
+def _left(queue: Queue, app: Application) -> Limit:
+    others = queue.pledged - app.gang.pledge
+    return queue.max.room(queue.allocated + others)

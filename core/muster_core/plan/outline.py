@@ -1,0 +1,52 @@
+"""What a plan for one application amounts to: decisions, and the "no" of what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+
+from muster_core.model.decisions import Decision
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.shortfall import Shortfall
+from muster_core.plan.fit import Shape
+from muster_core.world.applications import Application, AskClass
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Asks of one class that got no place, and why."""
+
+    kind: AskClass
+    why: Shortfall
+
+
+@dataclass(slots=True)
+class Outline:
+    """To be committed in order. `blocks`: no application of the leaf that has not
+    started may go before this one (semantics 11). `notice`: a warning for people.
+    """
+
+    decisions: list[Decision] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+    blocks: bool = False
+    notice: str = ""
+
+
+def shape_of(kind: AskClass) -> Shape:
+    """What of a class the nodes are asked about."""
+    return Shape(kind.resources, kind.constraints, kind.avoid)
+
+
+def wanted(app: Application, kind: AskClass) -> int:
+    """How many places the class still wants."""
+    return sum(app.asks[key].left for key in app.waiting[kind])
+
+
+def assign(
+    app: Application, kind: AskClass, spots: list[tuple[NodeId, int]]
+) -> tuple[tuple[AllocationKey, NodeId], ...]:
+    """Deal places out to the asks of a class, oldest first; an ask comes as often as it wants."""
+    nodes = (node for node, count in spots for _ in range(count))
+    total = sum(count for _, count in spots)
+    keys = (key for key in app.waiting[kind] for _ in range(app.asks[key].left))
+    return tuple(zip(islice(keys, total), nodes, strict=True))

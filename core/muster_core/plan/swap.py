@@ -1,0 +1,112 @@
+"""Which placeholder each real ask takes over from (seed 000, "Scheduler logic changes"; semantics 14, 15).
+
+A placeholder of the same task group that is as large, on its own node; where
+the real pod may not run there, on another node that has room; else nobody's.
+A real ask larger than every placeholder of its group gives one up and is
+scheduled as usual. No head room is asked for: a real ask is never larger than
+what it takes over from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from muster_core.model.decisions import Eviction, Swap
+from muster_core.model.ids import AllocationKey
+from muster_core.plan import fit
+from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility import filters
+from muster_core.plan.ordering import classes
+from muster_core.plan.outline import Outline, Unplaced, shape_of
+from muster_core.world.applications import Allocation, Application, AskClass
+from muster_core.world.world import Partition
+
+#: Why a placeholder is released although its real pod does not take its place.
+TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
+
+
+def plan(partition: Partition, app: Application) -> Outline:
+    """Swaps for every real ask that a live placeholder stands for."""
+    outline = Outline()
+    draft = Draft(partition.nodes)
+    taken: set[str] = set()
+    for kind in classes(app):
+        if has_placeholder(app, kind):
+            _plan_class(partition, app, kind, _Search(outline, draft, taken))
+    return outline
+
+
+def has_placeholder(app: Application, kind: AskClass) -> bool:
+    """Whether asks of this class wait for a placeholder and not for a place of their own."""
+    return not kind.placeholder and not kind.as_usual and kind.group in app.gang.live
+
+
+@dataclass(slots=True)
+class _Search:
+    """What one plan shares: placeholders `taken` by earlier swaps, room taken in `draft`."""
+
+    outline: Outline
+    draft: Draft
+    taken: set[str]
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """Live placeholders of a group, as one class sees them, oldest first."""
+
+    here: deque[Allocation] = field(default_factory=deque)
+    elsewhere: deque[Allocation] = field(default_factory=deque)
+    smaller: deque[Allocation] = field(default_factory=deque)
+
+
+def _plan_class(partition: Partition, app: Application, kind: AskClass, search: _Search) -> None:
+    candidates = _candidates(partition, app, kind, search.taken)
+    for key in app.waiting[kind]:
+        if candidates.here:
+            placeholder = candidates.here.popleft()
+            swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
+            search.outline.decisions.append(swap)
+        elif candidates.elsewhere:
+            if not _plan_elsewhere(partition, app, key, candidates.elsewhere[0], search):
+                return
+            placeholder = candidates.elsewhere.popleft()
+        elif candidates.smaller:
+            placeholder = candidates.smaller.popleft()
+            search.outline.decisions.append(Eviction(partition.id, app.id, key, placeholder.id, TOO_LARGE))
+        else:
+            return
+        search.taken.add(placeholder.id)
+
+
+def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str]) -> _Candidates:
+    allowed = filters.allowed(kind.constraints, partition.nodes)
+    row = partition.nodes.rows.row
+    found = _Candidates()
+    for identity in app.gang.live[kind.group]:
+        if identity in taken:
+            continue
+        placeholder = app.allocations[identity]
+        if not placeholder.spec.resources.covers(kind.resources):
+            found.smaller.append(placeholder)
+        elif allowed[row(placeholder.node)] and placeholder.node not in kind.avoid:
+            found.here.append(placeholder)
+        else:
+            found.elsewhere.append(placeholder)
+    return found
+
+
+def _plan_elsewhere(
+    partition: Partition, app: Application, key: AllocationKey, placeholder: Allocation, search: _Search
+) -> bool:
+    kind = app.asks[key].kind
+    if kind in partition.misfits:
+        return False
+    shape = shape_of(kind)
+    spots = fit.place(search.draft, shape, 1, partition.config.node_sort)
+    if not spots:
+        search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape)))
+        return False
+    swap = Swap(partition.id, app.id, key, placeholder.id, spots[0][0], same_node=False)
+    search.outline.decisions.append(swap)
+    return True

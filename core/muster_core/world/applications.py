@@ -1,0 +1,251 @@
+"""One application's ledger: its asks, its allocations, its gang.
+
+An ask is *waiting* (it may be placed), or *parked* (a swap holds its place
+until a placeholder is gone). Waiting asks are kept by scheduling class, so
+that a plan looks at classes and not at pods (semantics 21). A placeholder is
+*live* until it was told to go; only live ones count as reserved and are
+candidates of a swap (semantics 14, 17).
+
+Written by engine/ only. Nothing here knows queues' limits, nodes or policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster_core.model.constraints import Constraints
+from muster_core.model.decisions import Swap
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.release import Termination
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.shortfall import Lack
+from muster_core.model.specs import ApplicationSpec, AskSpec
+from muster_core.model.states import ApplicationState
+from muster_core.world.queues import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class AskClass:
+    """The scheduling class of an ask within its application: what live filters
+    and quotas read of it (semantics 21). Queue, user and namespace are the application's.
+    """
+
+    resources: Resources
+    constraints: Constraints
+    avoid: frozenset[NodeId]
+    priority: int
+    group: TaskGroup
+    placeholder: bool
+    #: It no longer looks for a placeholder to take over from (semantics 14, 15).
+    as_usual: bool
+
+
+def class_of(spec: AskSpec, *, as_usual: bool) -> AskClass:
+    """The scheduling class of an ask."""
+    return AskClass(spec.resources, spec.constraints, spec.avoid, spec.priority, spec.group, spec.placeholder, as_usual)
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """`left` allocations are still to be made; `made` is the ordinal of the next one."""
+
+    spec: AskSpec
+    kind: AskClass
+    left: int
+    made: int = 0
+    #: Set while parked.
+    swap: Swap | None = None
+    #: Which release clock runs for its swap; a clock of another number is stale.
+    clock: int = 0
+    #: What the resource manager was last told of it: said again on change only.
+    said: Lack | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    """A place that was given. `releasing`: it was told to go and did not confirm yet."""
+
+    spec: AskSpec
+    id: AllocationId
+    node: NodeId
+    allocated_ns: int
+    releasing: Termination | None = None
+    #: The ask that takes over when this placeholder is gone.
+    successor: AllocationKey | None = None
+    #: It took over from a placeholder (REST: placeholderUsed).
+    replaced_placeholder: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class GroupCount:
+    """A task group's history (REST: placeholderData)."""
+
+    resources: Resources
+    count: int = 0
+    replaced: int = 0
+    timed_out: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Gang:
+    """What an application has reserved, and how far its reservation is.
+
+    `over`: the reservation ended (reserved, timed out or given up): real asks
+    are scheduled from now on and a placeholder ask comes too late.
+    """
+
+    #: Of live placeholders.
+    reserved: Resources = NOTHING
+    #: Of every placeholder, live or going.
+    allocated: Resources = NOTHING
+    #: Promised on the queues of the path and not yet allocated (semantics 11).
+    pledge: Resources = NOTHING
+    #: Live placeholders by task group, oldest first.
+    live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
+    groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
+    over: bool = False
+    #: It was seen with places when it was reported: its partial placement is not of
+    #: this world's making (semantics 12, 17).
+    recovered: bool = False
+    #: When it was last planned for: node epoch, and who held the partial slot then.
+    tried_at: tuple[int, ApplicationId | None] | None = None
+    #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
+    checked_at: Resources | None = None
+    #: It was told that not even an empty cluster could hold it (semantics 10).
+    warned: bool = False
+    #: Which placeholder clock runs; a clock of another number is stale.
+    clock: int = 0
+    #: From when on it runs.
+    since_ns: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Application:
+    """`sequence` orders applications by submission and is unique in its partition."""
+
+    spec: ApplicationSpec
+    queue: Queue
+    sequence: int
+    submitted_ns: int
+    state: ApplicationState = ApplicationState.NEW
+    state_log: list[tuple[int, ApplicationState]] = field(default_factory=list)
+    asks: dict[AllocationKey, Ask] = field(default_factory=dict)
+    waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
+    allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
+    ids: dict[AllocationKey, tuple[AllocationId, ...]] = field(default_factory=dict)
+    gang: Gang = field(default_factory=Gang)
+    #: Of real allocations.
+    allocated: Resources = NOTHING
+    #: Of asks, waiting or parked.
+    pending: Resources = NOTHING
+    real_allocations: int = 0
+    real_asks: int = 0
+    placeholder_asks: int = 0
+    #: Its end was decided; it comes with the last confirmed release (semantics 1).
+    ending: bool = False
+    #: Which completing clock runs; a clock of another number is stale.
+    completing: int = 0
+
+    @property
+    def id(self) -> ApplicationId:
+        """Its id."""
+        return self.spec.id
+
+    @property
+    def is_reserving(self) -> bool:
+        """Whether its real asks are held back until its gang has its places (seed 000)."""
+        return self.spec.is_gang and not self.gang.over
+
+    def add_ask(self, ask: Ask) -> None:
+        """Take in an ask that waits."""
+        spec = ask.spec
+        self.asks[spec.key] = ask
+        self.waiting.setdefault(ask.kind, {})[spec.key] = None
+        if spec.placeholder:
+            self.placeholder_asks += 1
+        else:
+            self.real_asks += 1
+
+    def remove_ask(self, ask: Ask) -> None:
+        """Drop an ask, waiting or parked; what it still wanted is taken out of `pending` by the caller."""
+        spec = ask.spec
+        del self.asks[spec.key]
+        self._stop_waiting(ask)
+        if spec.placeholder:
+            self.placeholder_asks -= 1
+        else:
+            self.real_asks -= 1
+
+    def park(self, ask: Ask, swap: Swap) -> None:
+        """The ask waits for a placeholder to go and for nothing else."""
+        self._stop_waiting(ask)
+        ask.swap = swap
+
+    def wait_again(self, ask: Ask, *, as_usual: bool) -> None:
+        """Let an ask wait; `as_usual` = for a place of its own, no placeholder stands for it."""
+        self._stop_waiting(ask)
+        ask.swap = None
+        ask.said = None
+        ask.kind = class_of(ask.spec, as_usual=as_usual)
+        self.waiting.setdefault(ask.kind, {})[ask.spec.key] = None
+
+    def add_allocation(self, allocation: Allocation) -> None:
+        """Take in an allocation; its sums are `add_sums`' business, so that a batch adds once."""
+        spec = allocation.spec
+        self.allocations[allocation.id] = allocation
+        self.ids[spec.key] = (*self.ids.get(spec.key, ()), allocation.id)
+        if spec.placeholder:
+            self.gang.live.setdefault(spec.group, {})[allocation.id] = None
+        else:
+            self.real_allocations += 1
+
+    def add_sums(self, spec: AskSpec, count: int) -> None:
+        """Count `count` new allocations of this shape in."""
+        if spec.placeholder:
+            self.gang.allocated = self.gang.allocated.plus(spec.resources, count)
+            self.gang.reserved = self.gang.reserved.plus(spec.resources, count)
+        else:
+            self.allocated = self.allocated.plus(spec.resources, count)
+
+    def remove_allocation(self, allocation: Allocation) -> None:
+        """Drop an allocation; its sums are taken out with it."""
+        spec = allocation.spec
+        if spec.placeholder:
+            if allocation.releasing is None:
+                self._no_longer_live(allocation)
+            self.gang.allocated = self.gang.allocated.plus(spec.resources, -1)
+        else:
+            self.real_allocations -= 1
+            self.allocated = self.allocated.plus(spec.resources, -1)
+        del self.allocations[allocation.id]
+        rest = tuple(other for other in self.ids[spec.key] if other != allocation.id)
+        if rest:
+            self.ids[spec.key] = rest
+        else:
+            del self.ids[spec.key]
+
+    def mark_releasing(self, allocation: Allocation, termination: Termination) -> None:
+        """The allocation was told to go: it is no longer reserved, nor told again."""
+        if allocation.spec.placeholder:
+            self._no_longer_live(allocation)
+        allocation.releasing = termination
+
+    def _no_longer_live(self, allocation: Allocation) -> None:
+        group = self.gang.live[allocation.spec.group]
+        del group[allocation.id]
+        if not group:
+            del self.gang.live[allocation.spec.group]
+        self.gang.reserved = self.gang.reserved.plus(allocation.spec.resources, -1)
+
+    def _stop_waiting(self, ask: Ask) -> None:
+        keys = self.waiting.get(ask.kind)
+        if keys is not None and ask.spec.key in keys:
+            del keys[ask.spec.key]
+            if not keys:
+                del self.waiting[ask.kind]
+
+
+def lacking(app: Application) -> Resources:
+    """What the gang still lacks of its placeholderAsk, never below nothing (semantics 9)."""
+    rest = app.spec.placeholder_ask.plus(app.gang.reserved, -1)
+    return Resources({name: amount for name, amount in rest.items() if amount > 0})

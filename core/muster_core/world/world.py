@@ -1,0 +1,98 @@
+"""The whole of what the core knows: resource managers and their partitions.
+
+One asyncio task owns a World; engine/ alone writes it. There are no locks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.model.config import Configuration, PartitionConfig, Timing
+from muster_core.model.ids import AllocationId, ApplicationId, NodeId, PartitionId, QueuePath, RmId
+from muster_core.model.specs import AllocationSpec
+from muster_core.model.states import ManagerState
+from muster_core.world.applications import Allocation, Application, AskClass
+from muster_core.world.nodes import NodeTable
+from muster_core.world.queues import QueueTree, make_tree
+from muster_core.world.users import UserLedger
+
+#: Ended applications that are kept for people to look at.
+HISTORY: Final = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Manager:
+    """One resource manager. `fence_up`: it registers anew and has not told all yet."""
+
+    id: RmId
+    configuration: Configuration
+    state: ManagerState = ManagerState.INIT
+    fence_up: bool = False
+    generation: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition of one resource manager: everything that is scheduled together."""
+
+    id: PartitionId
+    rm: RmId
+    config: PartitionConfig
+    timing: Timing
+    queues: QueueTree
+    nodes: NodeTable = field(default_factory=NodeTable)
+    users: UserLedger = field(default_factory=UserLedger)
+    applications: dict[ApplicationId, Application] = field(default_factory=dict)
+    #: What runs where, per node, of our applications.
+    placed: dict[NodeId, dict[AllocationId, Allocation]] = field(default_factory=dict)
+    #: What others run on our nodes (semantics 7), by allocation id.
+    foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
+    #: Ended applications, newest last, for people to look at.
+    history: deque[Application] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    #: The one gang that may hold a part of its places (semantics 12).
+    partial: ApplicationId | None = None
+    #: Leaves with something to try; the order is of no meaning.
+    stirred: dict[QueuePath, None] = field(default_factory=dict)
+    #: Leaves with an ask that waits.
+    waiting: dict[QueuePath, None] = field(default_factory=dict)
+    #: Node epoch at which everything that waits was last stirred.
+    stirred_at: int = -1
+    #: Classes that no node had room for at node epoch `misfits_at` (semantics 22).
+    misfits: set[AskClass] = field(default_factory=set)
+    misfits_at: int = -1
+    sequence: int = 0
+
+    def next_number(self) -> int:
+        """A number never given before in this partition: orders submissions, tells clocks apart."""
+        self.sequence += 1
+        return self.sequence
+
+    def stir(self, path: QueuePath) -> None:
+        """Something changed for this leaf: its waiting applications are tried again."""
+        if path in self.waiting:
+            self.stirred[path] = None
+
+    def stir_all(self) -> None:
+        """Something grew that anybody may want."""
+        self.stirred.update(self.waiting)
+
+
+@dataclass(slots=True, eq=False)
+class World:
+    """Empty at birth; filled by what resource managers tell."""
+
+    managers: dict[RmId, Manager] = field(default_factory=dict)
+    partitions: dict[PartitionId, Partition] = field(default_factory=dict)
+    #: What was heard and left without effect, by kind (semantics 4).
+    ignored: dict[str, int] = field(default_factory=dict)
+
+    def ignore(self, kind: str) -> None:
+        """Count something that was heard and left without effect."""
+        self.ignored[kind] = self.ignored.get(kind, 0) + 1
+
+
+def make_partition(partition: PartitionId, rm: RmId, config: PartitionConfig, timing: Timing) -> Partition:
+    """An empty partition of this configuration."""
+    return Partition(partition, rm, config, timing, make_tree(config.root))
