@@ -1,0 +1,264 @@
+"""The one task that owns the world: takes events, steps, cycles, says what is to be said, and lets others run.
+
+A turn takes mail up to its time budget, hears the clocks that are due, then
+schedules up to its budget; between two turns the event loop is free (streams,
+REST). Nothing ticks: a turn happens when there is mail, a clock rang, or the
+last cycle said there is more to do. Started by scheduler.py.
+
+When something fails the event is counted and logged and the core goes on. If
+the world no longer holds its invariants it is thrown away and every resource
+manager is asked to register again: what a restart needs is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from muster_core.edge import si_encode
+from muster_core.edge.metrics import Metrics
+from muster_core.edge.outlet import Outlet
+from muster_core.edge.session import Fence, Kind, Session
+from muster_core.edge.supervisor import Supervisor
+from muster_core.engine import invariants
+from muster_core.engine.cycle import CycleResult, cycle
+from muster_core.engine.step import step
+from muster_core.model.effects import Effect
+from muster_core.model.events import ClockRang, ConnectionLost, Event, FencePassed
+from muster_core.world.world import World
+
+_log = structlog.get_logger(__name__)
+
+#: A timer sleeps no longer, so that a wall clock that was put right is noticed.
+_LONGEST_SLEEP_S: Final = 600.0
+_NOTHING_DONE: Final = CycleResult([], more=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """How the loop shares the process.
+
+    budget_s: longest run of steps, and of planning, before others run. More makes
+        big batches a little faster and everything else wait longer.
+    mailbox: messages that wait for the world before senders wait (back-pressure).
+    checks: check the invariants after every turn; for development, slow.
+    freeze: keep what a recovery brought out of the garbage collector's sight (semantics 26);
+        only where the process is the core's own.
+    """
+
+    budget_s: float = 0.010
+    mailbox: int = 1024
+    checks: bool = False
+    freeze: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Mail:
+    """One message, taken apart. `kind`: which stream it counts on; None = none.
+
+    Mail of a session that is over by the time it is read is not read.
+    """
+
+    events: Sequence[Event]
+    session: Session | None = None
+    answers: Sequence[Effect] = ()
+    kind: Kind | None = None
+    fence: Fence | None = None
+
+
+class Loop:
+    """Owns the world from `run` to `close`. `now_ns` is the wall clock.
+
+    `world` is for reading between two turns; it is another one after `_start_anew`.
+    """
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        settings: LoopSettings,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.world = World()
+        self._outlet = outlet
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._settings = settings
+        self._now_ns = now_ns
+        self._mail: deque[Mail] = deque()
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._unfinished = False  # the last cycle said there is more, or something changed since
+        self._closed = False
+        self.is_running = False
+
+    async def put(self, mail: Mail) -> None:
+        """Hand mail over; waits while the mailbox is full."""
+        while len(self._mail) >= self._settings.mailbox:
+            self._room.clear()
+            await self._room.wait()
+        self.post(mail)
+
+    def post(self, mail: Mail) -> None:
+        """Hand over what must not wait: the end of a session."""
+        self._mail.append(mail)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Look at the clocks and the mail now."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Ends `run` after the present turn; what waits is not read."""
+        self._closed = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until `close`. To be run as the one task that touches the world."""
+        self.is_running = True
+        try:
+            while not self._closed:
+                await self._wake.wait()
+                self._wake.clear()
+                more = True
+                while more:
+                    more = self._turn()
+                    await asyncio.sleep(0)
+        finally:
+            self.is_running = False
+            self._stop_timer()
+
+    def _turn(self) -> bool:
+        """One slice of work; whether there is more to do at once."""
+        started = time.perf_counter()
+        self._read_mail(started + self._settings.budget_s)
+        self._hear_clocks()
+        if self._unfinished:
+            self._schedule()
+        self._doubt()
+        self._end_broken()
+        self._set_timer()
+        self._metrics.mailbox.set(len(self._mail))
+        self._metrics.turned(time.perf_counter() - started)
+        return not self._closed and (bool(self._mail) or self._unfinished)
+
+    def _read_mail(self, until: float) -> None:
+        while self._mail:
+            mail = self._mail.popleft()
+            self._room.set()
+            if mail.session is None or mail.session.is_open:
+                self._read(mail)
+            else:
+                self._metrics.unheard("mail of a session that is over")
+            if time.perf_counter() >= until:
+                return
+
+    def _read(self, mail: Mail) -> None:
+        if mail.answers:
+            self._outlet.carry(mail.answers, self._now_ns())
+        for event in mail.events:
+            self._hear(event)
+        session = mail.session
+        if session is None:
+            return
+        if mail.kind is not None:
+            session.taken[mail.kind] += 1
+        if mail.fence is not None:
+            session.fences.append(mail.fence)
+        if session.fences:
+            self._pass_fences(session)
+
+    def _pass_fences(self, session: Session) -> None:
+        passed = session.take_passed_fences()
+        if not passed:
+            return
+        self._hear(FencePassed(session.rm))
+        if self._settings.freeze:
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+        for fence in passed:
+            if not fence.passed.done():
+                fence.passed.set_result(None)
+
+    def _hear(self, event: Event) -> None:
+        now_ns = self._now_ns()
+        self._metrics.heard(event)
+        effects: list[Effect] = self._supervisor.attempt(partial(step, self.world, event, now_ns), [], event)
+        self._unfinished = True
+        if effects:
+            self._outlet.carry(effects, now_ns)
+
+    def _hear_clocks(self) -> None:
+        now_ns = self._now_ns()
+        due: ClockRang | None
+        while (due := self._outlet.deadlines.due(now_ns)) is not None:
+            self._hear(due)
+
+    def _schedule(self) -> None:
+        now_ns = self._now_ns()
+        started = time.perf_counter()
+        until = started + self._settings.budget_s
+        plan = partial(cycle, self.world, now_ns, lambda: time.perf_counter() < until)
+        result = self._supervisor.attempt(plan, _NOTHING_DONE, "a scheduling cycle")
+        self._metrics.cycle.observe(time.perf_counter() - started)
+        self._unfinished = result.more
+        self._outlet.carry(result.effects, now_ns)
+
+    def _doubt(self) -> None:
+        """After a failure, or always where asked for: is the world still sound?"""
+        failure = self._supervisor.take_failure()
+        if failure is None and not self._settings.checks:
+            return
+        broken = self._supervisor.attempt(
+            partial(invariants.check, self.world), ["the check itself failed"], "a check of the invariants"
+        )
+        self._supervisor.take_failure()
+        if broken:
+            _log.error("the world is unsound and is thrown away", broken=broken[:20])
+            self._start_anew(f"the scheduler lost trust in what it knew: {broken[0]}")
+
+    def _start_anew(self, reason: str) -> None:
+        self.world = World()
+        self._outlet.deadlines.clear()
+        self._unfinished = False
+        for session in self._outlet.sessions.values():
+            if session.is_open:
+                self._supervisor.attempt(partial(_ask_to_register, session, reason), None, "a request to register")
+                session.end(reason)
+        self._supervisor.take_failure()
+
+    def _end_broken(self) -> None:
+        """Sessions whose callback failed are lost like those whose connection broke."""
+        while self._outlet.broken:
+            session = self._outlet.broken.pop()
+            if session.is_open:
+                session.end("the resource manager's callback failed")
+                self.post(Mail([ConnectionLost(session.rm)]))
+
+    def _set_timer(self) -> None:
+        self._stop_timer()
+        at_ns = self._outlet.deadlines.next_ns()
+        if at_ns is not None:
+            delay = min(max((at_ns - self._now_ns()) / 1e9, 0.0), _LONGEST_SLEEP_S)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _ask_to_register(session: Session, reason: str) -> None:
+    session.callback.call_back(si_encode.reregister(reason))
+    session.callback.session_lost(reason)

@@ -1,0 +1,234 @@
+"""The core as the Scheduler Interface sees it: sessions, their configuration, and mail for the loop.
+
+Implements `muster_si.api.SchedulerAPI` for both transports. A call decodes its
+message and hands it to the loop; what comes of it is said to the session's
+callback. It decides nothing about scheduling and never touches the world.
+
+RM status (seed 003): a registration opens a session (running), a lost
+connection closes it and keeps the world (paused), the manager's clock or
+`unregister` ends it (stopped). Registering again drops what was known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import structlog
+
+from muster_core.edge import si_encode
+from muster_core.edge.config.load import Loaded, load
+from muster_core.edge.facts import NAME_LIMIT
+from muster_core.edge.loop import Loop, LoopSettings, Mail
+from muster_core.edge.metrics import Metrics
+from muster_core.edge.outlet import Outlet
+from muster_core.edge.session import Fence, Kind, Session
+from muster_core.edge.si_decode import Decoder, Intake
+from muster_core.edge.supervisor import Supervisor
+from muster_core.model.effects import EventNoted, Notice
+from muster_core.model.errors import ConfigurationError
+from muster_core.model.events import ConfigurationReplaced, ConnectionLost, ManagerLeft, ManagerRegistered
+from muster_core.model.ids import RmId
+from muster_si import keys, muster_pb2, si_pb2
+from muster_si.api import SI_VERSION, ResourceManagerCallback
+from muster_si.errors import RefusalCode, Refused
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+#: policyGroup of a registration that names none (contract 3, service.policyGroup).
+_POLICY_GROUP: Final = "queues"
+
+
+class Scheduler:
+    """One core: its loop, its sessions. `run` has to be going for anything to happen."""
+
+    def __init__(self, settings: LoopSettings | None = None) -> None:
+        self.metrics = Metrics()
+        supervisor = Supervisor(self.metrics)
+        self.outlet = Outlet(self.metrics, supervisor)
+        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings())
+        self._questions = 0
+
+    # -- SchedulerAPI ---------------------------------------------------------
+
+    async def register_resource_manager(
+        self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        """Open a session; the older one of the same rmID is over, and its world dropped. Raises Refused."""
+        rm = _rm_id(request.rmID)
+        _require_version(request.version)
+        extra = dict(request.extraConfig)
+        text = _text_of(request.policyGroup, request.config, extra)
+        loaded = _load(text, extra)
+        decoder = Decoder(rm, _partitions(loaded))
+        session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
+        self._replace(session)
+        _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
+        fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
+        event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
+        await self.loop.put(Mail([event], session, _warnings(rm, loaded)))
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
+        """Take asks, releases, confirmations, existing allocations. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        await self._take(session, session.decoder.allocations(request), Kind.ALLOCATION)
+
+    async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
+        """Take new and removed applications. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        await self._take(session, session.decoder.applications(request), Kind.APPLICATION)
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        """Take node actions. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        await self._take(session, session.decoder.nodes(request), Kind.NODE)
+
+    async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
+        """Put another configuration in force. Raises Refused, which leaves the old one, and SessionLost."""
+        session = self._session(request.rmID)
+        extra = dict(request.extraConfig)
+        text = _text_of(request.policyGroup, request.config, extra)
+        loaded = _load(text, extra)
+        session.config_text, session.extra_config = text, extra
+        session.decoder.know_partitions(_partitions(loaded))
+        event = ConfigurationReplaced(session.rm, loaded.configuration)
+        await self.loop.put(Mail([event], session, _warnings(session.rm, loaded)))
+        _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
+
+    async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
+        """Take an attendance or an answer; one that nobody asked for is counted. Raises Refused, SessionLost."""
+        session = self._session(rm_id)
+        match answer.WhichOneof("kind"):
+            case "attendance":
+                session.attendance = answer.attendance
+            case "stateDump" if answer.stateDump.id in session.questions:
+                future = session.questions.pop(answer.stateDump.id)
+                if not future.done():
+                    future.set_result(answer.stateDump)
+            case kind:
+                self.metrics.unheard(f"answer {kind or 'of no kind'}, unasked")
+
+    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+        """Return when the world has seen all that the request counts. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        counts = {
+            Kind.APPLICATION: request.applicationRequests,
+            Kind.NODE: request.nodeRequests,
+            Kind.ALLOCATION: request.allocationRequests,
+        }
+        if min(counts.values()) < 0:
+            raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
+        fence = Fence(counts, asyncio.get_running_loop().create_future())
+        await self.loop.put(Mail([], session, fence=fence))
+        session.require_open()  # the loop does not read mail of a session that is over
+        await fence.passed
+
+    async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
+        """The resource manager leaves: its session is over, its world goes. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        session.end("unregistered")
+        _log.info("resource manager left", rm=session.rm)
+        self.loop.post(Mail([ManagerLeft(session.rm)]))
+
+    async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
+        """The way to this callback broke: paused, until it registers again or its clock rings."""
+        session = self.outlet.sessions.get(RmId(rm_id))
+        if session is None or session.callback is not callback or not session.is_open:
+            return
+        session.end("the connection was lost")
+        _log.warning("connection to the resource manager lost", rm=session.rm)
+        self.loop.post(Mail([ConnectionLost(session.rm)]))
+
+    # -- around it ------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until `close`."""
+        await self.loop.run()
+
+    def close(self) -> None:
+        """The core shuts down: every session is over."""
+        for session in self.outlet.sessions.values():
+            _lose(session, "the scheduler shuts down")
+        self.loop.close()
+
+    async def state_dump(self, session: Session, deadline_s: float) -> str:
+        """The resource manager's own state as one JSON document (GetStateDump, semantics 7).
+        Raises SessionLost, TimeoutError, and LookupError where it has none to give.
+        """
+        session.require_open()
+        if not session.attendance.stateDump:
+            raise LookupError("the resource manager does not declare a state dump")
+        self._questions += 1
+        number = self._questions
+        asked = session.questions[number] = asyncio.get_running_loop().create_future()
+        session.callback.call_back(si_encode.state_dump_question(number))
+        try:
+            answer = await asyncio.wait_for(asked, deadline_s)
+        finally:
+            session.questions.pop(number, None)
+        if answer.error:
+            raise LookupError(answer.error)
+        return str(answer.json)
+
+    def _session(self, rm_id: str) -> Session:
+        session = self.outlet.sessions.get(_rm_id(rm_id))
+        if session is None:
+            raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
+        session.require_open()
+        return session
+
+    def _replace(self, session: Session) -> None:
+        older = self.outlet.sessions.get(session.rm)
+        self.outlet.sessions[session.rm] = session
+        if older is not None:
+            _lose(older, f"resource manager {session.rm!r} registered again")
+
+    async def _take(self, session: Session, intake: Intake, kind: Kind) -> None:
+        await self.loop.put(Mail(intake.events, session, intake.answers, kind))
+        session.require_open()
+
+
+def _lose(session: Session, reason: str) -> None:
+    if session.is_open:
+        session.end(reason)
+        session.callback.session_lost(reason)
+
+
+def _rm_id(name: str) -> RmId:
+    if not name:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, "rmID is missing")
+    if len(name) > NAME_LIMIT:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"rmID is longer than {NAME_LIMIT} characters")
+    return RmId(name)
+
+
+def _require_version(version: str) -> None:
+    """Same major number, or Refused with both versions named (semantics 7)."""
+    if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
+        said = f"the resource manager speaks version {version[:32]!r} of the Scheduler Interface"
+        raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
+
+
+def _text_of(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
+    """The queue configuration: carried as such, or among the extra keys under the policy group's name."""
+    if len(policy_group) > NAME_LIMIT:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"policyGroup is longer than {NAME_LIMIT} characters")
+    return config or extra.get(f"{policy_group or _POLICY_GROUP}.yaml", "")
+
+
+def _load(text: str, extra: Mapping[str, str]) -> Loaded:
+    try:
+        return load(text, extra)
+    except ConfigurationError as error:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
+
+
+def _partitions(loaded: Loaded) -> list[str]:
+    return [partition.name for partition in loaded.configuration.partitions]
+
+
+def _warnings(rm: RmId, loaded: Loaded) -> list[EventNoted]:
+    return [EventNoted(rm, Notice.QUEUE, "root", warning) for warning in loaded.warnings]

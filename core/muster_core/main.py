@@ -1,0 +1,212 @@
+"""Puts the core together and runs it: its loop, the REST server and, in a process of its own, the gRPC server.
+
+`running` is the core inside another process (embedded mode, tests): nothing
+but the SchedulerAPI it yields. `serve` adds the socket and signals; `app` is
+the command line, every option also an environment variable. A core that
+cannot start says why in one line and exits with 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+import uvloop
+
+from muster_core.edge.loop import LoopSettings
+from muster_core.edge.rest import RestServer
+from muster_core.edge.scheduler import Scheduler
+from muster_si.errors import AddressError
+from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.grpc_server import GrpcServer
+
+_log = structlog.get_logger(__name__)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class LogFormat(StrEnum):
+    """json for collectors, console for people."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    """What is logged: debug = reasons, info = what users can see, warning = someone must act."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run the core. `rest_port`: None = no REST, 0 = any free port."""
+
+    listen: str = "unix:///run/muster/core.sock"
+    tls: TlsFiles | None = None
+    allow_plaintext: bool = False
+    rest_address: str = "127.0.0.1"
+    rest_port: int | None = 9080
+    loop: LoopSettings = field(default_factory=LoopSettings)
+
+
+class StartError(Exception):
+    """The core cannot start; the message is the one line that a user gets."""
+
+
+@asynccontextmanager
+async def running(options: Options) -> AsyncIterator[Scheduler]:
+    """A core that schedules in this event loop until the block ends; `listen` and `tls` are not used.
+    Raises StartError where the REST port is taken.
+    """
+    scheduler = Scheduler(options.loop)
+    rest = None if options.rest_port is None else RestServer(scheduler, options.rest_address, options.rest_port)
+    if rest is not None:
+        await _start_rest(rest, options)
+    task = asyncio.create_task(scheduler.run(), name="muster-core-loop")
+    try:
+        yield scheduler
+    finally:
+        scheduler.close()
+        await task
+        if rest is not None:
+            await rest.stop()
+
+
+async def serve(options: Options) -> None:
+    """The core in a process of its own, until SIGTERM or SIGINT. Raises StartError."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running(options) as scheduler:
+        server = _server(scheduler, options)
+        try:
+            address = await server.start()
+        except AddressError as error:
+            raise StartError(str(error)) from error
+        _log.info("the core listens", address=address, rest=options.rest_address, rest_port=options.rest_port)
+        try:
+            await stop.wait()
+        finally:
+            _log.info("the core stops")
+            await server.aclose()
+
+
+def _server(scheduler: Scheduler, options: Options) -> GrpcServer:
+    if options.tls is not None:
+        _check_tls(options.tls)
+    try:
+        return GrpcServer(scheduler, options.listen, tls=options.tls, allow_plaintext=options.allow_plaintext)
+    except AddressError as error:
+        raise StartError(str(error)) from error
+
+
+async def _start_rest(rest: RestServer, options: Options) -> None:
+    try:
+        port = await rest.start()
+    except OSError as error:
+        await rest.stop()
+        place = f"{options.rest_address}:{options.rest_port}"
+        raise StartError(f"REST on {place}: {error.strerror or error}; choose another with --rest-port") from error
+    _log.info("REST listens", address=options.rest_address, port=port)
+
+
+def _check_tls(files: TlsFiles) -> None:
+    """Reads the files once with a library that says what is wrong with them."""
+    for path in (files.certificate, files.key, files.authority):
+        if not path.is_file():
+            raise StartError(f"TLS: {path} does not exist")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(files.certificate, files.key)
+    except ssl.SSLError as error:
+        said = f"{files.certificate} and {files.key} are not a certificate and its key"
+        raise StartError(f"TLS: {said}: {error.reason}") from error
+    try:
+        context.load_verify_locations(files.authority)
+    except ssl.SSLError as error:
+        raise StartError(f"TLS: {files.authority} is not a CA certificate: {error.reason}") from error
+
+
+def _tls_files(certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles | None:
+    if certificate is None and key is None and authority is None:
+        return None
+    if certificate is None or key is None or authority is None:
+        raise StartError("TLS: --tls-cert, --tls-key and --tls-ca go together")
+    return TlsFiles(certificate, key, authority)
+
+
+def configure_logs(level: LogLevel, form: LogFormat) -> None:
+    """Structured logs to standard error."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if form is LogFormat.JSON else structlog.dev.ConsoleRenderer()
+    )
+    errors = [structlog.processors.format_exc_info] if form is LogFormat.JSON else []
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *errors,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level.value),
+        logger_factory=structlog.WriteLoggerFactory(file=typer.get_text_stream("stderr")),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=level.value.upper(), format="%(levelname)s %(name)s %(message)s")
+
+
+@app.command()
+def main(  # noqa: PLR0913 - the command line is its options
+    *,
+    listen: Annotated[
+        str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="unix:///path or host:port")
+    ] = "unix:///run/muster/core.sock",
+    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CERT", help="our certificate, PEM")] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_TLS_KEY", help="its key, PEM")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(envvar="MUSTER_CORE_TLS_CA", help="who signs resource managers, PEM")
+    ] = None,
+    allow_plaintext: Annotated[
+        bool, typer.Option(envvar="MUSTER_CORE_ALLOW_PLAINTEXT", help="TCP beyond loopback without TLS")
+    ] = False,
+    rest_address: Annotated[
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and metrics listen")
+    ] = "127.0.0.1",
+    rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT")] = LogFormat.JSON,
+    check: Annotated[
+        bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="check the ledgers after every turn (slow)")
+    ] = False,
+) -> None:
+    """Run the scheduler core."""
+    configure_logs(log_level, log_format)
+    try:
+        options = Options(
+            listen=listen,
+            tls=_tls_files(tls_cert, tls_key, tls_ca),
+            allow_plaintext=allow_plaintext,
+            rest_address=rest_address,
+            rest_port=rest_port,
+            loop=LoopSettings(checks=check, freeze=True),
+        )
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(options))
+    except StartError as error:
+        typer.echo(f"muster core cannot start: {error}", err=True)
+        raise typer.Exit(1) from error
