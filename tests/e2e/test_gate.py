@@ -1,0 +1,121 @@
+"""The gate does to requests what a scenario asks for, and nothing to the rest."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Access, Api, Json
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
+from devcluster.waiting import until
+from tests.e2e.gate import Gate
+
+CONFIGMAPS = r"/configmaps$"
+
+
+def a_configmap(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"test": "gate"}}}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def gate(local: Cluster) -> AsyncIterator[Gate]:
+    assert local.plane is not None
+    async with Gate(local.admin.access, local.plane.authority.issue("gate", ["127.0.0.1"])) as opened:
+        yield opened
+    await local.admin.delete_all("configmaps", "default", labelSelector="test=gate")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def through(gate: Gate, local: Cluster) -> AsyncIterator[Api]:
+    """A client that goes through the gate."""
+    access = local.admin.access
+    async with Api(Access(gate.url, access.tls, access.token)) as api:
+        yield api
+
+
+async def names(local: Cluster) -> set[str]:
+    found = await local.admin.find("configmaps", "default", labelSelector="test=gate")
+    return {item["metadata"]["name"] for item in found}
+
+
+async def test_a_request_without_a_rule_passes_and_a_failure_is_for_the_client_only(
+    gate: Gate, through: Api, local: Cluster
+) -> None:
+    refusal = gate.fail("POST", CONFIGMAPS, 429, retry_after_s=1)
+    with pytest.raises(ApiError) as refused:
+        await through.create(a_configmap("one"))
+    assert refused.value.status == 429
+    assert await names(local) == set()
+    await through.create(a_configmap("one"))
+    assert await names(local) == {"one"}
+    assert len(refusal.seen) == 1
+
+
+async def test_the_third_request_is_held_until_the_gate_opens(gate: Gate, through: Api, local: Cluster) -> None:
+    held = gate.hold("POST", CONFIGMAPS, skip=2)
+    requests = [asyncio.create_task(through.create(a_configmap(name))) for name in "abc"]
+    await held.reached(1)
+    await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+
+    async def two_are_there() -> bool:
+        return len(await names(local)) == 2
+
+    await until("two are through", two_are_there, 10)
+    assert sum(request.done() for request in requests) == 2
+    held.open()
+    await asyncio.gather(*requests)
+    assert await names(local) == {"a", "b", "c"}
+
+
+async def test_a_held_request_dies_with_its_client(gate: Gate, local: Cluster) -> None:
+    held = gate.hold("POST", CONFIGMAPS)
+    access = local.admin.access
+    async with Api(Access(gate.url, access.tls, access.token)) as client:
+        request = asyncio.create_task(client.create(a_configmap("never")))
+        await held.reached(1)
+    with pytest.raises(aiohttp.ClientError):
+        await request
+
+    async def nobody_waits() -> bool:
+        return gate.waiting == 0
+
+    await until("the gate forgot it", nobody_waits, 10)
+    held.open()
+    assert await names(local) == set()
+
+
+async def test_a_lost_answer_was_a_request_that_worked(gate: Gate, through: Api, local: Cluster) -> None:
+    gate.lose_answer("POST", CONFIGMAPS)
+    with pytest.raises(aiohttp.ClientError):
+        await through.create(a_configmap("lost"))
+    assert await names(local) == {"lost"}
+
+
+async def test_frozen_watches_stay_silent_and_then_tell_everything(gate: Gate, through: Api, local: Cluster) -> None:
+    behind: list[str] = []
+    direct: list[str] = []
+
+    async def follow(api: Api, seen: list[str]) -> None:
+        async for _, thing in api.watch("configmaps", "default", labelSelector="test=gate"):
+            seen.append(thing["metadata"]["name"])
+
+    async def saw(seen: list[str], *expected: str) -> None:
+        async def is_so() -> bool:
+            return seen == list(expected)
+
+        await until(f"the watch told {expected}", is_so, 10)
+
+    watching = [asyncio.create_task(follow(through, behind)), asyncio.create_task(follow(local.admin, direct))]
+    await local.admin.create(a_configmap("before"))
+    await saw(behind, "before")
+    gate.freeze_watches()
+    await local.admin.create(a_configmap("during"))
+    await saw(direct, "before", "during")
+    assert behind == ["before"]
+    gate.clear()
+    await saw(behind, "before", "during")
+    for task in watching:
+        task.cancel()

@@ -1,0 +1,68 @@
+"""The user's word decides which cluster is used, and what was kept is found and ended, and nothing else."""
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from devcluster import flavour, kept
+from devcluster.errors import FlavourUnavailable
+from devcluster.flavour import Flavour
+from devcluster.foreign import OWN_FILE, kubeconfig_path
+from devcluster.process import Process
+
+
+@pytest.mark.parametrize("word", ["local", " Current ", "KIND"])
+async def test_the_users_word_decides(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_CLUSTER", word)
+    assert await flavour.choose() == Flavour(word.strip().lower())
+
+
+async def test_an_unknown_word_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_CLUSTER", "minikube")
+    with pytest.raises(FlavourUnavailable, match="local, current, kind"):
+        await flavour.choose()
+
+
+async def test_without_docker_and_kind_it_is_the_local_control_plane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MUSTER_CLUSTER", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert await flavour.choose() is Flavour.LOCAL
+
+
+def test_the_file_that_kind_wrote_for_this_run_comes_before_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "first:second")
+    assert kubeconfig_path(tmp_path) == Path("first")
+    (tmp_path / OWN_FILE).touch()
+    assert kubeconfig_path(tmp_path) == tmp_path / OWN_FILE
+
+
+def test_what_was_kept_is_found_again_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert kept.load() is None
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    argv = [sys.executable, "-c", "import time; time.sleep(60)"]
+    processes = [Process(name, argv, folder / f"{name}.log", tethered=False) for name in ("first", "second")]
+    for process in processes:
+        process.start()
+    kept.save(folder, folder / "kubeconfig", processes)
+    noted = kept.load()
+    assert noted is not None
+    assert [process.name for process in noted.processes] == ["second", "first"]
+    assert len(noted.alive()) == 2
+    kept.stop(noted)
+    assert not any(process.is_running() for process in processes)
+    assert not folder.exists()
+    assert kept.load() is None
+
+
+def test_a_later_process_with_the_same_id_is_not_ours(tmp_path: Path) -> None:
+    me = psutil.Process()
+    stranger = kept.Running("etcd", me.pid, me.create_time() - 100)
+    assert kept.Kept(tmp_path, tmp_path, (stranger,)).alive() == []
