@@ -39,19 +39,12 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
-    """No rule has a queue for the application; `reason` says why each had none."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class _NoMatch:
     why: str
 
 
-def choose_queue(tree: QueueTree, rules: Sequence[PlacementRule], application: ApplicationSpec) -> Chosen | Unplaced:
-    """The queue of an application. A forced one always has one (semantics 19)."""
+def choose_queue(tree: QueueTree, rules: Sequence[PlacementRule], application: ApplicationSpec) -> Chosen | str:
+    """The queue of an application, or the reason why no rule has one; a forced one always has one (semantics 19)."""
     whys = []
     for rule in rules or _IMPLICIT:
         answer = _ask(tree, rule, application)
@@ -63,7 +56,7 @@ def choose_queue(tree: QueueTree, rules: Sequence[PlacementRule], application: A
     fallback = _usable(tree, _FALLBACK, create=False)
     if isinstance(fallback, Chosen):
         return fallback
-    return Unplaced(f"{NOT_PLACED} ({'; '.join(whys)})")
+    return f"{NOT_PLACED} ({'; '.join(whys)})"
 
 
 def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> Chosen | _NoMatch:
