@@ -1,31 +1,27 @@
-"""Reads the core's state dump: whether its ledgers are empty."""
+"""Reads the core's state dump: whether its ledgers are empty and agree with each other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from devcluster.api import Json
+
+NOT_OURS = {"foreign", "ignored"}
+"""Keys of the dump's ``ledgers`` that may be anything: what other schedulers run, and counts of odd messages."""
 
 
 def leftovers(dump: Json) -> list[str]:
-    """What applications, queues and nodes still hold or want, by the core's own dump (contract 4.1 and 10.9)."""
-    found = [
-        f"application {app.get('applicationID')}: {key}"
-        for app in dump["applications"]
-        for key in ("allocations", "requests", "usedResource", "pendingResource")
-        if _amount(app.get(key))
-    ]
-    queues = dump["queues"] if isinstance(dump["queues"], list) else [dump["queues"]]
-    while queues:
-        queue = queues.pop()
-        queues += queue.get("children") or []
-        found += [
-            f"queue {queue.get('queuename')}: {key}"
-            for key in ("allocatedResource", "pendingResource")
-            if _amount(queue.get(key))
-        ]
-    nodes = [node for partition in dump["nodes"] for node in partition["nodesInfo"] or []]
-    return found + [f"node {node.get('nodeID')}: allocations" for node in nodes if node.get("allocations")]
+    """What is still held or wanted when nothing should be, and every broken invariant; empty if all is well."""
+    held = {key: value for key, value in dump["ledgers"].items() if key not in NOT_OURS}
+    applications = [f"{app['applicationID']} is {app['applicationState']}" for app in dump["applications"]]
+    broken = [f"invariant: {words}" for words in dump["invariants"] or []]
+    return [f"{path} = {value}" for path, value in _amounts("", held)] + applications + broken
 
 
-def _amount(value: object) -> bool:
-    """Whether a list has elements or a map of resources a number other than zero."""
-    return any(value.values()) if isinstance(value, dict) else bool(value)
+def _amounts(path: str, value: object) -> Iterator[tuple[str, object]]:
+    """Every number other than zero in a tree of maps, with its path."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _amounts(f"{path}/{key}" if path else key, inner)
+    elif value:
+        yield path, value
