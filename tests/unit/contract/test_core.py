@@ -1,0 +1,202 @@
+"""The real core over both transports: registration, refusals, status, fence, allocation, release."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster_core.model.states import ManagerState
+from muster_si import muster_pb2, si_pb2
+from muster_si.errors import RefusalCode, Refused, SessionLost
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, fenced
+from tests.unit.contract.peers import ResourceManager
+
+
+@pytest.fixture(params=["inprocess", "grpc"])
+async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
+    async with a_core_wire(request.param, tmp_path) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def talk(wire: CoreWire) -> Talk:
+    talk = Talk(wire.connect())
+    await talk.register()
+    return talk
+
+
+async def with_a_node(talk: Talk, vcore: int = 4000) -> None:
+    await talk.node("n1", vcore=vcore)
+    await talk.rm.nodes.first()
+
+
+async def test_a_registered_resource_manager_is_running(wire: CoreWire, talk: Talk) -> None:
+    await talk.fence()
+    assert wire.state() is ManagerState.RUNNING
+
+
+@pytest.mark.parametrize("version", ["", "2.0.0", "0.9", "banana"])
+async def test_another_major_version_is_refused_with_both_named(wire: CoreWire, version: str) -> None:
+    request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version=version)
+    with pytest.raises(Refused) as refused:
+        await wire.connect().register_resource_manager(request, ResourceManager())
+    assert refused.value.code is RefusalCode.FAILED_PRECONDITION
+    assert repr(version) in refused.value.reason
+    assert "'1.0.0'" in refused.value.reason
+
+
+async def test_a_configuration_that_cannot_be_read_is_refused_saying_why(wire: CoreWire) -> None:
+    request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", config="partitions: 7")
+    with pytest.raises(Refused, match="partitions") as refused:
+        await wire.connect().register_resource_manager(request, ResourceManager())
+    assert refused.value.code is RefusalCode.INVALID_ARGUMENT
+
+
+async def test_a_refused_configuration_leaves_the_old_one_in_force(wire: CoreWire, talk: Talk) -> None:
+    with pytest.raises(Refused):
+        await talk.client.update_configuration(si_pb2.UpdateConfigurationRequest(rmID=RM, config="partitions: 7"))
+    await talk.application()
+    await talk.accepted()
+
+
+async def test_registering_again_drops_what_was_known_and_ends_the_older_session(wire: CoreWire, talk: Talk) -> None:
+    await with_a_node(talk)
+    await talk.application()
+    await talk.ask("p1")
+    await talk.allocated("p1")
+    again = Talk(wire.connect())
+    await again.register()
+    await again.fence()
+    assert await talk.rm.ends.first()
+    [partition] = wire.core.loop.world.partitions.values()
+    assert (len(partition.nodes), len(partition.applications)) == (0, 0)
+    await with_a_node(again)
+    await again.application()
+    await again.ask("p1")
+    await again.allocated("p1")
+    assert len(again.allocations()) == 1
+
+
+async def test_a_malformed_message_is_refused_with_a_status_and_ends_the_session(wire: CoreWire, talk: Talk) -> None:
+    await talk.client.update_allocation(si_pb2.AllocationRequest(rmID="x" * 300))
+    [reason] = await talk.rm.ends.first()
+    assert "rmID" in reason
+    with pytest.raises((SessionLost, Refused)):
+        await talk.fence()
+
+
+async def test_a_malformed_item_is_refused_and_the_session_goes_on(wire: CoreWire, talk: Talk) -> None:
+    await with_a_node(talk)
+    await talk.application()
+    await talk.ask("bad", maxAllocations=0)
+    refusal = await talk.refused()
+    assert (refusal.allocationKey, refusal.applicationID) == ("bad", "app")
+    assert "maxAllocations" in refusal.reason
+    await talk.ask("good")
+    await talk.allocated("good")
+
+
+async def test_a_lost_connection_pauses_and_registering_again_runs(wire: CoreWire, talk: Talk) -> None:
+    await talk.fence()
+    await talk.client.aclose()
+    other = Talk(wire.connect())
+    request = si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0")
+    await other.client.register_resource_manager(request, other.rm)
+    await other.client.fence(muster_pb2.FenceRequest(rmID="other"))
+    assert wire.state() is ManagerState.PAUSED
+    back = Talk(wire.connect())
+    await back.register()
+    await back.fence()
+    assert wire.state() is ManagerState.RUNNING
+
+
+async def test_a_goodbye_stops_the_resource_manager_and_empties_its_world(wire: CoreWire, talk: Talk) -> None:
+    await with_a_node(talk)
+    await talk.client.unregister(muster_pb2.UnregisterRequest(rmID=RM))
+    other = Talk(wire.connect())
+    request = si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0")
+    await other.client.register_resource_manager(request, other.rm)
+    await other.client.fence(muster_pb2.FenceRequest(rmID="other"))
+    assert wire.state() is ManagerState.STOPPED
+    assert [partition.rm for partition in wire.core.loop.world.partitions.values()] == ["other"]
+
+
+async def test_nothing_is_scheduled_before_the_fence(wire: CoreWire) -> None:
+    talk = Talk(wire.connect())
+    await talk.register(**fenced())
+    await talk.application()
+    await talk.node("n1", "CREATE_DRAIN")
+    await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
+    await talk.ask("p1")
+    await talk.accepted()
+    await talk.rm.nodes.first()
+    assert talk.allocations() == []
+    await talk.fence()
+    await talk.allocated("p1")
+
+
+async def test_an_ask_gets_a_place_that_says_what_the_ask_said(talk: Talk) -> None:
+    await with_a_node(talk)
+    await talk.application()
+    await talk.ask("p1", priority=3, tags={"a": "b"})
+    [allocation] = await talk.allocated("p1")
+    assert (allocation.nodeID, allocation.allocationID, allocation.partitionName) == ("n1", "p1-0", "default")
+    assert (allocation.priority, dict(allocation.allocationTags)) == (3, {"a": "b"})
+    await talk.state("Running")
+
+
+async def test_what_the_resource_manager_stopped_is_confirmed(talk: Talk) -> None:
+    await with_a_node(talk)
+    await talk.application()
+    await talk.ask("p1")
+    await talk.allocated("p1")
+    await talk.release("p1")
+    [confirmation] = await talk.released(1)
+    assert confirmation.terminationType == si_pb2.STOPPED_BY_RM
+    await talk.state("Completing")
+
+
+@pytest.mark.parametrize("tags", [{}, {"muster/constraints": '{"nodeSelector":{"real":"yes"}}'}], ids=["same", "other"])
+async def test_a_gang_goes_from_placeholder_to_replaced_by_messages_alone(talk: Talk, tags: dict[str, str]) -> None:
+    await talk.node("n1", vcore=2000)
+    await talk.node("n2", vcore=2000, attributes={"kubernetes.io/label/real": "yes"})
+    await talk.application(gang={"vcore": 2000, "pods": 2})
+    await talk.accepted()
+    await talk.ask("ph-1", "ph-2", taskGroupName="workers", placeholder=True)
+    placeholders = {item.allocationKey: item for item in await talk.allocated("ph-1", "ph-2")}
+    assert all(item.placeholder and item.taskGroupName == "workers" for item in placeholders.values())
+    await talk.state("Running")
+
+    await talk.ask("real", vcore=800, taskGroupName="workers", tags=tags)
+    [release] = await talk.released(1)
+    assert release.terminationType == si_pb2.PLACEHOLDER_REPLACED
+    assert release.allocationKey in placeholders
+    assert len(talk.allocations()) == 2  # the real pod is not placed before the placeholder is gone
+
+    await talk.release(release.allocationKey, "PLACEHOLDER_REPLACED", allocationID=release.allocationID)
+    real = (await talk.allocated("real"))[-1]
+    assert not real.placeholder
+    assert real.nodeID == ("n2" if tags else placeholders[release.allocationKey].nodeID)
+    await talk.release(release.allocationKey, "PLACEHOLDER_REPLACED", allocationID=release.allocationID)
+    await talk.fence()
+    assert len(talk.releases()) == 1  # a confirmation is never echoed, nor heard twice (semantics 4)
+
+
+async def test_the_callback_stream_carries_events_and_states(talk: Talk) -> None:
+    await with_a_node(talk)
+    await talk.application()
+    await talk.ask("too-big", vcore=64_000)
+    await talk.rm.callbacks.until(lambda items: any(item.WhichOneof("kind") == "schedulingStates" for item in items))
+    [state] = next(
+        item.schedulingStates.states for item in talk.rm.callbacks.items if item.HasField("schedulingStates")
+    )
+    assert (state.allocationKey, state.state) == ("too-big", state.FAILED)
+    assert state.reason
+
+
+async def test_an_answer_that_nobody_asked_for_is_counted_and_ignored(wire: CoreWire, talk: Talk) -> None:
+    await talk.client.answer(RM, muster_pb2.Answer(predicates=muster_pb2.PredicatesAnswer(id=7)))
+    await talk.fence()
+    await talk.application()
+    await talk.accepted()
+    assert b"predicates, unasked" in wire.core.metrics.text()
