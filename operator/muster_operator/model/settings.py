@@ -39,13 +39,16 @@ class Settings:
     condition_delay_s: float = 2.0
     """A pod that waits longer than this gets a condition (semantics 28). Shorter costs a write per pod."""
 
+    condition_refresh_s: float = 60.0
+    """How often a pod's condition may be written when only its message changed; a new reason is written at once."""
+
     delete_retry_s: float = 5.0
     """After how long an order to delete that shows no effect is sent again (semantics 14, contract 1.8)."""
 
     delete_warning_s: float = 30.0
     """After how long a pod that does not go is told in an event (semantics 14)."""
 
-    create_retry_s: float = 5.0
+    create_retry_s: float = 10.0
     """After how long a placeholder that should exist and was never seen is created again."""
 
     avoid_node_s: float = 60.0

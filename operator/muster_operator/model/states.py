@@ -78,7 +78,7 @@ class TaskEvent(StrEnum):
 _A, _AE, _T, _TE = AppState, AppEvent, TaskState, TaskEvent
 
 _ENDABLE_APPS: Final = (_A.NEW, _A.SUBMITTED, _A.ACCEPTED, _A.RESERVING, _A.RESUMING, _A.RUNNING)
-_LIVE_TASKS: Final = (_T.NEW, _T.PENDING, _T.SCHEDULING, _T.ALLOCATED, _T.BOUND)
+_LIVE_TASKS: Final = (_T.NEW, _T.PENDING, _T.SCHEDULING, _T.ALLOCATED, _T.BOUND, _T.REJECTED)
 
 APPLICATION: Final[Mapping[tuple[AppState, AppEvent], AppState]] = {
     (_A.NEW, _AE.SUBMIT): _A.SUBMITTED,

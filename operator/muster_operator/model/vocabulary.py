@@ -51,6 +51,8 @@ ACTION_TASK_GROUPS_ERROR: Final = "TaskGroupsError"
 ACTION_PLACEHOLDER_CREATE_FAILED: Final = "PlaceholderCreateFailed"
 ACTION_PLACEHOLDER_TIMEOUT: Final = "PlaceholderTimeOut"
 ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
+#: Ours: a pod that was told to go is still there (semantics 14).
+ACTION_DELETE_UNCONFIRMED: Final = "DeleteUnconfirmed"
 
 # -- reasons of the condition PodScheduled=False (contract 6.2) ----------------
 CONDITION_UNSCHEDULABLE: Final = "Unschedulable"

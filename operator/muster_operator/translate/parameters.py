@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster_operator.model.resources import MAX_AMOUNT
 from muster_si import keys
 
+#: 31 years: more is a typing error, and would not fit the core's clock.
+_MAX_SECONDS: Final = 10**9
 _TIMEOUT: Final = "placeholderTimeoutInSeconds"
 _WAIT: Final = "gangWaitTimeoutInSeconds"
 _STYLE: Final = "gangSchedulingStyle"
@@ -28,7 +29,7 @@ class Parameters:
 
 def _milliseconds(name: str, value: str, warnings: list[str]) -> int:
     """Whole seconds as milliseconds; what cannot be read counts as 0 = default."""
-    if len(value) <= 19 and value.isascii() and value.isdigit() and int(value) <= MAX_AMOUNT // 1000:
+    if value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= _MAX_SECONDS:
         return int(value) * 1000
     warnings.append(f'{name}: "{value[:40]}" is not a number of seconds; the default is used, write a whole number')
     return 0

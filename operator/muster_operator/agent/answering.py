@@ -1,0 +1,73 @@
+"""How a command ended: binds that are done or failed for good, placeholders that cannot be made (semantics 5, 20)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_operator.agent import applications, endings, tasks, telling
+from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task
+from muster_operator.model import vocabulary as words
+from muster_operator.model.commands import BindPod, CreatePlaceholder, SetCondition
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
+from muster_operator.model.states import TaskState
+
+_GONE: Final = 404
+_CONFLICT: Final = 409
+#: How often a bind that nobody answered is sent before it counts as failed.
+_MAX_BINDS: Final = 3
+
+
+def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
+    """What follows from the end of a command. Without a session nothing does: the pods themselves will tell."""
+    out = Outcome()
+    if ledger.phase is not Phase.LIVE:
+        return out
+    match result.command:
+        case BindPod():
+            _bind(ledger, out, result, result.command, now)
+        case CreatePlaceholder():
+            _create(ledger, out, result, result.command, now)
+        case SetCondition() if not isinstance(result, CommandSucceeded):
+            task = ledger.tasks.get(result.command.pod.uid)
+            if task is not None:
+                task.told = None  # it is not there, so it may be written again
+        case _:
+            pass  # what matters of the others is seen on the watch
+    return out
+
+
+def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: float) -> None:
+    task = ledger.tasks.get(command.pod.uid)
+    if task is None or task.state is not TaskState.ALLOCATED or task.node != command.node:
+        return
+    match result:
+        case CommandSucceeded():
+            tasks.mark_bound(out, task)
+            if command.placeholder:
+                applications.placeholder_bound(ledger, out, task, now)
+        case CommandUnanswered() if task.binds < _MAX_BINDS:
+            task.binds += 1
+            out.commands.append(command)
+        case CommandUnanswered():
+            _bind_failed(ledger, out, task, now, "the API server did not answer")
+        case CommandFailed(status=status) if status == _GONE:
+            return  # the watch will show that the pod is gone
+        case CommandFailed(message=message):
+            _bind_failed(ledger, out, task, now, message)
+
+
+def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
+    telling.warn(out, task.pod.ref, words.REASON_BIND_FAILURE, f"binding to node {task.node} failed: {message}")
+    tasks.roll_back(ledger, out, task, now, message)
+
+
+def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceholder, now: float) -> None:
+    app = ledger.applications.get(command.spec.app)
+    slot = app.slots.get(command.spec.name) if app else None
+    if app is None or slot is None or slot.state is not SlotState.ORDERED:
+        return
+    if isinstance(result, CommandFailed) and result.status != _CONFLICT:
+        endings.give_up_gang(ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}")
+        return
+    slot.state = SlotState.CREATED

@@ -1,0 +1,166 @@
+"""How an application starts: from its first pod to its running members (contract 6.4, 10.7).
+
+How it ends is in ``endings``.
+"""
+
+from __future__ import annotations
+
+from muster_operator.agent import gangs, tasks, telling
+from muster_operator.agent.asks import application_spec
+from muster_operator.agent.ledger import Application, Ledger, Phase, Task
+from muster_operator.model import vocabulary as words
+from muster_operator.model.groups import GangDefinition, GangProblem
+from muster_operator.model.news import ApplicationSubmitted
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.pods import Pod
+from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
+from muster_operator.translate.task_groups import read_gang
+
+#: The core has answered, and the application may have asks and allocations.
+ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
+
+
+def step(app: Application, event: AppEvent) -> None:
+    """Follow the table."""
+    app.state = after(APPLICATION, app.state, event)
+
+
+def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
+    """The gang that the originator defines; what is wrong with it is said on the pod, never passed over."""
+    if ledger.settings.disable_gang or pod.membership.resumed or pod.ref.uid in ledger.resumed:
+        return None
+    found = read_gang(pod.membership.gang)
+    if isinstance(found, GangProblem):
+        note = f"{found.message}. The application runs without a gang."
+        telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+        return None
+    if found is not None and pod.node is None:
+        for warning in found.warnings:
+            telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, warning)
+    return found
+
+
+def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
+    """The first pod makes the application; later definitions are not read (contract 1.2)."""
+    member = pod.membership
+    gang = _gang(ledger, out, pod)
+    namespace = ledger.namespaces.get(pod.ref.namespace)
+    if namespace is not None and pod.node is None:
+        for problem in namespace.problems:
+            telling.warn(out, pod.ref, words.REASON_SCHEDULING, f"namespace {namespace.name}: {problem}")
+    app = Application(member.app, pod, member.queue, member.gang, gang, pod.created_s)
+    ledger.applications[app.id] = app
+    return app
+
+
+def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Tell the core of the application."""
+    step(app, AppEvent.SUBMIT)
+    out.news.append(ApplicationSubmitted(application_spec(ledger, app)))
+
+
+def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
+    """Make the pod a task of its application, without any consequence yet."""
+    task = Task(pod, app.id)
+    ledger.tasks[task.uid] = task
+    (app.placeholders if pod.membership.placeholder else app.members)[task.uid] = task
+    tasks.step(task, TaskEvent.WAIT)
+    if pod.node is not None:
+        task.node = pod.node
+        tasks.step(task, TaskEvent.BIND)
+    return task
+
+
+def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A real pod of ours appeared."""
+    app = ledger.applications.get(pod.membership.app)
+    is_new = app is None
+    if app is None:
+        app = create(ledger, out, pod)
+    task = attach(ledger, app, pod)
+    _warn_of_unknown_group(out, app, task)
+    if is_new:
+        submit(ledger, out, app)
+    elif app.failure is not None:
+        tasks.fail(out, task, *app.failure)
+    elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
+        tasks.report_bound(ledger, out, task)
+        if app.state is AppState.RUNNING and task.state is TaskState.PENDING:
+            tasks.submit(ledger, out, task, now)
+
+
+def _warn_of_unknown_group(out: Outcome, app: Application, task: Task) -> None:
+    group = task.pod.membership.task_group
+    if app.gang is None or not group or task.pod.node is not None or app.gang.group(group):
+        return
+    known = ", ".join(known.name for known in app.gang.groups)
+    note = (
+        f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {app.id}; the pod is "
+        f"scheduled without one, write one of: {known[:400]}"
+    )
+    telling.warn_gang(out, task.pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+
+
+def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The core accepted the application; while a session is being filled its pods wait for ``proceed``."""
+    step(app, AppEvent.ACCEPT)
+    if ledger.phase is Phase.LIVE:
+        for task in (*app.members.values(), *app.placeholders.values()):
+            tasks.report_bound(ledger, out, task)
+        proceed(ledger, out, app, now)
+
+
+def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Accepted: reserve for a gang that has no real member bound yet, else run (semantics 17)."""
+    has_started = any(task.state is TaskState.BOUND for task in app.members.values())
+    if app.gang is None or has_started:
+        run(ledger, out, app, now)
+        return
+    step(app, AppEvent.RESERVE)
+    for task in gangs.adopt(app, app.gang):
+        tasks.kill(ledger, out, task, now, "more placeholders than members")
+    ordered = gangs.order_missing(ledger, out, app, app.gang, now)
+    if ordered:
+        members = sum(group.min_member for group in app.gang.groups)
+        telling.progress(
+            out, app, words.ACTION_CREATING_PLACEHOLDERS, f"Creating {ordered} placeholders for {members} members"
+        )
+    for task in app.placeholders.values():
+        if task.state is TaskState.PENDING:
+            tasks.submit(ledger, out, task, now)
+    check_reserved(ledger, out, app, now)
+
+
+def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """All placeholders bound in our eyes and reserved in the core's: the members may ask (semantics 9)."""
+    if app.state is AppState.RESERVING and app.core_is_running and not app.open_slots:
+        telling.progress(
+            out, app, words.ACTION_RESERVATION_COMPLETE, f"All {len(app.slots)} placeholders have their node"
+        )
+        run(ledger, out, app, now)
+
+
+def run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The members may ask; a placeholder that never got a node is of no use any more."""
+    step(app, AppEvent.RUN)
+    app.slots.clear()
+    app.open_slots.clear()
+    for task in list(app.placeholders.values()):
+        if task.state in {TaskState.PENDING, TaskState.SCHEDULING}:
+            tasks.kill(ledger, out, task, now, "the application runs")
+    submit_waiting(ledger, out, app, now)
+
+
+def submit_waiting(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Ask for every member that waits, the oldest first."""
+    for task in app.members.values():
+        if task.state is TaskState.PENDING:
+            tasks.submit(ledger, out, task, now)
+
+
+def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """A placeholder has its node."""
+    app = ledger.applications.get(task.app)
+    if app is not None:
+        app.open_slots.discard(task.pod.ref.name)
+        check_reserved(ledger, out, app, now)

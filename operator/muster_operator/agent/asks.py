@@ -1,0 +1,110 @@
+"""From what the ledger knows to what the core is told of it: asks, allocations, application specs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Final
+
+from muster_operator.agent.ledger import Application, Ledger, Task
+from muster_operator.model.allocations import AllocationSpec, AskSpec
+from muster_operator.model.applications import ApplicationSpec
+from muster_operator.model.groups import GangDefinition
+from muster_operator.model.ids import NodeName
+from muster_operator.model.pods import ForeignPod, Pod
+from muster_si import keys
+
+_IMAGE_PULL_SECRETS: Final = "imagePullSecrets"
+
+
+def _allow_preempt_self(ledger: Ledger, pod: Pod) -> bool:
+    """The pod decides, else its priority class, else yes (contract 1.2)."""
+    if pod.allow_preemption is not None:
+        return pod.allow_preemption
+    return ledger.priority_classes.get(pod.priority_class, True)
+
+
+def ask_of(ledger: Ledger, task: Task) -> AskSpec:
+    """The ask of a pod of ours."""
+    pod = task.pod
+    tags = dict(pod.tags)
+    if task.avoid:
+        tags[keys.TAG_AVOID_NODES] = ",".join(task.avoid)
+    app = ledger.applications.get(task.app)
+    return AskSpec(
+        key=task.uid,
+        app=task.app,
+        resources=pod.resources,
+        priority=pod.priority,
+        tags=tags,
+        task_group=pod.membership.task_group,
+        placeholder=pod.membership.placeholder,
+        originator=app is not None and app.originator.ref.uid == task.uid,
+        allow_preempt_self=_allow_preempt_self(ledger, pod),
+        allow_preempt_other=pod.preempts_others,
+    )
+
+
+def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
+    """The allocation of a pod of ours that has its node already."""
+    ask = ask_of(ledger, task)
+    if task.pod.scheduled_at_ms is not None:
+        ask = replace(ask, tags={**ask.tags, keys.TAG_ALLOCATED_AT: str(task.pod.scheduled_at_ms)})
+    return AllocationSpec(ask, node, task.allocation_id)
+
+
+def foreign_allocation(pod: ForeignPod, node: NodeName) -> AllocationSpec:
+    """What a pod takes from its node without belonging to an application (semantics 7)."""
+    tags = {keys.TAG_FOREIGN: pod.kind, keys.TAG_NAMESPACE: pod.ref.namespace, keys.TAG_POD_NAME: pod.ref.name}
+    ask = AskSpec(key=pod.ref.uid, app=None, resources=pod.resources, priority=pod.priority, tags=tags)
+    return AllocationSpec(ask, node)
+
+
+def as_occupant(pod: Pod) -> ForeignPod:
+    """A pod of ours as one that only takes room."""
+    return ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority)
+
+
+def _members_tag(gang: GangDefinition) -> str:
+    members = [
+        {
+            "name": group.name,
+            "minMember": group.min_member,
+            "resource": {**group.min_resource, keys.PODS: 1},
+            **({"constraints": json.loads(group.constraints)} if group.constraints else {}),
+        }
+        for group in gang.groups
+    ]
+    return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _gang_tags(app: Application, gang: GangDefinition) -> dict[str, str]:
+    tags = {keys.APP_TAG_TASK_GROUPS: app.source.task_groups, keys.APP_TAG_MEMBERS: _members_tag(gang)}
+    if app.source.parameters:
+        tags[keys.APP_TAG_POLICY_PARAMETERS] = app.source.parameters
+    if gang.wait_timeout_ms:
+        tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] = str(gang.wait_timeout_ms)
+    return tags
+
+
+def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
+    """The application as it is submitted (contract 1.6, 1.9; semantics 2)."""
+    pod = app.originator
+    namespace = ledger.namespaces.get(pod.ref.namespace)
+    tags = {keys.APP_TAG_NAMESPACE: pod.ref.namespace, **(namespace.tags if namespace else {})}
+    tags[keys.APP_TAG_CREATION_TIME] = str(app.created_s)
+    if any(task.pod.node for task in app.members.values()):
+        tags[keys.APP_TAG_CREATE_FORCE] = "true"
+    if pod.image_pull_secrets:
+        tags[_IMAGE_PULL_SECRETS] = ",".join(pod.image_pull_secrets)
+    if app.gang is None:
+        return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)
+    return ApplicationSpec(
+        app=app.id,
+        queue=app.queue,
+        user=pod.membership.user,
+        tags=tags | _gang_tags(app, app.gang),
+        placeholder_ask=app.gang.placeholder_ask,
+        style=app.gang.style,
+        execution_timeout_ms=app.gang.placeholder_timeout_ms,
+    )

@@ -1,0 +1,26 @@
+"""The agent's one heap of times to look at something again. What to look at is ``reminders``' business."""
+
+from __future__ import annotations
+
+import heapq
+
+from muster_operator.agent.ledger import Deadline, Ledger
+
+
+def remember(ledger: Ledger, deadline: Deadline) -> None:
+    """Put it on the heap; nothing is ever taken off before its time, a subject that is gone is skipped then."""
+    ledger.deadline_count += 1
+    heapq.heappush(ledger.deadlines, (deadline.due, ledger.deadline_count, deadline))
+
+
+def next_due(ledger: Ledger) -> float | None:
+    """When ``remind`` has something to do next, in the clock of ``now``; None = nothing waits."""
+    return ledger.deadlines[0][0] if ledger.deadlines else None
+
+
+def due(ledger: Ledger, now: float) -> list[Deadline]:
+    """Take everything off the heap whose time has come."""
+    found: list[Deadline] = []
+    while ledger.deadlines and ledger.deadlines[0][0] <= now:
+        found.append(heapq.heappop(ledger.deadlines)[2])
+    return found

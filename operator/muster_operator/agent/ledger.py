@@ -1,0 +1,174 @@
+"""What the agent remembers. One owner writes it: the modules beside this one.
+
+Two layers. What Kubernetes showed (pods, nodes, namespaces, priority classes) is kept in every phase. What follows from
+it for the session with the core (applications, tasks, deadlines) is made anew when a session begins, so that a restart
+of the core and a restart of the operator are the same walk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.facts import Fact
+from muster_operator.model.groups import GangDefinition
+from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.namespaces import Namespace
+from muster_operator.model.nodes import Node
+from muster_operator.model.pods import Condition, ForeignPod, GangSource, Pod, PodRef
+from muster_operator.model.settings import Settings
+from muster_operator.model.states import AppState, TaskState
+from muster_operator.model.verdicts import Verdict
+
+
+class Phase(Enum):
+    """How far the session with the core is."""
+
+    GATHERING = "no session: facts are kept, nothing is said"
+    RECOVERING = "a session is being filled: facts and verdicts wait"
+    LIVE = "facts become news, verdicts become commands"
+
+
+@dataclass(slots=True)
+class Task:
+    """One pod of ours on its way to a node and off it.
+
+    ``asked`` and ``held``: the core knows an ask, an allocation of it; exactly what has to be taken back when it ends.
+    ``release``: the core's order to go, to be confirmed with the same type. ``told``: the condition we wrote last.
+    """
+
+    pod: Pod
+    app: AppId
+    state: TaskState = TaskState.NEW
+    asked: bool = False
+    held: bool = False
+    node: NodeName | None = None
+    allocation_id: AllocationId = NO_ALLOCATION_ID
+    release: TerminationType | None = None
+    waits_since: float | None = None
+    shortage: Condition | None = None
+    told: Condition | None = None
+    told_at: float = 0.0
+    avoid: tuple[NodeName, ...] = ()
+    binds: int = 0
+
+    @property
+    def uid(self) -> PodUid:
+        """The pod's UID, which is also the allocation key."""
+        return self.pod.ref.uid
+
+
+class SlotState(Enum):
+    """How far the placeholder of one member is."""
+
+    ORDERED = "its creation was ordered"
+    CREATED = "the API server has it, or may have it; the watch has not shown it"
+    LATE = "the same, for longer than it should take"
+    SEEN = "it is a task"
+
+
+@dataclass(slots=True)
+class Slot:
+    """One member of a gang that needs a placeholder."""
+
+    name: str
+    group: str
+    ordinal: int
+    state: SlotState = SlotState.ORDERED
+    tries: int = 1
+
+
+@dataclass(slots=True)
+class Application:
+    """An application of the session.
+
+    ``slots`` by placeholder name, while reserving; ``open_slots`` are those not bound yet. ``failure``: reason and
+    message for pods that have to fail. ``is_over``: the core has no such application any more. ``is_our_end``: we ended
+    it, so that we have to remove it from the core.
+    """
+
+    id: AppId
+    originator: Pod
+    queue: str
+    source: GangSource
+    gang: GangDefinition | None
+    created_s: int
+    state: AppState = AppState.NEW
+    members: dict[PodUid, Task] = field(default_factory=dict)
+    placeholders: dict[PodUid, Task] = field(default_factory=dict)
+    slots: dict[str, Slot] = field(default_factory=dict)
+    open_slots: set[str] = field(default_factory=set)
+    core_is_running: bool = False
+    is_over: bool = False
+    is_our_end: bool = False
+    failure: tuple[str, str] | None = None
+
+
+@dataclass(slots=True)
+class Occupant:
+    """A pod that only takes room on its node; ``reported``: the core knows."""
+
+    pod: ForeignPod
+    reported: bool = False
+
+
+@dataclass(slots=True)
+class Deletion:
+    """A pod that was told to go and is still there."""
+
+    pod: PodRef
+    reason: str
+    at_once: bool
+    since: float
+    tries: int = 1
+    is_told: bool = False
+
+
+class Look(Enum):
+    """What to look at when a deadline has come."""
+
+    WAITING = "the condition of a pod that waits"
+    DELETION = "a pod that was told to go"
+    AVOIDANCE = "a node that a pod avoids"
+    CREATIONS = "placeholders of an application that were created"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Something to look at again. ``subject``: a pod's UID, or an application's id for CREATIONS."""
+
+    due: float
+    look: Look
+    subject: PodUid | AppId
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything the agent knows. Made empty, filled by ``observe``."""
+
+    settings: Settings = field(default_factory=Settings)
+    phase: Phase = Phase.GATHERING
+
+    pods: dict[PodUid, Pod] = field(default_factory=dict)
+    foreign: dict[PodUid, Occupant] = field(default_factory=dict)
+    nodes: dict[NodeName, Node] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    priority_classes: dict[str, bool] = field(default_factory=dict)
+    #: Originators whose gang was given up (Soft), until their annotation says so.
+    resumed: set[PodUid] = field(default_factory=set)
+    #: Pods of which something was told that is told once.
+    noticed: set[PodUid] = field(default_factory=set)
+    deletions: dict[PodUid, Deletion] = field(default_factory=dict)
+
+    applications: dict[AppId, Application] = field(default_factory=dict)
+    tasks: dict[PodUid, Task] = field(default_factory=dict)
+    #: Pods of ours that only take room until they are gone: they have no application in this session.
+    strays: dict[PodUid, Occupant] = field(default_factory=dict)
+    #: Pods on nodes that have not been seen.
+    homeless: dict[NodeName, set[PodUid]] = field(default_factory=dict)
+    #: Submissions that were removed before the core answered them.
+    unanswered: dict[AppId, int] = field(default_factory=dict)
+    deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
+    deadline_count: int = 0
+    postponed: list[Fact | Verdict] = field(default_factory=list)

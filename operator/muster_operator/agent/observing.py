@@ -1,0 +1,98 @@
+"""Observe: a fact from Kubernetes is recorded, and becomes news and commands while a session is live."""
+
+from __future__ import annotations
+
+from muster_operator.agent import occupants, pods
+from muster_operator.agent.ledger import Ledger, Occupant, Phase
+from muster_operator.agent.nodes import node_gone, node_seen
+from muster_operator.model.facts import (
+    Fact,
+    NamespaceGone,
+    NamespaceSeen,
+    NodeGone,
+    NodeSeen,
+    PodGone,
+    PodSeen,
+    PriorityClassSeen,
+)
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.pods import ForeignPod, Pod
+
+
+def observe(ledger: Ledger, fact: Fact, now: float) -> Outcome:
+    """What follows from a fact. ``now``: seconds of any steady clock."""
+    out = Outcome()
+    match ledger.phase:
+        case Phase.GATHERING:
+            record(ledger, fact)
+        case Phase.RECOVERING:
+            ledger.postponed.append(fact)
+        case Phase.LIVE:
+            _react(ledger, out, fact, now)
+    return out
+
+
+def record(ledger: Ledger, fact: Fact) -> None:
+    """Keep what Kubernetes shows, without any consequence."""
+    match fact:
+        case PodSeen(pod):
+            _record_pod(ledger, pod)
+        case PodGone(uid):
+            ledger.pods.pop(uid, None)
+            ledger.foreign.pop(uid, None)
+            ledger.deletions.pop(uid, None)
+        case NodeSeen(node):
+            ledger.nodes[node.name] = node
+        case NodeGone(name):
+            ledger.nodes.pop(name, None)
+        case NamespaceSeen(namespace):
+            ledger.namespaces[namespace.name] = namespace
+        case NamespaceGone(name):
+            ledger.namespaces.pop(name, None)
+        case PriorityClassSeen(name, allow_preemption):
+            ledger.priority_classes[name] = allow_preemption
+
+
+def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
+    """Pods that have ended hold nothing and are dropped, but for our placeholders, which are still to be deleted."""
+    uid = pod.ref.uid
+    if isinstance(pod, Pod):
+        if pod.has_ended and not pod.membership.placeholder:
+            ledger.pods.pop(uid, None)
+        else:
+            ledger.pods[uid] = pod
+    elif pod.has_ended:
+        ledger.foreign.pop(uid, None)
+    elif uid in ledger.foreign:
+        ledger.foreign[uid].pod = pod
+    else:
+        ledger.foreign[uid] = Occupant(pod)
+
+
+def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
+    match fact:
+        case PodSeen(pod):
+            known = ledger.foreign.get(pod.ref.uid)
+            record(ledger, fact)
+            if isinstance(pod, Pod):
+                pods.own_pod_seen(ledger, out, pod, now)
+            elif pod.has_ended and known is not None:
+                occupants.release(ledger, out, known)
+            else:
+                occupants.foreign_seen(ledger, out, pod)
+        case PodGone(uid):
+            known = ledger.foreign.get(uid)
+            record(ledger, fact)
+            if known is not None:
+                occupants.release(ledger, out, known)
+            pods.own_pod_gone(ledger, out, uid, now)
+        case NodeSeen(node):
+            old = ledger.nodes.get(node.name)
+            record(ledger, fact)
+            node_seen(ledger, out, old, node)
+        case NodeGone(name):
+            if name in ledger.nodes:
+                record(ledger, fact)
+                node_gone(ledger, out, name)
+        case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
+            record(ledger, fact)

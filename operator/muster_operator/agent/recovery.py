@@ -1,0 +1,168 @@
+"""A session's start: the replay of what Kubernetes shows, in the order of semantics 19.
+
+The shell registers, then calls ``begin``; when ``is_answered``, ``report_nodes`` and ``submit_asks``; then it sends the
+fence; when that is answered, ``open_nodes``. It sends each outcome before the next call. The loss of a session is
+``pause``. A restart of the core and one of the operator differ only in whether the ledger is new.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from muster_operator.agent import applications, pods, tasks
+from muster_operator.agent.ledger import Ledger, Phase
+from muster_operator.agent.nodes import existing_allocation
+from muster_operator.agent.obeying import obey
+from muster_operator.agent.observing import observe, record
+from muster_operator.model.facts import Fact
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.news import AskSubmitted, News, NodeCreated, NodeOpened
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.pods import Pod
+from muster_operator.model.states import AppState
+from muster_operator.model.verdicts import (
+    AllocationVerdict,
+    ApplicationVerdict,
+    CoreEvents,
+    NodeVerdict,
+    SchedulingStates,
+    Verdict,
+)
+
+_VERDICTS = (AllocationVerdict, ApplicationVerdict, CoreEvents, NodeVerdict, SchedulingStates)
+
+
+def pause(ledger: Ledger) -> None:
+    """The session is lost: from now on facts are only kept."""
+    for item in ledger.postponed:
+        if not isinstance(item, _VERDICTS):
+            record(ledger, item)
+    ledger.postponed.clear()
+    ledger.phase = Phase.GATHERING
+
+
+def begin(ledger: Ledger, now: float) -> Outcome:
+    """A session was opened: submit every application that has a pod, the oldest first."""
+    pause(ledger)
+    _clear(ledger)
+    ledger.phase = Phase.RECOVERING
+    out = Outcome()
+    for members, placeholders in _by_application(ledger):
+        for pod in members:
+            if not pods.is_held_back(ledger, out, pod):
+                _rejoin(ledger, out, pod, now)
+        for pod in placeholders:
+            _rejoin_placeholder(ledger, out, pod, now)
+    for app in list(ledger.applications.values()):
+        applications.submit(ledger, out, app)
+    return out
+
+
+def _clear(ledger: Ledger) -> None:
+    """Forget the session that was."""
+    ledger.applications.clear()
+    ledger.tasks.clear()
+    ledger.strays.clear()
+    ledger.homeless.clear()
+    ledger.unanswered.clear()
+    ledger.deadlines.clear()
+    ledger.deletions.clear()
+    for occupant in ledger.foreign.values():
+        occupant.reported = False
+
+
+def _by_application(ledger: Ledger) -> list[tuple[list[Pod], list[Pod]]]:
+    """Members and placeholders of each application, originator first; the oldest application first.
+
+    The originator is the owner of placeholders that exist, else the oldest pod; among equals one that defines a gang.
+    """
+    owners = {pod.membership.owner for pod in ledger.pods.values() if pod.membership.placeholder}
+
+    def rank(pod: Pod) -> tuple[bool, int, bool, str, PodUid]:
+        defines = bool(pod.membership.gang.task_groups)
+        return pod.ref.uid not in owners, pod.created_s, not defines, pod.ref.name, pod.ref.uid
+
+    groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
+    for pod in sorted(ledger.pods.values(), key=rank):
+        groups[pod.membership.app][1 if pod.membership.placeholder else 0].append(pod)
+    return [groups[app] for app in sorted(groups, key=lambda app: (_age(groups[app]), app))]
+
+
+def _age(group: tuple[list[Pod], list[Pod]]) -> int:
+    return min(pod.created_s for pods_of_kind in group for pod in pods_of_kind)
+
+
+def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A real pod takes its place again; one that is leaving without a node does not need any."""
+    if pod.has_ended or (pod.terminating and pod.node is None):
+        return
+    app = ledger.applications.get(pod.membership.app)
+    if app is None:
+        app = applications.create(ledger, out, pod)
+    app.created_s = min(app.created_s, pod.created_s)
+    applications.attach(ledger, app, pod)
+
+
+def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A placeholder of a gang takes its place; a terminating one counts no more, others go (semantics 17)."""
+    app = ledger.applications.get(pod.membership.app)
+    if pod.has_ended:
+        tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
+    elif app is None or app.gang is None or pod.terminating:
+        pods.delete_orphan(ledger, out, pod, now)
+    else:
+        applications.attach(ledger, app, pod)
+
+
+def is_answered(ledger: Ledger) -> bool:
+    """Whether the core has answered every application."""
+    return not any(app.state is AppState.SUBMITTED for app in ledger.applications.values())
+
+
+def report_nodes(ledger: Ledger, now: float) -> Outcome:
+    """Report every node, drained, with what is on it."""
+    out = Outcome()
+    on_node: dict[NodeName, list[PodUid]] = defaultdict(list)
+    occupying = (entry.pod for entries in (ledger.tasks, ledger.foreign, ledger.strays) for entry in entries.values())
+    for pod in occupying:
+        if pod.node is not None:
+            on_node[pod.node].append(pod.ref.uid)
+    for node in ledger.nodes.values():
+        existing = (existing_allocation(ledger, uid, node.name) for uid in sorted(on_node.pop(node.name, [])))
+        out.news.append(NodeCreated(node, drained=True, existing=tuple(spec for spec in existing if spec is not None)))
+    for name, uids in on_node.items():
+        ledger.homeless[name] = set(uids)
+    return out
+
+
+def submit_asks(ledger: Ledger, now: float) -> Outcome:
+    """Go on with every accepted application; the asks in the order of the pods' creation."""
+    out = Outcome()
+    for app in list(ledger.applications.values()):
+        if app.state is AppState.ACCEPTED:
+            applications.proceed(ledger, out, app, now)
+    out.news.sort(key=lambda item: _creation(ledger, item))
+    return out
+
+
+def _creation(ledger: Ledger, item: News) -> tuple[int, str]:
+    if not isinstance(item, AskSubmitted):
+        return 0, ""
+    pod = ledger.tasks[item.ask.key].pod
+    return pod.created_s, pod.ref.uid
+
+
+def open_nodes(ledger: Ledger, now: float) -> Outcome:
+    """The fence was answered: open the nodes, and go on with what came meanwhile."""
+    out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
+    ledger.phase = Phase.LIVE
+    postponed, ledger.postponed = ledger.postponed, []
+    for item in postponed:
+        outcome = _handle(ledger, item, now)
+        out.news += outcome.news
+        out.commands += outcome.commands
+    return out
+
+
+def _handle(ledger: Ledger, item: Fact | Verdict, now: float) -> Outcome:
+    return obey(ledger, item, now) if isinstance(item, _VERDICTS) else observe(ledger, item, now)

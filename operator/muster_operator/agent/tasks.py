@@ -1,0 +1,127 @@
+"""The steps of one pod: ask, bind, delete, end. Each keeps the task in step with what the core knows of it."""
+
+from __future__ import annotations
+
+from muster_operator.agent import telling
+from muster_operator.agent.asks import allocation_of, ask_of
+from muster_operator.agent.deadlines import remember
+from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Task
+from muster_operator.model import vocabulary as words
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.commands import BindPod, DeletePod, FailPod
+from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
+from muster_operator.model.news import AllocationReleased, AllocationReported, AskReleased, AskSubmitted
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.pods import PodRef
+from muster_operator.model.states import TASK, TaskEvent, TaskState, after
+
+_FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
+
+
+def step(task: Task, event: TaskEvent) -> None:
+    """Follow the table."""
+    task.state = after(TASK, task.state, event)
+
+
+def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """Ask the core for a node; from now on the pod waits."""
+    step(task, TaskEvent.SUBMIT)
+    task.asked = True
+    if task.waits_since is None:
+        task.waits_since = now
+    out.news.append(AskSubmitted(ask_of(ledger, task)))
+
+
+def allocate(out: Outcome, task: Task, node: NodeName) -> None:
+    """The core gave it a node: bind it there."""
+    step(task, TaskEvent.ALLOCATE)
+    task.asked, task.held, task.node, task.binds = False, True, node, 1
+    task.shortage = None
+    out.commands.append(BindPod(task.pod.ref, node, task.pod.membership.placeholder))
+
+
+def mark_bound(out: Outcome, task: Task) -> None:
+    """Our bind is done; a real pod's user is told."""
+    step(task, TaskEvent.BIND)
+    ref = task.pod.ref
+    if not task.pod.membership.placeholder:
+        telling.inform(
+            out, ref, words.REASON_SCHEDULED, f"Successfully assigned {ref.namespace}/{ref.name} to node {task.node}"
+        )
+
+
+def adopt_bound(out: Outcome, task: Task, node: NodeName) -> None:
+    """The pod got a node without us: take back what the core thought, report what is."""
+    take_back(out, task, TerminationType.STOPPED_BY_RM, "the pod was bound by somebody else")
+    task.node = node
+    task.allocation_id = NO_ALLOCATION_ID
+    step(task, TaskEvent.BIND)
+
+
+def await_node(ledger: Ledger, uid: PodUid, node: NodeName) -> None:
+    """The pod's node is not there: the core is told of the pod together with the node."""
+    ledger.homeless.setdefault(node, set()).add(uid)
+
+
+def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
+    """Tell the core of a pod that has its node already; without the node it waits for it."""
+    if task.held or task.node is None:
+        return
+    if task.node not in ledger.nodes:
+        await_node(ledger, task.uid, task.node)
+        return
+    task.held = True
+    out.news.append(AllocationReported(allocation_of(ledger, task, task.node)))
+
+
+def take_back(out: Outcome, task: Task, termination: TerminationType, message: str = "") -> None:
+    """Take back exactly what the core knows of the task, once."""
+    if task.held:
+        out.news.append(AllocationReleased(task.app, task.uid, termination, task.allocation_id, message))
+    if task.asked:
+        out.news.append(AskReleased(task.app, task.uid, termination, message))
+    task.held = task.asked = False
+
+
+def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
+    """A bind failed for good: release, and ask again with the same key, away from that node (semantics 5)."""
+    take_back(out, task, TerminationType.STOPPED_BY_RM, message)
+    if task.node is not None:
+        task.avoid = (*(name for name in task.avoid if name != task.node), task.node)[-8:]
+        remember(ledger, Deadline(now + ledger.settings.avoid_node_s, Look.AVOIDANCE, task.uid))
+    step(task, TaskEvent.ROLL_BACK)
+    task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
+    out.news.append(AskSubmitted(ask_of(ledger, task)))
+
+
+def order_delete(ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: str, *, at_once: bool = True) -> None:
+    """Delete a pod; sent once, then watched until it is gone (architecture 7, semantics 14)."""
+    if pod.uid in ledger.deletions:
+        return
+    ledger.deletions[pod.uid] = Deletion(pod, reason, at_once, now)
+    remember(ledger, Deadline(now + ledger.settings.delete_retry_s, Look.DELETION, pod.uid))
+    out.commands.append(DeletePod(pod, reason, at_once))
+
+
+def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:
+    """The pod has to go; what the core knows of it is taken back when it is gone."""
+    if task.state is not TaskState.KILLING:
+        step(task, TaskEvent.KILL)
+    order_delete(ledger, out, task.pod.ref, now, reason, at_once=task.pod.membership.placeholder)
+
+
+def fail(out: Outcome, task: Task, reason: str, message: str) -> None:
+    """A pod that never got a node ends as failed (contract 6.2)."""
+    if task.state in _FAILABLE:
+        take_back(out, task, TerminationType.STOPPED_BY_RM, message)
+        step(task, TaskEvent.FAIL)
+        out.commands.append(FailPod(task.pod.ref, reason, message))
+
+
+def end(ledger: Ledger, out: Outcome, task: Task) -> None:
+    """The pod is gone or has ended: the core is told, with its own type if it had ordered it (semantics 4)."""
+    take_back(out, task, task.release or TerminationType.STOPPED_BY_RM)
+    step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)
+    ledger.tasks.pop(task.uid, None)
+    if task.node is not None and task.node in ledger.homeless:
+        ledger.homeless[task.node].discard(task.uid)
