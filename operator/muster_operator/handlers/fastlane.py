@@ -34,7 +34,7 @@ from kopf._core.reactor import orchestration, queueing
 log = structlog.get_logger("muster.fastlane")
 
 #: (group, plural) of the resources that take the fast lane.
-HOT: Final = frozenset({("", "pods"), ("", "nodes")})
+HOT: Final = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces"), ("scheduling.k8s.io", "priorityclasses")})
 #: Seconds between lists while nothing goes wrong. Every list costs the API server a full read; a missed deletion
 #: costs its room until the next one.
 RELIST_S: Final = 300.0
@@ -58,7 +58,10 @@ Handler = Callable[..., Awaitable[None]]
 
 
 class Listener(Protocol):
-    """What the lane tells beside the events: kopf's memo object implements it."""
+    """What the lane tells beside the events."""
+
+    async def list_begun(self, plural: str) -> None:
+        """Take note that a list is about to be asked for."""
 
     async def listed(self, plural: str, keys: frozenset[str]) -> None:
         """Take a complete list: uids of pods, names of cluster-wide objects."""
@@ -69,9 +72,10 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What the straight loop needs: the handlers, and who is told of complete lists."""
+    """What the straight loop needs: the handlers, their memo, and who is told of complete lists."""
 
     registry: kopf.OperatorRegistry
+    memo: object
     listener: Listener
     relist_s: float = RELIST_S
 
@@ -150,6 +154,7 @@ async def run(lane: Lane, resource: Any, settings: kopf.OperatorSettings, paused
         listed = _Listing()
         reason = ""
         try:
+            await lane.listener.list_begun(resource.plural)
             stream = watching.infinite_watch(
                 settings=settings, resource=resource, namespace=None, operator_paused=paused, _iterations=1
             )
@@ -192,7 +197,7 @@ async def _feed(lane: Lane, resource: Any, handlers: list[Handler], listing: _Li
             metadata = raw["object"]["metadata"]
             keys.add(metadata["uid"] if resource.namespaced else metadata["name"])
         for handler in handlers:
-            await handler(event=raw, memo=lane.listener)
+            await handler(event=raw, resource=resource, memo=lane.memo)
         turn += 1
         if turn >= TURN:
             turn = 0

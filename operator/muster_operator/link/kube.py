@@ -8,10 +8,10 @@ delete of what is gone, or is another pod by now, has succeeded; a placeholder t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -32,13 +32,12 @@ from muster_operator.model.commands import (
 )
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
+from muster_operator.translate.raw import Raw
 
 log = structlog.get_logger("muster.kube")
 
 #: The answer that never came.
 NO_REPLY = Reply(0, b"")
-
-RawPod = Mapping[str, Any]
 
 
 class Teller(Protocol):
@@ -47,7 +46,7 @@ class Teller(Protocol):
     def result(self, result: Result) -> None:
         """Take how a command ended."""
 
-    def read_pod(self, raw: RawPod) -> None:
+    def read_pod(self, raw: Raw) -> None:
         """Take a pod as it was just read."""
 
 
@@ -55,8 +54,8 @@ class Teller(Protocol):
 class Placeholders:
     """What the link cannot know of placeholders: their body, and whether a pod is the one meant."""
 
-    manifest: Callable[[PlaceholderSpec], Mapping[str, Any]]
-    is_ours: Callable[[RawPod, PlaceholderSpec], bool]
+    manifest: Callable[[PlaceholderSpec], Raw]
+    is_ours: Callable[[Raw, PlaceholderSpec], bool]
 
 
 @dataclass(slots=True)

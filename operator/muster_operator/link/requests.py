@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from muster_operator.link.session import MERGE_PATCH, STRATEGIC_PATCH, Request
-from muster_operator.model.commands import BindPod, DeletePod, FailPod, MarkResumed, PostEvent, SetCondition, Subject
+from muster_operator.model.commands import BindPod, DeletePod, FailPod, MarkResumed, PostEvent, SetCondition
 from muster_operator.model.pods import PodRef
 from muster_operator.model.vocabulary import (
     ANNOTATION_GANG_OUTCOME,
@@ -92,7 +92,7 @@ def event(command: PostEvent, name: str, instance: str, now: datetime) -> Reques
     """POST an event of its own, or the first of a series."""
     namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
     regarding = {"apiVersion": "v1", "kind": command.subject.value, "name": command.name, "uid": command.uid}
-    if command.subject is Subject.POD:
+    if command.namespace:
         regarding["namespace"] = command.namespace
     body = {
         "apiVersion": "events.k8s.io/v1",

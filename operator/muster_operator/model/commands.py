@@ -72,6 +72,7 @@ class Subject(StrEnum):
 
     POD = "Pod"
     NODE = "Node"
+    CONFIG_MAP = "ConfigMap"
 
 
 class EventType(StrEnum):

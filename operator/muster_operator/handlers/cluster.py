@@ -1,0 +1,30 @@
+"""What kopf calls for pods, nodes, namespaces and priority classes: each hands the object to the agent's inbox.
+
+`on.event` only, no return value, no patch, no body: they are fed by the fast lane, or by kopf itself where that is not
+possible.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import kopf
+
+from muster_operator.handlers.memo import Memo
+
+REGISTRY: Final = kopf.OperatorRegistry()
+
+
+@kopf.on.login(registry=REGISTRY)
+async def log_in(memo: Memo, **_: Any) -> kopf.ConnectionInfo:
+    """kopf has no credentials, or the API server refused them."""
+    return memo.credentials.reread()
+
+
+@kopf.on.event("", "v1", "pods", registry=REGISTRY)
+@kopf.on.event("", "v1", "nodes", registry=REGISTRY)
+@kopf.on.event("", "v1", "namespaces", registry=REGISTRY)
+@kopf.on.event("scheduling.k8s.io", "v1", "priorityclasses", registry=REGISTRY)
+async def observe(event: Any, resource: kopf.Resource, memo: Memo, **_: Any) -> None:
+    """Something exists, changed or is gone."""
+    await memo.inbox.watched(resource.plural, event["type"], event["object"])

@@ -1,0 +1,30 @@
+"""What kopf calls for the ConfigMaps of our namespace: a change of one of ours is a new configuration.
+
+A registry of its own: kopf watches these in one namespace, everything else in the whole cluster, so that the operator
+may be forbidden to read other people's ConfigMaps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import kopf
+
+from muster_operator.handlers.memo import Memo
+from muster_operator.link.configmaps import NAMES
+
+REGISTRY: Final = kopf.OperatorRegistry()
+
+
+@kopf.on.login(registry=REGISTRY)
+async def log_in(memo: Memo, **_: Any) -> kopf.ConnectionInfo:
+    """kopf has no credentials, or the API server refused them."""
+    return memo.credentials.reread()
+
+
+@kopf.on.event("", "v1", "configmaps", registry=REGISTRY)
+async def observe(event: Any, memo: Memo, **_: Any) -> None:
+    """A ConfigMap exists, changed or is gone; the ones of the first list were read already."""
+    name = event["object"]["metadata"]["name"]
+    if name in NAMES and event["type"] is not None:
+        await memo.reconfigure(name)

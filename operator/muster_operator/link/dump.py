@@ -1,0 +1,32 @@
+"""The agent's ledger as one JSON document, for the core's full state dump (semantics 7). For people; not stable."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import orjson
+
+from muster_operator.agent.ledger import Ledger
+
+_OPTIONS: Final = orjson.OPT_NON_STR_KEYS
+
+
+def as_json(ledger: Ledger) -> str:
+    """Everything the agent remembers, except the heap of deadlines."""
+    parts = {
+        "phase": ledger.phase.name,
+        "applications": ledger.applications,
+        "pods": ledger.pods,
+        "foreignPods": ledger.foreign,
+        "nodes": ledger.nodes,
+        "namespaces": ledger.namespaces,
+        "deletions": ledger.deletions,
+        "strays": ledger.strays,
+        "homeless": ledger.homeless,
+    }
+    return orjson.dumps(parts, default=_sorted, option=_OPTIONS).decode()
+
+
+def _sorted(value: object) -> object:
+    """Sets become sorted lists, anything else its text."""
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)

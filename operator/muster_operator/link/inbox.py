@@ -1,0 +1,165 @@
+"""The agent's inbox: everything that happens anywhere ends here, in order, and one task takes it out (`link.loop`).
+
+Watch streams wait when too much waits already, so that a list of 20,000 pods does not have to lie in memory raw; the
+core's callbacks and the results of commands never wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from muster_operator.link.core import FromCore, Session
+from muster_operator.link.metrics import Metrics
+from muster_operator.model.results import Result
+from muster_operator.translate.raw import Raw
+
+#: Inputs that may wait before the watch streams are held back.
+LIMIT: Final = 2000
+#: `Watched.kind` of an object that was read by itself, and may be older than what the stream has shown since.
+READ: Final = "READ"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An object as a watch stream shows it; `kind` is ADDED, MODIFIED, DELETED, READ, or None from a list."""
+
+    plural: str
+    kind: str | None
+    raw: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class ListBegun:
+    """A list of these objects is about to be asked for."""
+
+    plural: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """That list is complete and these are in it: uids of pods, names of cluster-wide objects."""
+
+    plural: str
+    keys: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUp:
+    """A session with the core was opened."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """A session with the core is over."""
+
+    session: Session
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The core has taken in all of the recovery."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The core said something."""
+
+    session: Session
+    message: FromCore
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command ended."""
+
+    result: Result
+
+
+Input = Watched | ListBegun | Listed | SessionUp | SessionLost | Fenced | Said | Ended
+
+
+class Inbox:
+    """Implements what kopf's handlers, the fast lane, the session and the writers tell to."""
+
+    def __init__(self, metrics: Metrics, limit: int = LIMIT) -> None:
+        self._metrics, self._limit = metrics, limit
+        self._waiting: deque[Input] = deque()
+        self._something, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+        """Take an object from a watch stream; waits while the inbox is full."""
+        self._metrics.watch_events.labels(plural).inc()
+        if len(self._waiting) >= self._limit:
+            self._room.clear()
+            await self._room.wait()
+        self.put(Watched(plural, kind, raw))
+
+    async def list_begun(self, plural: str) -> None:
+        """Take note that a list is about to be asked for."""
+        self.put(ListBegun(plural))
+
+    async def listed(self, plural: str, keys: frozenset[str]) -> None:
+        """Take a complete list."""
+        self.put(Listed(plural, keys))
+
+    def stream_broke(self, plural: str, reason: str) -> None:
+        """Count a watch stream that had to be started over."""
+        self._metrics.streams_broken.labels(plural).inc()
+
+    def session_up(self, session: Session) -> None:
+        """Take a new session."""
+        self.put(SessionUp(session))
+
+    def session_lost(self, session: Session, reason: str) -> None:
+        """Take the end of a session."""
+        self.put(SessionLost(session, reason))
+
+    def said(self, session: Session, message: FromCore) -> None:
+        """Take a word of the core."""
+        self.put(Said(session, message))
+
+    def result(self, result: Result) -> None:
+        """Take the end of a command."""
+        self.put(Ended(result))
+
+    def read_pod(self, raw: Raw) -> None:
+        """Take a pod that was read to settle a command."""
+        self.put(Watched("pods", READ, raw))
+
+    def put(self, item: Input) -> None:
+        """Take any input; never waits."""
+        self._waiting.append(item)
+        self._something.set()
+
+    def take(self) -> Input | None:
+        """The oldest input, None = nothing waits."""
+        if not self._waiting:
+            self._something.clear()
+            return None
+        item = self._waiting.popleft()
+        if len(self._waiting) < self._limit // 2:
+            self._room.set()
+        return item
+
+    async def something(self, within_s: float | None) -> None:
+        """Return when there is an input, or after that many seconds (None = however long it takes)."""
+        if self._waiting:
+            return
+        self._something.clear()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._something.wait()
+        except TimeoutError:
+            return

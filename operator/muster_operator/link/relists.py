@@ -1,0 +1,26 @@
+"""What a complete list shows as missed deletes: taken before the list is asked for, answered when it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from muster_operator.agent import resync
+from muster_operator.agent.ledger import Ledger
+from muster_operator.model.facts import Fact
+from muster_operator.model.ids import NodeName, PodUid
+
+#: From the keys in the list to what is missing in it.
+Missed = Callable[[frozenset[str]], Sequence[Fact]]
+
+
+def missed_by(plural: str, ledger: Ledger) -> Missed:
+    """Remember what is known of a resource now; a namespace that is gone unseen costs nothing and is not looked for."""
+    match plural:
+        case "pods":
+            pods = resync.known_pods(ledger)
+            return lambda listed: resync.missed_pods(pods, frozenset(PodUid(key) for key in listed))
+        case "nodes":
+            nodes = resync.known_nodes(ledger)
+            return lambda listed: resync.missed_nodes(nodes, frozenset(NodeName(key) for key in listed))
+        case _:
+            return lambda _: ()

@@ -1,0 +1,46 @@
+"""What was seen last of each object, so that the same state told twice, or an older one, is not taken for news."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from muster_operator.link.inbox import READ, Watched
+from muster_operator.translate.raw import mapping, text
+
+#: Deleted objects remembered: a pod that was read just before it was deleted must not come back to life.
+REMEMBERED: Final = 10_000
+
+
+class Versions:
+    """Resource versions by resource and uid."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def is_news(self, item: Watched) -> bool:
+        """Whether this state is new; it is remembered as seen."""
+        metadata = mapping(item.raw.get("metadata"))
+        key, version = f"{item.plural}/{text(metadata.get('uid'))}", text(metadata.get("resourceVersion"))
+        if item.kind == "DELETED":
+            self._forget(key)
+            return True
+        seen = self._seen.get(key)
+        if version and version == seen:
+            return False
+        if item.kind == READ and (key in self._gone or _is_older(version, seen)):
+            return False
+        self._seen[key] = version
+        return True
+
+    def _forget(self, key: str) -> None:
+        self._seen.pop(key, None)
+        self._gone[key] = None
+        if len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
+
+
+def _is_older(version: str, seen: str | None) -> bool:
+    """Compares where both are numbers, as Kubernetes 1.35 promises for its own resources; else nothing is older."""
+    return bool(seen) and version.isdecimal() and str(seen).isdecimal() and int(version) < int(str(seen))
