@@ -40,6 +40,7 @@ class ClientLink:
             (RM_ID_METADATA, session.rm_id.encode()),
         )
         self._streams: dict[StreamKind, ClientStream] = {}
+        self._watching: asyncio.Task[None] | None = None
 
     async def open(self, request: si_pb2.RegisterResourceManagerRequest) -> si_pb2.RegisterResourceManagerResponse:
         """Registers, then opens the streams; returns when the server has bound them all.
@@ -61,6 +62,7 @@ class ClientLink:
         except BaseException:  # cancelled, or the caller's time-out: nothing may stay open
             self.session.leave("the registration was given up")
             raise
+        self._watching = asyncio.create_task(self._watch())
         return parse(si_pb2.RegisterResourceManagerResponse, data)
 
     async def _register(self, request: si_pb2.RegisterResourceManagerRequest) -> bytes:
@@ -125,6 +127,20 @@ class ClientLink:
             farewell.cancel()
         await asyncio.gather(*farewells, return_exceptions=True)
 
+    async def _watch(self) -> None:
+        """The first stream that closes ends the session, once the others have delivered what they still hold.
+
+        The reason is the same on all; a stream that was cut off does not know it.
+        """
+        ends = [stream.ended for stream in self._streams.values()]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends, timeout=self._settings.farewell_s)
+        ended = [stream for stream in self._streams.values() if stream.ended.done()]
+        teller = min(ended, key=lambda stream: stream.is_cut_off)
+        self.session.session_lost(teller.ended.result())
+
     def _cancel(self, over: asyncio.Future[str]) -> None:
         for stream in self._streams.values():
             stream.cancel(over.result())
+        if self._watching is not None:
+            self._watching.cancel()

@@ -18,7 +18,7 @@ from muster_si.transport.client_session import ClientSession
 from muster_si.transport.outbox import Outbox
 from muster_si.transport.settings import TransportSettings
 from muster_si.transport.status import ending
-from muster_si.transport.streams import StreamKind, parse
+from muster_si.transport.streams import BOUND_METADATA, StreamKind, parse
 
 
 class ClientStream:
@@ -37,12 +37,18 @@ class ClientStream:
         self._max_message_bytes = settings.max_message_bytes
         self._outbox = Outbox(settings.client_outbox_bytes, settings.batch_items, settings.batch_bytes)
         self._deliver = _delivery(kind, session)
+        #: Done with the reason when the server closed the stream and everything before that was delivered.
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        #: A write was pending when the stream closed; gRPC then makes up a status of its own (INTERNAL) for the reader.
+        self.is_cut_off = False
         self._writing: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Returns when the server has bound the stream to the session. Raises AioRpcError when it did not."""
-        await self._call.wait_for_connection()
+        if BOUND_METADATA not in dict(await self._call.initial_metadata()):
+            code, details = await self._call.code(), await self._call.details()
+            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
         self._writing = asyncio.create_task(self._write())
         self._reading = asyncio.create_task(self._read())
         self._reading.add_done_callback(self._report)
@@ -84,22 +90,26 @@ class ClientStream:
                 task.cancel()
 
     async def _write(self) -> None:
-        """Why a write failed is the reader's to say: it gets the status."""
+        """Why a write failed is the reader's to say: it gets the status (of this stream or, better, of another)."""
         try:
             while (batch := await self._outbox.take()) is not None:
                 await self._call.write(batch)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return
+            self.is_cut_off = True
 
     async def _read(self) -> None:
         try:
             while isinstance(response := await self._call.read(), bytes):
                 self._deliver(response)
-            self._session.session_lost("OK: closed by the scheduler")
+            self._end("OK: closed by the scheduler")
         except grpc.aio.AioRpcError as error:
-            self._session.session_lost(ending(error))
+            self._end(ending(error))
         except Refused as unreadable:
             self._session.session_lost(str(unreadable))
+
+    def _end(self, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(reason)
 
     def _report(self, reading: asyncio.Task[None]) -> None:
         """A bug of the callback ends the session: what it was told is lost, and only a new start repairs that."""

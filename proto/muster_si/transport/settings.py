@@ -51,6 +51,7 @@ class TransportSettings:
             ("grpc.keepalive_timeout_ms", round(self.keepalive_timeout_s * 1000)),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.ping_timeout_ms", round(self.keepalive_timeout_s * 1000)),
             # The server lets clients ping twice as often as ours do, before it calls it abuse.
             ("grpc.http2.min_ping_interval_without_data_ms", round(self.keepalive_s * 500)),
             # Two cores on one port would each get some of the streams; the second must fail to start.

@@ -11,8 +11,9 @@ import grpc
 
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
 
-#: gRPC sends the reason percent-encoded in a trailer that some peers cap at 8 KiB.
-_REASON_CHARACTERS: Final = 2000
+#: gRPC sends the reason percent-encoded in a trailer that peers cap at 8 KiB: 12 bytes for a character beyond ASCII,
+#: up to 3 for one within.
+_REASON_CHARACTERS: Final = 600
 
 _CODES: Final = {RefusalCode(code.name): code for code in grpc.StatusCode if code.name in RefusalCode.__members__}
 
@@ -26,7 +27,7 @@ def details(reason: str) -> str:
     """The reason, short enough for a status."""
     if len(reason) <= _REASON_CHARACTERS:
         return reason
-    return reason[: _REASON_CHARACTERS - 1] + "…"
+    return reason[:_REASON_CHARACTERS] + "…"
 
 
 def ending(error: grpc.aio.AioRpcError) -> str:

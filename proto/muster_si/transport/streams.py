@@ -21,6 +21,8 @@ SESSION_SERVICE: Final = "muster.v1.Session"
 #: travels as binary metadata. A plain si.v1 client sends neither.
 SESSION_METADATA: Final = "muster-session"
 RM_ID_METADATA: Final = "muster-rm-id-bin"
+#: Initial metadata of the server's answer on a stream: it is bound to its session.
+BOUND_METADATA: Final = "muster-bound"
 
 M = TypeVar("M", bound=Message)
 

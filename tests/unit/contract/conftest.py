@@ -1,0 +1,108 @@
+"""The two transports, so that each contract test runs over both."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from muster_si.transport.grpc_client import GrpcClient
+from muster_si.transport.grpc_server import GrpcServer
+from muster_si.transport.inprocess import InProcessClient
+from muster_si.transport.settings import TransportSettings
+from tests.unit.contract.peers import Scheduler
+from tests.unit.contract.proxy import Proxy
+
+Client = InProcessClient | GrpcClient
+
+#: Small enough that a test reaches every limit, and a farewell that nobody takes does not hold the suite.
+SETTINGS = TransportSettings(
+    max_message_bytes=256 * 1024,
+    batch_bytes=64 * 1024,
+    client_outbox_bytes=256 * 1024,
+    server_outbox_bytes=4 * 1024 * 1024,
+    register_timeout_s=5.0,
+    farewell_s=0.5,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A scheduler, and a way for resource managers to reach it."""
+
+    scheduler: Scheduler
+    connect: Callable[[], Client]
+
+
+@dataclass(slots=True)
+class Socket:
+    """A scheduler behind a unix socket, with the server in the test's hands."""
+
+    path: Path
+    scheduler: Scheduler
+    server: GrpcServer
+    clients: list[GrpcClient]
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.path}"
+
+    def connect(self, address: str | None = None, settings: TransportSettings = SETTINGS) -> GrpcClient:
+        self.clients.append(GrpcClient(address or self.address, settings=settings))
+        return self.clients[-1]
+
+    async def restart(self) -> None:
+        """A new process would be a new scheduler, too."""
+        await self.server.aclose()
+        self.scheduler = Scheduler()
+        self.server = GrpcServer(self.scheduler, self.address, settings=SETTINGS)
+        await self.server.start()
+
+
+@pytest.fixture
+async def socket(tmp_path: Path) -> AsyncIterator[Socket]:
+    path = tmp_path / "si.sock"
+    scheduler = Scheduler()
+    socket = Socket(path, scheduler, GrpcServer(scheduler, f"unix://{path}", settings=SETTINGS), [])
+    await socket.server.start()
+    yield socket
+    for client in socket.clients:
+        await client.aclose()
+    await socket.server.aclose()
+
+
+@pytest.fixture
+async def proxy(socket: Socket, tmp_path: Path) -> AsyncIterator[Proxy]:
+    proxy = Proxy(tmp_path / "proxy.sock", socket.path)
+    await proxy.start()
+    yield proxy
+    await proxy.aclose()
+
+
+@pytest.fixture
+async def reported() -> AsyncIterator[list[str]]:
+    """What the event loop was told of as a bug."""
+    loop, messages = asyncio.get_running_loop(), list[str]()
+    loop.set_exception_handler(lambda _, context: messages.append(context["message"]))
+    yield messages
+    loop.set_exception_handler(None)
+
+
+@pytest.fixture(params=["inprocess", "grpc"])
+async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Wire]:
+    scheduler = Scheduler()
+    clients: list[Client] = []
+    server = GrpcServer(scheduler, f"unix://{tmp_path}/si.sock", settings=SETTINGS)
+    address = await server.start()
+
+    def connect() -> Client:
+        clients.append(
+            InProcessClient(scheduler) if request.param == "inprocess" else GrpcClient(address, settings=SETTINGS)
+        )
+        return clients[-1]
+
+    yield Wire(scheduler, connect)
+    for client in clients:
+        await client.aclose()
+    await server.aclose()

@@ -1,0 +1,153 @@
+"""The two ends of the contract tests: a scheduler and a resource manager that write down what they hear.
+
+Both are real implementations of the protocols; what they answer is scripted by the test. Waiting is on events, never
+on the clock.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from muster_si import muster_pb2, si_pb2
+from muster_si.api import ResourceManagerCallback
+from muster_si.errors import RefusalCode, Refused
+
+T = TypeVar("T")
+
+
+class Log(Generic[T]):
+    """What was heard, in order, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self._news = asyncio.Event()
+
+    def add(self, item: T) -> None:
+        self.items.append(item)
+        self._news.set()
+
+    async def until(self, is_enough: Callable[[list[T]], bool]) -> list[T]:
+        while not is_enough(self.items):
+            self._news.clear()
+            await self._news.wait()
+        return self.items
+
+    async def first(self, count: int = 1) -> list[T]:
+        """Waits for that many; the caller sees if there are more."""
+        return await self.until(lambda items: len(items) >= count)
+
+
+class Scheduler:
+    """A SchedulerAPI that takes everything in, and refuses what it is told to refuse."""
+
+    def __init__(self) -> None:
+        self.present: dict[str, ResourceManagerCallback] = {}
+        self.allocations: Log[si_pb2.AllocationRequest] = Log()
+        self.applications: Log[si_pb2.ApplicationRequest] = Log()
+        self.nodes: Log[si_pb2.NodeRequest] = Log()
+        self.answers: Log[tuple[str, muster_pb2.Answer]] = Log()
+        self.configurations: Log[si_pb2.UpdateConfigurationRequest] = Log()
+        self.lost: Log[tuple[str, ResourceManagerCallback]] = Log()
+        self.left: Log[str] = Log()
+        self.refusal: Refused | None = None
+        self.bug: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def register_resource_manager(
+        self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        if not request.version.startswith("1."):
+            reason = f"version {request.version} does not go with 1.0.0"
+            raise Refused(RefusalCode.FAILED_PRECONDITION, reason)
+        older = self.present.get(request.rmID)
+        self.present[request.rmID] = callback
+        if older is not None:
+            older.session_lost("registered again")
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def _let_in(self) -> None:
+        await self.gate.wait()
+        if self.bug is not None:
+            raise self.bug
+        if self.refusal is not None:
+            raise self.refusal
+
+    async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
+        await self._let_in()
+        self.allocations.add(request)
+
+    async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
+        await self._let_in()
+        self.applications.add(request)
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        await self._let_in()
+        self.nodes.add(request)
+
+    async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
+        await self._let_in()
+        self.configurations.add(request)
+
+    async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
+        await self._let_in()
+        self.answers.add((rm_id, answer))
+
+    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+        await self.applications.first(request.applicationRequests)
+        await self.nodes.first(request.nodeRequests)
+        await self.allocations.first(request.allocationRequests)
+
+    async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
+        callback = self.present.pop(request.rmID)
+        callback.session_lost("unregistered")
+        self.left.add(request.rmID)
+
+    async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
+        if self.present.get(rm_id) is callback:
+            del self.present[rm_id]
+            self.lost.add((rm_id, callback))
+
+
+class ResourceManager:
+    """A ResourceManagerCallback that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.allocations: Log[si_pb2.AllocationResponse] = Log()
+        self.applications: Log[si_pb2.ApplicationResponse] = Log()
+        self.nodes: Log[si_pb2.NodeResponse] = Log()
+        self.callbacks: Log[muster_pb2.Callback] = Log()
+        self.ends: Log[str] = Log()
+
+    def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
+        self.allocations.add(response)
+
+    def update_application(self, response: si_pb2.ApplicationResponse) -> None:
+        self.applications.add(response)
+
+    def update_node(self, response: si_pb2.NodeResponse) -> None:
+        self.nodes.add(response)
+
+    def call_back(self, callback: muster_pb2.Callback) -> None:
+        self.callbacks.add(callback)
+
+    def session_lost(self, reason: str) -> None:
+        self.ends.add(reason)
+
+
+def a_registration(rm_id: str = "rm", version: str = "1.0.0") -> si_pb2.RegisterResourceManagerRequest:
+    return si_pb2.RegisterResourceManagerRequest(rmID=rm_id, version=version, policyGroup="queues")
+
+
+def an_ask(key: str, padding: int = 0) -> si_pb2.AllocationAsk:
+    """An ask; `padding` bytes make it as large as a test wants."""
+    return si_pb2.AllocationAsk(allocationKey=key, applicationID="app", tags={"padding": "x" * padding})
+
+
+def asks(*keys: str, rm_id: str = "rm", padding: int = 0) -> si_pb2.AllocationRequest:
+    return si_pb2.AllocationRequest(rmID=rm_id, asks=[an_ask(key, padding) for key in keys])
+
+
+def keys_of(requests: list[si_pb2.AllocationRequest]) -> list[str]:
+    """The keys of all asks, in the order in which the scheduler got them."""
+    return [ask.allocationKey for request in requests for ask in request.asks]

@@ -1,0 +1,100 @@
+"""The socket is private, a stale one is replaced, a living one is not, and plaintext stays on this machine
+(semantics 29)."""
+
+import stat
+from pathlib import Path
+from socket import AF_UNIX
+from socket import socket as os_socket
+
+import pytest
+
+from muster_si.errors import AddressError
+from muster_si.transport.grpc_client import GrpcClient
+from muster_si.transport.grpc_server import GrpcServer
+from tests.unit.contract.conftest import SETTINGS, Socket
+from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
+
+
+async def test_the_socket_is_for_owner_and_group_only(socket: Socket) -> None:
+    mode = socket.path.stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o660
+
+
+async def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "si.sock"
+    with os_socket(AF_UNIX) as dead:
+        dead.bind(str(path))
+    server = GrpcServer(Scheduler(), f"unix://{path}", settings=SETTINGS)
+    client = GrpcClient(await server.start(), settings=SETTINGS)
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+    await server.aclose()
+    assert not path.exists()
+
+
+async def test_a_socket_that_is_served_is_left_alone(socket: Socket) -> None:
+    with pytest.raises(AddressError, match="another process listens on this socket"):
+        await GrpcServer(Scheduler(), socket.address).start()
+    client = socket.connect()
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.update_allocation(asks("a"))
+    assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
+
+
+async def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    with pytest.raises(AddressError, match="not a socket"):
+        await GrpcServer(Scheduler(), f"unix://{path}").start()
+    assert path.read_text() == "mine"
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AddressError, match="missing does not exist"):
+        await GrpcServer(Scheduler(), f"unix://{tmp_path}/missing/si.sock").start()
+
+
+@pytest.mark.parametrize(
+    "address, reason",
+    [
+        ("unix:si.sock", "unix:///absolute/path"),
+        ("unix://si.sock", "unix:///absolute/path"),
+        ("unix:///" + "x" * 200, "longer than the 107 bytes"),
+        ("core", "neither unix:///path nor host:port"),
+        (":9090", "neither unix:///path nor host:port"),
+        ("core:port", "neither unix:///path nor host:port"),
+        ("core:70000", "neither unix:///path nor host:port"),
+        ("", "neither unix:///path nor host:port"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_saying_what_one_is(address: str, reason: str) -> None:
+    with pytest.raises(AddressError, match=reason):
+        GrpcServer(Scheduler(), address)
+    with pytest.raises(AddressError, match=reason):
+        GrpcClient(address)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9090", "core.muster.svc:9090", "[::]:9090", "10.0.0.1:9090"])
+def test_plaintext_beyond_loopback_is_refused_unless_allowed_in_so_many_words(address: str) -> None:
+    with pytest.raises(AddressError, match="mutual TLS"):
+        GrpcServer(Scheduler(), address)
+    with pytest.raises(AddressError, match="mutual TLS"):
+        GrpcClient(address)
+    GrpcServer(Scheduler(), address, allow_plaintext=True)
+    GrpcClient(address, allow_plaintext=True)
+
+
+async def test_loopback_needs_no_certificates_and_reports_the_port_it_got() -> None:
+    scheduler = Scheduler()
+    server = GrpcServer(scheduler, "127.0.0.1:0", settings=SETTINGS)
+    address = await server.start()
+    assert not address.endswith(":0")
+    with pytest.raises(AddressError, match="in use"):
+        await GrpcServer(Scheduler(), address).start()
+    client = GrpcClient(address, settings=SETTINGS)
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.update_allocation(asks("a"))
+    assert keys_of(await scheduler.allocations.first()) == ["a"]
+    await client.aclose()
+    await server.aclose()

@@ -1,0 +1,176 @@
+"""However a session ends, both sides hear of it once, and a new registration goes on from there."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from muster_si import muster_pb2, si_pb2, si_pb2_grpc
+from muster_si.errors import SessionLost
+from muster_si.transport.grpc_server import GrpcServer
+from tests.unit.contract.conftest import SETTINGS, Socket, Wire
+from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
+from tests.unit.contract.proxy import Proxy
+
+HASTY = replace(SETTINGS, register_timeout_s=0.2, attach_timeout_s=0.2)
+EAGER = replace(SETTINGS, keepalive_s=0.2, keepalive_timeout_s=0.2)
+
+
+class Faulty(ResourceManager):
+    """A resource manager with a bug."""
+
+    def update_node(self, response: si_pb2.NodeResponse) -> None:
+        raise ZeroDivisionError
+
+
+async def test_unregistering_is_heard_by_the_scheduler_and_not_by_the_callback(wire: Wire) -> None:
+    client, rm = wire.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    await client.unregister(muster_pb2.UnregisterRequest(rmID="rm"))
+    assert wire.scheduler.left.items == ["rm"]
+    with pytest.raises(SessionLost, match="unregistered"):
+        await client.update_allocation(asks("late"))
+    assert rm.ends.items == []
+    assert wire.scheduler.lost.items == []
+
+
+async def test_closing_a_client_loses_its_connection_and_nothing_it_sent(wire: Wire) -> None:
+    client, rm = wire.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    for number in range(1000):
+        await client.update_allocation(asks(str(number)))
+    await client.aclose()
+    await wire.scheduler.lost.first()
+    assert len(keys_of(wire.scheduler.allocations.items)) == 1000
+    assert rm.ends.items == []
+
+
+async def test_a_session_that_the_scheduler_ends_is_heard_once_and_calls_after_it_fail(wire: Wire) -> None:
+    client, rm = wire.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    callback = wire.scheduler.present["rm"]
+    callback.session_lost("the world is inconsistent")
+    callback.session_lost("again")
+    callback.update_node(si_pb2.NodeResponse())
+    (reason,) = await rm.ends.first()
+    assert "the world is inconsistent" in reason
+    with pytest.raises(SessionLost, match="inconsistent"):
+        await client.fence(muster_pb2.FenceRequest(rmID="rm"))
+    assert len(rm.ends.items) == 1
+    assert rm.nodes.items == []
+    assert wire.scheduler.lost.items == []
+
+
+async def test_a_call_that_waits_ends_with_the_session(wire: Wire) -> None:
+    client, rm = wire.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    await client.update_node(si_pb2.NodeRequest(rmID="rm", nodes=[si_pb2.NodeInfo(nodeID="n1")]))
+    fence = asyncio.create_task(client.fence(muster_pb2.FenceRequest(rmID="rm", nodeRequests=2)))
+    await wire.scheduler.nodes.first()
+    wire.scheduler.present["rm"].session_lost("the world is inconsistent")
+    with pytest.raises(SessionLost, match="inconsistent"):
+        await fence
+
+
+async def test_dropping_a_callback_ends_its_session_without_telling_it(wire: Wire) -> None:
+    client, rm = wire.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    await client.connection_lost("rm", ResourceManager())
+    assert wire.scheduler.lost.items == []
+    await client.connection_lost("rm", rm)
+    await wire.scheduler.lost.first()
+    assert rm.ends.items == []
+
+
+async def test_after_a_loss_the_same_object_registers_again(wire: Wire) -> None:
+    client, first, second = wire.connect(), ResourceManager(), ResourceManager()
+    await client.register_resource_manager(a_registration(), first)
+    wire.scheduler.present["rm"].session_lost("register again")
+    await first.ends.first()
+    await client.register_resource_manager(a_registration(), second)
+    await client.update_allocation(asks("a"))
+    assert keys_of(await wire.scheduler.allocations.first()) == ["a"]
+    assert second.ends.items == []
+
+
+async def test_a_broken_connection_is_heard_on_both_sides(socket: Socket, proxy: Proxy) -> None:
+    client, rm = socket.connect(proxy.address), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    callback = socket.scheduler.present["rm"]
+    proxy.cut()
+    (reason,) = await rm.ends.first()
+    assert reason.startswith("UNAVAILABLE: ")
+    assert await socket.scheduler.lost.first() == [("rm", callback)]
+
+
+async def test_after_a_broken_connection_the_same_object_registers_again(socket: Socket, proxy: Proxy) -> None:
+    client, first, second = socket.connect(proxy.address), ResourceManager(), ResourceManager()
+    await client.register_resource_manager(a_registration(), first)
+    proxy.cut()
+    await first.ends.first()
+    await client.register_resource_manager(a_registration(), second)
+    await client.update_allocation(asks("a"))
+    assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
+
+
+async def test_a_peer_that_falls_silent_is_noticed_by_keepalive(socket: Socket, proxy: Proxy) -> None:
+    client, rm = socket.connect(proxy.address, settings=EAGER), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    proxy.stop_forwarding()
+    (reason,) = await rm.ends.first()
+    assert reason.startswith("UNAVAILABLE: ")
+
+
+async def test_a_restarted_scheduler_is_found_again_by_the_same_object(socket: Socket) -> None:
+    client, first, second = socket.connect(), ResourceManager(), ResourceManager()
+    await client.register_resource_manager(a_registration(), first)
+    await socket.restart()
+    (reason,) = await first.ends.first()
+    assert reason == "UNAVAILABLE: the scheduler is shutting down"
+    await client.register_resource_manager(a_registration(), second)
+    await client.update_allocation(asks("a"))
+    assert keys_of(await socket.scheduler.allocations.first()) == ["a"]
+
+
+async def test_a_server_that_stops_delivers_what_the_scheduler_has_said(socket: Socket) -> None:
+    client, rm = socket.connect(), ResourceManager()
+    await client.register_resource_manager(a_registration(), rm)
+    callback = socket.scheduler.present["rm"]
+    for number in range(1000):
+        new = si_pb2.Allocation(allocationKey=str(number))
+        callback.update_allocation(si_pb2.AllocationResponse(new=[new]))
+    await socket.server.aclose()
+    await rm.ends.first()
+    assert sum(len(response.new) for response in rm.allocations.items) == 1000
+    assert [lost for lost, _ in socket.scheduler.lost.items] == ["rm"]
+    assert not socket.path.exists()
+
+
+async def test_without_a_scheduler_registration_gives_up_and_says_so(socket: Socket) -> None:
+    await socket.server.aclose()
+    client = socket.connect(settings=HASTY)
+    with pytest.raises(SessionLost, match=r"no scheduler answered within 0\.2 s"):
+        await client.register_resource_manager(a_registration(), ResourceManager())
+
+
+async def test_a_session_whose_streams_are_never_opened_counts_as_lost(tmp_path: Path) -> None:
+    scheduler = Scheduler()
+    server = GrpcServer(scheduler, f"unix://{tmp_path}/si.sock", settings=HASTY)
+    await server.start()
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/si.sock") as channel:
+        await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(a_registration())
+        ((lost, _),) = await scheduler.lost.first()
+    assert lost == "rm"
+    await server.aclose()
+
+
+async def test_a_bug_of_the_callback_ends_the_session_and_is_reported(socket: Socket, reported: list[str]) -> None:
+    client, rm = socket.connect(), Faulty()
+    await client.register_resource_manager(a_registration(), rm)
+    socket.scheduler.present["rm"].update_node(si_pb2.NodeResponse())
+    (reason,) = await rm.ends.first()
+    assert reason.startswith("the resource manager failed on a response of UpdateNode: ZeroDivisionError")
+    assert reported == ["the resource manager failed on a response of UpdateNode"]
+    await socket.scheduler.lost.first()

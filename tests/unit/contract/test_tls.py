@@ -1,0 +1,106 @@
+"""TCP is for those who can prove who they are, on both sides."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import grpc
+import pytest
+import trustme
+
+from muster_si import si_pb2_grpc
+from muster_si.errors import AddressError, SessionLost
+from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.grpc_client import GrpcClient
+from muster_si.transport.grpc_server import GrpcServer
+from tests.unit.contract.conftest import SETTINGS
+from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
+
+HASTY = replace(SETTINGS, register_timeout_s=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A scheduler on TCP, and the authority that both sides trust."""
+
+    scheduler: Scheduler
+    address: str
+    authority: trustme.CA
+    folder: Path
+
+
+def files(folder: Path, authority: trustme.CA, name: str, identity: str) -> TlsFiles:
+    """The three files of one side."""
+    issued = authority.issue_cert(identity)
+    tls = TlsFiles(folder / f"{name}.crt", folder / f"{name}.key", folder / f"{name}.ca")
+    issued.cert_chain_pems[0].write_to_path(str(tls.certificate))
+    issued.private_key_pem.write_to_path(str(tls.key))
+    authority.cert_pem.write_to_path(str(tls.authority))
+    return tls
+
+
+@pytest.fixture
+async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
+    authority, scheduler = trustme.CA(), Scheduler()
+    tls = files(tmp_path, authority, "core", "localhost")
+    server = GrpcServer(scheduler, "localhost:0", tls=tls, settings=SETTINGS)
+    yield Secured(scheduler, await server.start(), authority, tmp_path)
+    await server.aclose()
+
+
+async def test_two_sides_with_certificates_of_one_authority_talk(secured: Secured) -> None:
+    tls = files(secured.folder, secured.authority, "operator", "operator.muster")
+    client = GrpcClient(secured.address, tls=tls, settings=SETTINGS)
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.update_allocation(asks("a"))
+    assert keys_of(await secured.scheduler.allocations.first()) == ["a"]
+    await client.aclose()
+
+
+async def test_the_servers_name_may_differ_from_the_dialled_host(secured: Secured) -> None:
+    tls = replace(files(secured.folder, secured.authority, "operator", "operator.muster"), server_name="localhost")
+    client = GrpcClient(secured.address.replace("localhost", "127.0.0.1"), tls=tls, settings=SETTINGS)
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+
+
+async def test_a_client_without_a_certificate_is_refused(secured: Secured) -> None:
+    trusting = grpc.ssl_channel_credentials(root_certificates=secured.authority.cert_pem.bytes())
+    async with grpc.aio.secure_channel(secured.address, trusting) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await si_pb2_grpc.SchedulerStub(channel).RegisterResourceManager(a_registration())
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert secured.scheduler.present == {}
+
+
+async def test_a_client_of_another_authority_is_refused(secured: Secured) -> None:
+    stranger = files(secured.folder, trustme.CA(), "stranger", "operator.muster")
+    believing = replace(stranger, authority=secured.folder / "core.ca")
+    client = GrpcClient(secured.address, tls=believing, settings=HASTY)
+    with pytest.raises(SessionLost):
+        await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+    assert secured.scheduler.present == {}
+
+
+async def test_a_server_of_another_authority_is_not_believed(secured: Secured) -> None:
+    stranger = files(secured.folder, trustme.CA(), "stranger", "operator.muster")
+    client = GrpcClient(secured.address, tls=stranger, settings=HASTY)
+    with pytest.raises(SessionLost, match="no scheduler answered"):
+        await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+    assert secured.scheduler.present == {}
+
+
+async def test_a_plaintext_client_gets_nowhere(secured: Secured) -> None:
+    client = GrpcClient(secured.address, settings=HASTY)
+    with pytest.raises(SessionLost):
+        await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+    assert secured.scheduler.present == {}
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    missing = TlsFiles(tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "ca.crt")
+    with pytest.raises(AddressError, match=r"ca\.crt: .*No such file"):
+        GrpcClient("core.muster.svc:9090", tls=missing)
