@@ -83,6 +83,12 @@ def a_gang(
     return pods
 
 
+def with_annotations(pod: Json, annotations: Mapping[str, str]) -> Json:
+    """The same pod with more annotations."""
+    pod["metadata"]["annotations"].update(annotations)
+    return pod
+
+
 def is_placeholder(pod: Json) -> bool:
     """By the annotation that Muster writes."""
     return bool((pod["metadata"].get("annotations") or {}).get(PLACEHOLDER) == "true")

@@ -1,0 +1,180 @@
+"""Gangs of every shape go through placeholder, replace, release (seed 000), and single pods pass them by."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import yaml
+
+from devcluster.api import Json
+from devcluster.audit import Write
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
+from tests.e2e.scene import Scene
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "01-gang" / "gang.yaml"
+LONG_S = 600
+"""A placeholder time-out that no scenario here can reach."""
+
+
+def nodes(count: int, cpu: str = "4") -> list[FakeNode]:
+    return [FakeNode(f"node-{index}", cpu=cpu) for index in range(count)]
+
+
+def bindings(scene: Scene) -> list[Write]:
+    """Successful ones, in the order the API server took them."""
+    found = [write for write in scene.writes(of_operator=True) if write.subresource == "binding" and write.succeeded]
+    return sorted(found, key=lambda write: write.at)
+
+
+def is_of_placeholder(write: Write) -> bool:
+    return write.name.startswith("tg-")
+
+
+async def phases(scene: Scene) -> Counter[str]:
+    return Counter(pod["status"].get("phase", "") for pod in await scene.pods())
+
+
+async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_bound(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(3))
+    await scene.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S))
+    await scene.all_bound(6)
+    order = [is_of_placeholder(write) for write in bindings(scene)]
+    assert order == [True] * 6 + [False] * 6
+    assert len(scene.writes(of_operator=True)) <= 6 * 6
+
+
+async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_were(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(4))
+    await scene.create(a_gang("two", [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")], timeout_s=LONG_S))
+    await scene.all_bound(5)
+    places: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
+    for write in bindings(scene):
+        group = "leader" if "leader" in write.name else "workers"
+        places[is_of_placeholder(write)][group, write.node] += 1
+    assert places[True] == places[False]
+
+
+async def test_the_first_example_runs_as_it_is_written(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(4, cpu="1"))
+    await scene.create(yaml.safe_load_all(EXAMPLE.read_text()))
+    await scene.all_bound(7)
+
+
+async def test_executors_that_come_after_their_driver_runs_take_the_places_held_for_them(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(3))
+    groups = [Group("driver", 1), Group("executors", 4, cpu="2")]
+    await scene.create([a_member("spark", "driver", "driver", groups)])
+
+    async def driver_runs() -> bool:
+        return await phases(scene) == {"Running": 1}
+
+    await scene.eventually("the driver runs", driver_runs)
+    assert len(await scene.bound(placeholders=True)) == 4
+    for index in range(4):
+        executor = a_pod(f"executor-{index}", cpu="2", labels={"applicationId": "spark"})
+        await scene.create([with_annotations(executor, {f"{PREFIX}task-group-name": "executors"})])
+    await scene.all_bound(5)
+
+
+async def test_members_beyond_min_member_are_scheduled_as_usual(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(2))
+    await scene.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S))
+    await scene.all_bound(5)
+    assert sum(is_of_placeholder(write) for write in bindings(scene)) == 2
+
+
+async def test_smaller_real_pods_give_back_what_their_placeholders_held_too_much(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(2))
+    await scene.create(a_gang("small", [Group("workers", 3, cpu="2", real_cpu="500m")], timeout_s=LONG_S))
+    await scene.all_bound(3)
+    held = (await scene.muster.dump())["ledgers"]["queues"]["root"]["allocated"]
+    assert held["vcore"] == 3 * 500
+
+
+async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_told(open_scene: OpenScene) -> None:
+    """Semantics 15: that member only; the gang keeps its other places."""
+    scene = await open_scene(nodes(3))
+    groups = [Group("workers", 3)]
+    gang = a_gang("large", groups, timeout_s=LONG_S)
+    gang[2] = a_member("large", "workers", "large-workers-2", groups, cpu="3")
+    await scene.create(gang)
+    await scene.all_bound(3)
+    told = {event["involvedObject"]["name"] for event in await scene.events() if "placeholder" in event["message"]}
+    assert "large-workers-2" in told
+
+
+async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scene: OpenScene) -> None:
+    """Semantics 12: at most one of them holds a part of its places."""
+    scene = await open_scene(nodes(2, cpu="2"))
+    gangs = [a_gang(app, [Group("workers", 3)], timeout_s=LONG_S) for app in ("left", "right")]
+    for pair in zip(*gangs, strict=True):
+        await scene.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in pair)
+
+    async def all_done() -> bool:
+        return await phases(scene) == {"Succeeded": 6}
+
+    await scene.eventually("both gangs are done", all_done)
+
+
+async def test_places_that_no_real_pod_took_are_released_when_the_application_ends(open_scene: OpenScene) -> None:
+    """Semantics 13: a left-over placeholder does not keep an application Running."""
+    scene = await open_scene(nodes(2))
+    gang = a_gang("left", [Group("workers", 4, real=2)], timeout_s=LONG_S)
+    await scene.create(with_annotations(pod, {"devcluster.muster/run-for": "1s"}) for pod in gang)
+
+    async def only_the_finished_are_there() -> bool:
+        return await phases(scene) == {"Succeeded": 2} and not await scene.pods(placeholders=True)
+
+    await scene.eventually("the places left over are gone", only_the_finished_are_there)
+
+
+async def test_a_gang_waits_for_head_room_that_another_application_holds(open_scene: OpenScene) -> None:
+    queues = {"partitions": [{"name": "default", "queues": [{"name": "root", "queues": [a_queue("small", "4")]}]}]}
+    scene = await open_scene(nodes(4), {"queues.yaml": json.dumps(queues)})
+    labels = {"applicationId": "first", "queue": "root.small"}
+    await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
+    await scene.all_bound(3)
+    await scene.create(a_gang("waits", [Group("workers", 2)], queue="root.small", timeout_s=LONG_S))
+    await scene.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
+    await scene.eventually("both placeholders wait", lambda: _are_there(scene, 2))
+    assert await scene.bound(placeholders=True) == []
+    for index in range(3):
+        await scene.api.delete("pods", f"single-{index}", scene.namespace)
+
+    async def gang_runs() -> bool:
+        names = {pod["metadata"]["name"] for pod in await scene.bound()}
+        return names >= {"waits-workers-0", "waits-workers-1"}
+
+    await scene.eventually("the gang runs", gang_runs)
+
+
+async def test_single_pods_are_scheduled_without_placeholders(open_scene: OpenScene) -> None:
+    scene = await open_scene(nodes(2))
+    names = ("muster", "yunikorn")
+    await scene.create(a_pod(f"single-{index}", scheduler=names[index % 2]) for index in range(6))
+    await scene.all_bound(6)
+    assert not [write for write in scene.writes(of_operator=True) if write.what == "create pods"]
+
+
+async def test_pods_of_another_scheduler_are_counted_on_their_node_and_left_alone(open_scene: OpenScene) -> None:
+    scene = await open_scene([FakeNode("node-0", cpu="4")])
+    foreign = a_pod("foreign", cpu="3", scheduler="somebody-else")
+    foreign["spec"]["nodeName"] = "node-0"
+    await scene.create([foreign, a_pod("fits", cpu="1"), a_pod("waits", cpu="1")])
+
+    async def one_of_ours_is_bound() -> bool:
+        return len(await scene.bound()) == 2
+
+    await scene.eventually("one of ours is bound", one_of_ours_is_bound)
+    await scene.api.delete("pods", "foreign", scene.namespace)
+    await scene.all_bound(2)
+
+
+def a_queue(name: str, vcore: str) -> Json:
+    return {"name": name, "submitacl": "*", "resources": {"max": {"vcore": vcore}}}
+
+
+async def _are_there(scene: Scene, placeholders: int) -> bool:
+    return len(await scene.pods(placeholders=True)) == placeholders

@@ -1,0 +1,70 @@
+"""Either process, or both, is killed (-9) at every step of a gang: it is bound once, and nothing is left over.
+
+The gate stops the operator exactly at the step: what it holds never reaches the API server if its sender dies.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang
+from tests.e2e.scene import Scene
+
+MEMBERS = 4
+
+CREATE_PLACEHOLDER = ("POST", r"/pods$")
+BIND_PLACEHOLDER = ("POST", r"/pods/tg-[^/]*/binding$")
+DELETE_PLACEHOLDER = ("DELETE", r"/pods/tg-[^/]*$")
+BIND_REAL = ("POST", r"/pods/(?!tg-)[^/]*/binding$")
+
+Step = Callable[[Scene], Awaitable[None]]
+
+
+def held_at(request: tuple[str, str], after: int) -> Step:
+    """The step at which ``after`` such requests went through and the next one waits at the gate."""
+
+    async def reach(scene: Scene) -> None:
+        held = scene.gate.hold(*request, skip=after)
+        await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600))
+        await held.reached(1)
+
+    return reach
+
+
+async def placeholder_is_deleted(scene: Scene) -> None:
+    """A placeholder is gone from the API server, and the operator has not heard of it."""
+    held = scene.gate.hold(*DELETE_PLACEHOLDER)
+    await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600))
+    await held.reached(1)
+    scene.gate.freeze_watches()
+    held.open()
+
+    async def one_is_gone() -> bool:
+        return len(await scene.pods(placeholders=True)) < MEMBERS
+
+    await scene.eventually("a placeholder is gone", one_is_gone)
+
+
+STEPS = [
+    pytest.param(held_at(CREATE_PLACEHOLDER, 0), id="application accepted"),
+    pytest.param(held_at(CREATE_PLACEHOLDER, MEMBERS // 2), id="placeholders half created"),
+    pytest.param(held_at(BIND_PLACEHOLDER, MEMBERS // 2), id="half bound"),
+    pytest.param(held_at(DELETE_PLACEHOLDER, 0), id="release sent"),
+    pytest.param(placeholder_is_deleted, id="placeholder deleted"),
+    pytest.param(held_at(BIND_REAL, 0), id="confirmed but real pod not bound"),
+]
+
+
+@pytest.mark.parametrize("victims", [["operator"], ["core"], ["operator", "core"]], ids=["operator", "core", "both"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_gang_survives_a_kill_at_each_step(step: Step, victims: list[str], open_scene: OpenScene) -> None:
+    """Semantics 17, 19 and 20."""
+    scene = await open_scene([FakeNode("node-0"), FakeNode("node-1")], gated=True)
+    await step(scene)
+    for victim in victims:
+        await getattr(scene.muster, victim).kill()
+    scene.gate.clear()
+    await scene.muster.start()
+    await scene.all_bound(MEMBERS)

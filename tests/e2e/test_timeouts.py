@@ -1,0 +1,50 @@
+"""A gang that does not get all its places in time ends the way its style says (semantics 8, 9, 10)."""
+
+from collections import Counter
+
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang
+from tests.e2e.scene import Scene
+
+GANG = [Group("workers", 4)]
+ROOM_FOR_TWO = [FakeNode("node-0", cpu="2500m")]
+
+
+async def warnings(scene: Scene) -> list[str]:
+    return [event["message"] for event in await scene.events() if event["type"] == "Warning"]
+
+
+async def test_soft_gives_the_places_back_and_schedules_the_pods_one_by_one(open_scene: OpenScene) -> None:
+    scene = await open_scene(ROOM_FOR_TWO)
+    await scene.create(a_gang("soft", GANG, style="Soft", timeout_s=3))
+    await scene.all_bound(2)
+
+
+async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scene: OpenScene) -> None:
+    scene = await open_scene(ROOM_FOR_TWO)
+    await scene.create(a_gang("hard", GANG, style="Hard", timeout_s=3))
+
+    async def has_failed() -> bool:
+        phases = Counter(pod["status"]["phase"] for pod in await scene.pods())
+        return phases == {"Failed": 4} and not await scene.pods(placeholders=True)
+
+    await scene.eventually("every pod of the gang has failed", has_failed)
+    assert await scene.bound() == []
+
+
+async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_missing(open_scene: OpenScene) -> None:
+    """Semantics 10: which member and which resource; the clock has not even begun to matter."""
+    scene = await open_scene(ROOM_FOR_TWO)
+    await scene.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
+
+    async def is_told() -> bool:
+        return any("workers" in message and "vcore" in message for message in await warnings(scene))
+
+    await scene.eventually("a Warning names group and resource", is_told, 20)
+
+
+async def test_the_default_clock_of_the_configuration_counts_where_the_gang_names_none(open_scene: OpenScene) -> None:
+    scene = await open_scene(ROOM_FOR_TWO, {"gang.placeholderTimeout": "3s"})
+    await scene.create(a_gang("default", GANG))
+    await scene.all_bound(2)
