@@ -1,0 +1,141 @@
+"""Builders with defaults for the core's tests: a test states only what matters to it (style 40)."""
+
+from __future__ import annotations
+
+from muster_core.model.config import (
+    ApplicationOrder,
+    Configuration,
+    PartitionConfig,
+    PlacementRule,
+    QueueConfig,
+    Timing,
+)
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.ids import (
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    RmId,
+    TaskGroup,
+    partition_id,
+)
+from muster_core.model.resources import UNLIMITED, Limit, Resources
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member, NodeSpec
+
+RM = RmId("rm")
+PARTITION: PartitionId = partition_id(RM, "default")
+SECOND = 1_000_000_000
+
+
+def resources(vcore: int = 0, memory: int = 0, pods: int = 0, **more: int) -> Resources:
+    """Vcore in millicores, memory in bytes."""
+    return Resources({"vcore": vcore, "memory": memory, "pods": pods, **more})
+
+
+def a_queue(
+    name: str, *children: QueueConfig, vcore: int | None = None, fair: bool = False, guaranteed: int = 0
+) -> QueueConfig:
+    """`vcore` = its maximum."""
+    return QueueConfig(
+        name=name,
+        children=children,
+        max=UNLIMITED if vcore is None else Limit({"vcore": vcore}),
+        guaranteed=Resources({"vcore": guaranteed}),
+        order=ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO,
+    )
+
+
+def a_configuration(*queues: QueueConfig, timing: Timing | None = None) -> Configuration:
+    """Queues below root; applications go where they say, or into `root.<namespace>`, made on demand."""
+    rules = (PlacementRule("provided"), PlacementRule("tag", create=True, value="namespace"))
+    root = QueueConfig("root", parent=True, children=queues, submit_acl="*")
+    return Configuration((PartitionConfig("default", root, rules),), timing or Timing())
+
+
+def a_node(name: str, vcore: int = 4000, pods: int = 100, labels: dict[str, str] | None = None) -> NodeSpec:
+    return NodeSpec(PARTITION, NodeId(name), resources(vcore=vcore, memory=1 << 34, pods=pods), labels=labels or {})
+
+
+def an_application(
+    name: str = "app",
+    *,
+    queue: str = "root.a",
+    gang: int = 0,
+    each: Resources | None = None,
+    style: GangStyle = GangStyle.SOFT,
+    user: str = "kim",
+    timeout_s: int = 0,
+    wait_s: int = 0,
+    created_s: int = 0,
+    forced: bool = False,
+) -> ApplicationSpec:
+    """`gang` members of `each` (1 core) in the task group `workers`."""
+    shape = each or resources(vcore=1000, pods=1)
+    return ApplicationSpec(
+        PARTITION,
+        ApplicationId(name),
+        queue=queue,
+        user=user,
+        tags={"namespace": "ns"},
+        timeout_ns=timeout_s * SECOND,
+        wait_timeout_ns=wait_s * SECOND,
+        placeholder_ask=shape.times(gang),
+        style=style,
+        members=(Member(TaskGroup("workers"), gang, shape),) if gang else (),
+        created_ns=created_s * SECOND,
+        forced=forced,
+    )
+
+
+def an_ask(
+    key: str,
+    *,
+    app: str = "app",
+    vcore: int = 1000,
+    group: str = "",
+    placeholder: bool = False,
+    constraints: Constraints = ANYWHERE,
+    priority: int = 0,
+    count: int = 1,
+    timeout_s: int = 0,
+) -> AskSpec:
+    return AskSpec(
+        PARTITION,
+        ApplicationId(app),
+        AllocationKey(key),
+        resources(vcore=vcore, pods=1),
+        constraints=constraints,
+        group=TaskGroup(group),
+        placeholder=placeholder,
+        priority=priority,
+        max_allocations=count,
+        timeout_ns=timeout_s * SECOND,
+    )
+
+
+def an_allocation(
+    key: str,
+    node: str,
+    *,
+    app: str = "app",
+    vcore: int = 1000,
+    group: str = "",
+    placeholder: bool = False,
+    foreign: bool = False,
+    allocated_s: int = 0,
+) -> AllocationSpec:
+    """An existing allocation, as a recovery reports it."""
+    return AllocationSpec(
+        PARTITION,
+        ApplicationId(app),
+        AllocationKey(key),
+        AllocationId(f"{key}-0"),
+        NodeId(node),
+        resources(vcore=vcore, pods=1),
+        group=TaskGroup(group),
+        placeholder=placeholder,
+        foreign=foreign,
+        allocated_ns=allocated_s * SECOND,
+    )
