@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
 import psutil
 
-from devcluster.process import Process
+from devcluster.process import POLL_S, Process
 from devcluster.programs import cache_root
 
 STOP_S = 1.0
@@ -65,15 +66,22 @@ def load() -> Kept | None:
 
 def stop(kept: Kept) -> None:
     """End every process of the note, then forget its folder and the note."""
-    for process in kept.alive():
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_S)
+    for process in kept.processes:
+        for end in (psutil.Process.terminate, psutil.Process.kill):
+            _end(process, end)
     shutil.rmtree(kept.folder, ignore_errors=True)
     note_path().unlink(missing_ok=True)
+
+
+def _end(process: Running, how: Callable[[psutil.Process], None]) -> None:
+    """Send the signal and wait a while for the end. Not psutil's wait: where nobody reaps it, a dead one stays listed."""
+    found = _find(process)
+    if found is None:
+        return
+    how(found)
+    until = time.monotonic() + STOP_S
+    while _find(process) is not None and time.monotonic() < until:
+        time.sleep(POLL_S)
 
 
 def _find(process: Running) -> psutil.Process | None:

@@ -1,0 +1,41 @@
+"""SIGTERM ends a run through its clean-up, as Ctrl-C does."""
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+PROGRAM = """
+import asyncio
+from devcluster import signals
+
+async def main():
+    try:
+        print("up", flush=True)
+        await asyncio.sleep(60)
+    finally:
+        print("cleaned up", flush=True)
+
+try:
+    signals.run(main())
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_a_run_through_its_clean_up(number: signal.Signals) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", PROGRAM),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"up\n"
+    process.send_signal(number)
+    said, _ = await process.communicate()
+    assert said == b"cleaned up\n"
+    assert process.returncode == 130
