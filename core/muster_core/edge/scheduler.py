@@ -12,8 +12,9 @@ connection closes it and keeps the world (paused), the manager's clock or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final, TypeVar
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
 
@@ -35,7 +36,6 @@ from muster_si.api import SI_VERSION, ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused
 
 _log = structlog.get_logger(__name__)
-T = TypeVar("T")
 
 #: policyGroup of a registration that names none (contract 3, service.policyGroup).
 _POLICY_GROUP: Final = "queues"
@@ -44,11 +44,11 @@ _POLICY_GROUP: Final = "queues"
 class Scheduler:
     """One core: its loop, its sessions. `run` has to be going for anything to happen."""
 
-    def __init__(self, settings: LoopSettings | None = None) -> None:
+    def __init__(self, settings: LoopSettings | None = None, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.metrics = Metrics()
         supervisor = Supervisor(self.metrics)
         self.outlet = Outlet(self.metrics, supervisor)
-        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings())
+        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns)
         self._questions = 0
 
     # -- SchedulerAPI ---------------------------------------------------------
