@@ -74,7 +74,7 @@ def stop(kept: Kept) -> None:
 
 
 def _end(process: Running, how: Callable[[psutil.Process], None]) -> None:
-    """Send the signal and wait a while for the end. Not psutil's wait: where nobody reaps it, a dead one stays listed."""
+    """Send the signal and wait a while for the end; a zombie counts as ended, for nobody here may reap it."""
     found = _find(process)
     if found is None:
         return
