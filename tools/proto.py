@@ -16,6 +16,7 @@ from grpc_tools import protoc  # type: ignore[import-untyped]  # grpcio-tools sh
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
+HEADER = b"# Written by `make proto`; do not edit.\n"
 PATTERNS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
 
@@ -46,6 +47,8 @@ def generate(proto: Path, into: Path) -> None:
     ]
     if protoc.main(arguments) != 0:
         raise CompilerError(" ".join(sources))
+    for name, text in generated(into).items():
+        (into / name).write_bytes(HEADER + text)
 
 
 def generated(folder: Path) -> dict[str, bytes]:
