@@ -84,7 +84,9 @@ def _beyond(column: LabelColumn, bound: str, compare: Callable[[int, int], bool]
 
 
 def _integer(text: str) -> int | None:
-    number = int(text) if _INTEGER.fullmatch(text) else None
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
     return number if number in _INT64 else None
 
 

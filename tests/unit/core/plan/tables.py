@@ -1,0 +1,41 @@
+"""Node tables and names of rows for the tests of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster_core.model.constraints import Taint
+from muster_core.model.resources import Resources
+from muster_core.model.specs import NodeSpec
+from muster_core.world.columns import BoolColumn
+from muster_core.world.nodes import NodeTable
+from tests.unit.builders import a_node
+
+
+def a_table(*specs: NodeSpec) -> NodeTable:
+    """All of them open."""
+    table = NodeTable()
+    for spec in specs:
+        table.add(spec, draining=False)
+    return table
+
+
+def labelled(name: str, **labels: str) -> NodeSpec:
+    """A node with these labels."""
+    return replace(a_node(name), labels=labels)
+
+
+def tainted(name: str, *taints: tuple[str, str, str]) -> NodeSpec:
+    """A node with taints (key, value, effect)."""
+    return replace(a_node(name), taints=tuple(Taint(*taint) for taint in taints))
+
+
+def having(name: str, amounts: Mapping[str, int]) -> NodeSpec:
+    """A node with this capacity."""
+    return replace(a_node(name), capacity=Resources(amounts))
+
+
+def named(rows: BoolColumn, table: NodeTable) -> str:
+    """The ids of the rows, in order, with blanks between."""
+    return " ".join(sorted(table.rows.at(row) for row in rows.nonzero()[0].tolist()))

@@ -1,0 +1,157 @@
+"""Each filter lets through what Kubernetes documents, and nodes are counted under the first that refuses them."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
+from muster_core.model.ids import NodeId
+from muster_core.plan.feasibility import filters, node_affinity, node_name, node_unschedulable, taint_toleration
+from tests.unit.builders import a_node
+from tests.unit.core.plan.tables import a_table, labelled, named, tainted
+
+ZONES = a_table(
+    labelled("a1", zone="a", cpus="4"), labelled("a2", zone="a", cpus="16"), labelled("b1", zone="b"), labelled("none")
+)
+
+
+def term(*expressions: tuple[str, str, tuple[str, ...]]) -> Term:
+    return Term(expressions=tuple(Requirement(*expression) for expression in expressions))
+
+
+@pytest.mark.parametrize(
+    "expression, nodes",
+    [
+        (("zone", "In", ("a",)), "a1 a2"),
+        (("zone", "In", ("a", "b")), "a1 a2 b1"),
+        (("zone", "In", ("elsewhere",)), ""),
+        (("zone", "NotIn", ("a",)), "b1 none"),
+        (("zone", "NotIn", ("elsewhere",)), "a1 a2 b1 none"),
+        (("zone", "Exists", ()), "a1 a2 b1"),
+        (("zone", "DoesNotExist", ()), "none"),
+        (("cpus", "Gt", ("4",)), "a2"),
+        (("cpus", "Gt", ("3",)), "a1 a2"),
+        (("cpus", "Lt", ("16",)), "a1"),
+        (("cpus", "Lt", ("+17",)), "a1 a2"),
+        (("cpus", "Gt", ("-1",)), "a1 a2"),
+        (("zone", "Gt", ("1",)), ""),
+        (("unknown", "In", ("a",)), ""),
+        (("unknown", "NotIn", ("a",)), "a1 a2 b1 none"),
+        (("unknown", "DoesNotExist", ()), "a1 a2 b1 none"),
+        (("unknown", "Exists", ()), ""),
+        # What Kubernetes would refuse holds nowhere.
+        (("zone", "In", ()), ""),
+        (("zone", "NotIn", ()), ""),
+        (("zone", "Exists", ("a",)), ""),
+        (("zone", "DoesNotExist", ("a",)), ""),
+        (("cpus", "Gt", ("four",)), ""),
+        (("cpus", "Gt", ("1", "2")), ""),
+        (("cpus", "Lt", ("99999999999999999999",)), ""),
+        (("zone", "in", ("a",)), ""),
+    ],
+)
+def test_a_match_expression_means_what_kubernetes_documents(
+    expression: tuple[str, str, tuple[str, ...]], nodes: str
+) -> None:
+    assert named(node_affinity.passes(Constraints(affinity=(term(expression),)), ZONES), ZONES) == nodes
+
+
+def field(operator: str, *values: str, key: str = "metadata.name") -> Term:
+    return Term(fields=(Requirement(key, operator, values),))
+
+
+@pytest.mark.parametrize(
+    "terms, nodes",
+    [
+        ((), ""),
+        ((Term(),), ""),
+        ((Term(), term(("zone", "In", ("b",)))), "b1"),
+        ((term(("zone", "In", ("a",)), ("cpus", "Gt", ("4",))),), "a2"),
+        ((term(("zone", "In", ("b",))), term(("cpus", "Gt", ("4",)))), "a2 b1"),
+        ((field("In", "a1"),), "a1"),
+        ((field("NotIn", "a1"),), "a2 b1 none"),
+        ((field("In", "gone"),), ""),
+        ((field("In", "a1", "a2"),), ""),
+        ((field("Exists", "a1"),), ""),
+        ((field("In", "a1", key="metadata.namespace"),), ""),
+        ((Term(term(("zone", "In", ("a",))).expressions, field("NotIn", "a1").fields),), "a2"),
+    ],
+)
+def test_terms_are_ored_and_what_is_in_one_is_anded(terms: tuple[Term, ...], nodes: str) -> None:
+    assert named(node_affinity.passes(Constraints(affinity=terms), ZONES), ZONES) == nodes
+
+
+def test_node_selector_and_affinity_must_both_hold() -> None:
+    constraints = Constraints((("zone", "a"), ("cpus", "4")), (term(("cpus", "Exists", ())),))
+    assert named(node_affinity.passes(constraints, ZONES), ZONES) == "a1"
+    assert named(node_affinity.passes(Constraints((("zone", "c"),)), ZONES), ZONES) == ""
+    assert named(node_affinity.passes(ANYWHERE, ZONES), ZONES) == "a1 a2 b1 none"
+
+
+DEDICATED = Taint("dedicated", "ml", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    "toleration, covers",
+    [
+        (Toleration("dedicated", "Equal", "ml", "NoSchedule"), True),
+        (Toleration("dedicated", "", "ml", "NoSchedule"), True),
+        (Toleration("dedicated", "Equal", "ml", ""), True),
+        (Toleration("dedicated", "Exists", "", "NoSchedule"), True),
+        (Toleration("", "Exists", "", ""), True),
+        (Toleration("", "Exists", "", "NoExecute"), False),
+        (Toleration("dedicated", "Equal", "web", "NoSchedule"), False),
+        (Toleration("dedicated", "Equal", "ml", "NoExecute"), False),
+        (Toleration("other", "Exists", "", ""), False),
+        (Toleration("dedicated", "Gt", "ml", ""), False),
+    ],
+)
+def test_a_toleration_means_what_kubernetes_documents(toleration: Toleration, *, covers: bool) -> None:
+    assert taint_toleration.tolerates(toleration, DEDICATED) is covers
+
+
+def test_one_untolerated_hard_taint_is_enough_to_refuse() -> None:
+    table = a_table(
+        tainted("clean"),
+        tainted("soft", ("x", "", "PreferNoSchedule")),
+        tainted("ml", ("dedicated", "ml", "NoSchedule")),
+        tainted("both", ("dedicated", "ml", "NoSchedule"), ("broken", "", "NoExecute")),
+    )
+    tolerant = Constraints(tolerations=(Toleration("dedicated", "Exists"),))
+    assert named(taint_toleration.passes(ANYWHERE, table), table) == "clean soft"
+    assert named(taint_toleration.passes(tolerant, table), table) == "clean ml soft"
+
+
+def test_a_named_node_is_the_only_one() -> None:
+    assert named(node_name.passes(Constraints(node_name="b1"), ZONES), ZONES) == "b1"
+    assert named(node_name.passes(Constraints(node_name="gone"), ZONES), ZONES) == ""
+
+
+def test_a_draining_node_takes_nothing_whatever_is_tolerated() -> None:
+    table = a_table(a_node("n1"), a_node("n2"))
+    table.set_draining(NodeId("n1"), draining=True)
+    tolerant = Constraints(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),))
+    assert named(node_unschedulable.passes(tolerant, table), table) == "n2"
+
+
+def test_the_table_has_kube_schedulers_order_and_words() -> None:
+    assert [(entry.name, entry.reason) for entry in filters.FILTERS] == [
+        ("NodeUnschedulable", "node(s) were unschedulable"),
+        ("NodeName", "node(s) didn't match the requested node name"),
+        ("TaintToleration", "node(s) had untolerated taint(s)"),
+        ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+    ]
+    assert not any(entry.preemption_helps for entry in filters.FILTERS)
+
+
+def test_what_was_found_out_is_remembered_until_a_fact_changes() -> None:
+    table = a_table(labelled("n1", zone="a"))
+    asked = Constraints((("zone", "b"),))
+    first = filters.allowed(asked, table)
+    table.take(NodeId("n1"), table.available(NodeId("n1")))
+    assert filters.allowed(asked, table) is first
+    assert named(first, table) == ""
+    table.update(labelled("n1", zone="b"))
+    assert named(filters.allowed(asked, table), table) == "n1"
+    table.add(replace(labelled("n2", zone="b")), draining=False)
+    assert named(filters.allowed(asked, table), table) == "n1 n2"
