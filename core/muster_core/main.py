@@ -142,7 +142,8 @@ def _check_tls(files: TlsFiles) -> None:
         raise StartError(f"TLS: {files.authority} is not a CA certificate: {error.reason}") from error
 
 
-def _tls_files(certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles | None:
+def tls_files(certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles | None:
+    """The three files, None where there is none of them. Raises StartError where some are missing."""
     if certificate is None and key is None and authority is None:
         return None
     if certificate is None or key is None or authority is None:
@@ -199,7 +200,7 @@ def main(  # noqa: PLR0913 - the command line is its options
     try:
         options = Options(
             listen=listen,
-            tls=_tls_files(tls_cert, tls_key, tls_ca),
+            tls=tls_files(tls_cert, tls_key, tls_ca),
             allow_plaintext=allow_plaintext,
             rest_address=rest_address,
             rest_port=rest_port,

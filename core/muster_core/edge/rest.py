@@ -27,6 +27,8 @@ from muster_si.errors import SessionLost
 _SLICE_S: Final = 0.010
 #: How long the resource manager has for its part of a dump.
 _STATE_DUMP_DEADLINE_S: Final = 2.0
+#: How long answers that are being written are waited for at the end.
+_SHUTDOWN_S: Final = 1.0
 _HEADERS: Final = {
     "Content-Type": "application/json; charset=UTF-8",
     "Access-Control-Allow-Origin": "*",
@@ -43,12 +45,14 @@ class RestServer:
         self._address = address
         self._port = port
         self._dumping = asyncio.Lock()  # one at a time (contract 4)
-        self._runner = web.AppRunner(self._application(), access_log=None, handle_signals=False)
+        self._runner = web.AppRunner(
+            self._application(), access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S
+        )
 
     async def start(self) -> int:
         """Listen; returns the port, chosen by the system where 0 was asked for. Raises OSError."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._address, self._port, shutdown_timeout=1.0)
+        site = web.TCPSite(self._runner, self._address, self._port)
         await site.start()
         return int(self._runner.addresses[0][1])
 
