@@ -18,7 +18,7 @@ REGISTRY: Final = kopf.OperatorRegistry()
 
 @kopf.on.login(registry=REGISTRY)
 async def log_in(memo: Memo, **_: Any) -> kopf.ConnectionInfo:
-    """kopf has no credentials, or the API server refused them."""
+    """There are no credentials, or the API server refused them."""
     return memo.credentials.reread()
 
 

@@ -194,6 +194,11 @@ class CoreLink:
     listener: Listener
     attempts: Callable[[], None]
     """Called for each attempt after the first, for metrics."""
+    _session: Session | None = None
+
+    def depths(self) -> dict[str, int]:
+        """Messages that wait for the core, per stream."""
+        return self._session.depths() if self._session is not None else {}
 
     async def run(self) -> None:
         """Keep a session open until cancelled.
@@ -203,7 +208,7 @@ class CoreLink:
         """
         failures, registered = 0, False
         while True:
-            session = Session(self.api, self.encoder, self.listener)
+            session = self._session = Session(self.api, self.encoder, self.listener)
             began = time.monotonic()
             try:
                 await self._register(session)

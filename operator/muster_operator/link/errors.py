@@ -4,6 +4,7 @@ LinkError
 ├── NoCredentials     no way into the cluster is configured
 ├── Unreachable       the API server did not answer (connection, time-out)
 ├── ApiRefused        the API server answered with an error status
+├── PartEnded         a part that has to run for ever ended
 └── StartupRefused    the operator must not or cannot start: one line says key, value and fix
     └── BadSetting    a value of the ConfigMaps is wrong
 """
@@ -38,6 +39,14 @@ class ApiRefused(LinkError):
         super().__init__(f"{what}: {status} {reason}")
         self.status = status
         self.reason = reason
+
+
+class PartEnded(LinkError):
+    """A part of the operator ended by itself; the process has to start anew."""
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(f"{part} ended: {reason}")
+        self.part = part
 
 
 class StartupRefused(LinkError):

@@ -20,6 +20,15 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+class LogLevel(StrEnum):
+    """debug = reasons, info = what users can see, warning = someone must act."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class _Threshold:
     """Drops what is below the level in force."""
 

@@ -62,20 +62,13 @@ class _Job:
 
 
 @dataclass(slots=True)
-class Counts:
-    """What the pool has seen, for metrics."""
-
-    dropped_events: int = 0
-    in_flight: int = 0
-
-
-@dataclass(slots=True)
 class Pool:
-    """Runs `execute` for each submitted command; `execute` must not raise."""
+    """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped."""
 
     execute: Callable[[Command], Awaitable[None]]
     limits: Limits = field(default_factory=Limits)
-    counts: Counts = field(default_factory=Counts)
+    on_drop: Callable[[], None] = lambda: None
+    _in_flight: int = 0
     _queue: list[tuple[int, int, _Job]] = field(default_factory=list)
     _behind: dict[str, deque[_Job]] = field(default_factory=dict)
     _events: list[deque[PostEvent]] = field(default_factory=lambda: [deque(), deque(), deque()])
@@ -99,7 +92,7 @@ class Pool:
         return {
             "writes": waiting + sum(len(jobs) for jobs in self._behind.values()),
             "events": sum(len(events) for events in self._events),
-            "in_flight": self.counts.in_flight,
+            "in_flight": self._in_flight,
         }
 
     async def run(self) -> None:
@@ -108,7 +101,7 @@ class Pool:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self.counts.in_flight < self.limits.writers:
+            while self._in_flight < self.limits.writers:
                 job = self._next()
                 if job is None:
                     break
@@ -120,7 +113,7 @@ class Pool:
 
     async def drained(self) -> None:
         """Wait until nothing waits and nothing is in flight. New commands lengthen the wait."""
-        while self.counts.in_flight or self._queue or any(self._events):
+        while self._in_flight or self._queue or any(self._events):
             self._idle.clear()
             await self._idle.wait()
 
@@ -146,7 +139,7 @@ class Pool:
         self._events[event.importance].append(event)
         if sum(len(events) for events in self._events) > self.limits.events:
             next(events for events in self._events if events).popleft()
-            self.counts.dropped_events += 1
+            self.on_drop()
 
     def _push(self, job: _Job) -> None:
         heapq.heappush(self._queue, (job.urgency, next(self._order), job))
@@ -165,7 +158,7 @@ class Pool:
         return None
 
     def _start(self, job: _Job) -> None:
-        self.counts.in_flight += 1
+        self._in_flight += 1
         self._events_in_flight += not job.key
         task = asyncio.create_task(self._run(job))
         self._tasks.add(task)
@@ -175,7 +168,7 @@ class Pool:
         try:
             await self.execute(job.command)
         finally:
-            self.counts.in_flight -= 1
+            self._in_flight -= 1
             self._events_in_flight -= not job.key
             if job.key:
                 self._release(job.key)

@@ -14,10 +14,11 @@ import orjson
 from aiohttp import web
 
 from muster_operator.link.credentials import Credentials
-from muster_operator.link.kube import Attempts, Kube, Placeholders, RawPod
+from muster_operator.link.kube import Attempts, Kube, Placeholders
 from muster_operator.link.retry import Policies, Retry
 from muster_operator.link.session import KubeSession
 from muster_operator.model.results import Result
+from muster_operator.translate.raw import Raw
 
 CREATE_SOON = replace(Policies().create, first_s=0.01)
 
@@ -115,13 +116,13 @@ class Told:
     """Takes what Kube tells."""
 
     results: list[Result] = field(default_factory=list)
-    read: list[RawPod] = field(default_factory=list)
+    read: list[Raw] = field(default_factory=list)
     retried: list[tuple[str, int]] = field(default_factory=list)
 
     def result(self, result: Result) -> None:
         self.results.append(result)
 
-    def read_pod(self, raw: RawPod) -> None:
+    def read_pod(self, raw: Raw) -> None:
         self.read.append(raw)
 
 

@@ -1,0 +1,68 @@
+"""Complete lists where the fast lane is not possible: kopf alone never says that a list is complete, nor what vanished.
+
+Lists by our own session, at the start and every `RELIST_S`. What is listed goes to the inbox only the first time; after
+that kopf's stream tells it, and a list, which is not ordered with that stream, only shows what is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from muster_operator.handlers.fastlane import BACKOFF_S, RELIST_S
+from muster_operator.link.errors import ApiRefused, Unreachable
+from muster_operator.link.inbox import Inbox
+from muster_operator.link.session import KubeSession
+from muster_operator.translate.raw import Raw
+
+log = structlog.get_logger("muster.relist")
+
+#: Objects per page: about 3 MB of pods.
+PAGE: Final = 500
+PATHS: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+}
+
+
+async def relist_forever(session: KubeSession, inbox: Inbox) -> None:
+    """List everything now and again and again; a list that fails is tried anew, for as long as the process lives."""
+    first, failures = True, 0
+    while True:
+        try:
+            for plural, path in PATHS.items():
+                await _list(session, inbox, plural, path, first=first)
+        except (ApiRefused, Unreachable) as error:
+            delay = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            failures += 1
+            log.warning("a list failed", reason=str(error), in_seconds=delay)
+            await asyncio.sleep(delay)
+            continue
+        first, failures = False, 0
+        await asyncio.sleep(RELIST_S)
+
+
+async def _list(session: KubeSession, inbox: Inbox, plural: str, path: str, *, first: bool) -> None:
+    await inbox.list_begun(plural)
+    keys: set[str] = set()
+    token = ""
+    while True:
+        page = await session.get(f"{path}?limit={PAGE}" + (f"&continue={token}" if token else ""))
+        for raw in page.get("items") or []:
+            keys.add(_key(plural, raw))
+            if first:
+                await inbox.watched(plural, None, raw)
+        token = (page.get("metadata") or {}).get("continue") or ""
+        if not token:
+            break
+    await inbox.listed(plural, frozenset(keys))
+
+
+def _key(plural: str, raw: Raw) -> str:
+    metadata: Raw = raw["metadata"]
+    key: str = metadata["uid"] if plural == "pods" else metadata["name"]
+    return key

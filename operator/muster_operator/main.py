@@ -1,0 +1,294 @@
+"""Puts the operator together and runs it until it is told to stop.
+
+`run` is all of it but the way to the core, which the caller brings: `python -m muster_operator` a gRPC client, `muster
+run --embedded` the in-process transport. `app` is the command line of the former. An operator that cannot serve as it
+is configured says why in one line and exits with 1; in a cluster that is a crash loop whose log names the fix.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, TypeVar
+
+import structlog
+import typer
+import uvloop
+
+from muster_operator.agent.ledger import Ledger
+from muster_operator.handlers.framework import watching_cluster
+from muster_operator.handlers.memo import Memo
+from muster_operator.link import logs
+from muster_operator.link.beside import refuse_beside_yunikorn
+from muster_operator.link.configmaps import read_entries
+from muster_operator.link.core import CoreLink
+from muster_operator.link.credentials import Credentials
+from muster_operator.link.errors import ApiRefused, LinkError, PartEnded, StartupRefused, Unreachable
+from muster_operator.link.health import health_server
+from muster_operator.link.inbox import Inbox
+from muster_operator.link.kube import Attempts, Kube, Placeholders
+from muster_operator.link.logs import LogFormat, LogLevel
+from muster_operator.link.loop import Loop
+from muster_operator.link.metrics import Metrics
+from muster_operator.link.pool import Pool
+from muster_operator.link.reconfigure import Reconfigurer
+from muster_operator.link.session import KubeSession
+from muster_operator.link.settings import LOG_LEVEL, Configuration, parse
+from muster_operator.link.si_encode import Encoder
+from muster_operator.model.groups import PlaceholderSpec
+from muster_operator.model.pods import Pod
+from muster_operator.model.settings import Settings
+from muster_operator.translate.placeholders import placeholder_body
+from muster_operator.translate.pods import read_pod
+from muster_operator.translate.raw import Raw
+from muster_si.api import SchedulerAPI
+from muster_si.errors import AddressError
+from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.grpc_client import GrpcClient
+
+log = structlog.get_logger("muster")
+
+T = TypeVar("T")
+Connect = Callable[[], SchedulerAPI]
+
+#: Seconds an API server that does not answer is waited for at the start before we say so and exit.
+API_SERVER_S: Final = 60.0
+#: Seconds that writes in flight get at the end; the kubelet kills 30 s after SIGTERM.
+DRAIN_S: Final = 10.0
+#: Seconds a goodbye to the core may take.
+FAREWELL_S: Final = 2.0
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one."""
+
+    namespace: str = "default"
+    health_port: int = 8081
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs beside kopf's tasks."""
+
+    loop: Loop
+    pool: Pool
+    core: CoreLink
+    memo: Memo
+
+
+class Readiness:
+    """What keeps the operator from being ready; `source` is the loop's word once there is a loop."""
+
+    def __init__(self) -> None:
+        self.source: Callable[[], str] = lambda: "starting"
+
+    def missing(self) -> str:
+        """Empty = ready."""
+        return self.source()
+
+
+async def run(options: Options, connect: Connect) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return.
+
+    Raises:
+        LinkError: it cannot serve as it is configured, or a part that has to run for ever ended; one line.
+    """
+    stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
+    stop_on_signals(stop)
+    credentials = Credentials()
+    session = KubeSession(credentials)
+    try:
+        async with health_server(options.health_port, readiness.missing, metrics):
+            configuration = await _unless(stop, configured(session, options.namespace))
+            if configuration is None:
+                return
+            parts = assembled(configuration, session, credentials, metrics, connect, options.namespace)
+            readiness.source = lambda: parts.loop.missing
+            await _serve(parts, session, options.namespace, stop)
+    finally:
+        await session.close()
+
+
+async def configured(session: KubeSession, namespace: str) -> Configuration:
+    """The configuration in force, once the API server answers.
+
+    Raises:
+        LinkError: the ConfigMaps are wrong or unreadable, YuniKorn runs beside us, or there is no API server.
+    """
+    deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
+    while True:
+        try:
+            entries = await read_entries(session, namespace)
+            configuration = parse(entries)
+            await refuse_beside_yunikorn(session, configuration.settings.scheduler_names)
+        except Unreachable as error:
+            if time.monotonic() > deadline:
+                raise StartupRefused(f"the API server does not answer: {error}") from error
+            log.warning("the API server does not answer, trying again", reason=str(error), in_seconds=wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(5.0, wait_s * 2)
+        except ApiRefused as error:
+            raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
+        else:
+            if LOG_LEVEL in entries:
+                logs.set_level(configuration.log_level)
+            return configuration
+
+
+def assembled(
+    configuration: Configuration,
+    session: KubeSession,
+    credentials: Credentials,
+    metrics: Metrics,
+    connect: Connect,
+    namespace: str,
+) -> Parts:
+    """All parts, wired; nothing runs yet."""
+    settings = configuration.settings
+    inbox = Inbox(metrics)
+    kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
+    pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc)
+    loop = Loop(Ledger(settings), inbox, pool.submit, metrics)
+    encoder = Encoder(configuration.cluster_id, settings.partition)
+    core = CoreLink(connect(), encoder, configuration, inbox, metrics.sessions.inc)
+    reconfigurer = Reconfigurer(session, namespace, core, pool.submit)
+    metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
+    metrics.watch("outbox_", core.depths)
+    return Parts(loop, pool, core, Memo(inbox, credentials, reconfigurer.changed))
+
+
+async def _serve(parts: Parts, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
+    """Run all parts until `stop`, then drain: no more news, writes finished, goodbye to the core."""
+    own = [
+        asyncio.create_task(parts.pool.run(), name="writers"),
+        asyncio.create_task(parts.loop.run(), name="agent"),
+        asyncio.create_task(parts.core.run(), name="session"),
+    ]
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        async with watching_cluster(parts.memo, session, namespace) as watching:
+            stop_on_signals(stop)  # kopf has taken them
+            done, _ = await asyncio.wait({stopped, *own, *watching}, return_when=asyncio.FIRST_COMPLETED)
+        _raise_ends(done - {stopped})
+        log.info("stopping: finishing the writes in flight", **parts.pool.depths())
+        parts.loop.drain()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(parts.pool.drained(), DRAIN_S)
+    finally:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(parts.core.leave(), FAREWELL_S)
+        for task in (stopped, *own):
+            task.cancel()
+        await asyncio.wait({stopped, *own})
+
+
+def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:
+    """A part that ended by itself ends the operator, with its own words if it has any.
+
+    Raises:
+        LinkError: one ended.
+    """
+    for task in done:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, LinkError):
+            raise error
+        raise PartEnded(task.get_name(), str(error or "without a reason")) from error
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
+    """The result of the work, None if we are told to stop before it is done."""
+    working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if working.done():
+        return working.result()
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+    return None
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """SIGTERM and SIGINT set `stop`; elsewhere than in the main thread there are no signals."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
+def _placeholders(settings: Settings) -> Placeholders:
+    def is_ours(raw: Raw, spec: PlaceholderSpec) -> bool:
+        """Ours, of this application's originator, and not on its way out (semantics 18)."""
+        pod = read_pod(raw, settings)
+        return (
+            isinstance(pod, Pod)
+            and pod.membership.placeholder
+            and pod.membership.owner == spec.owner.uid
+            and not pod.terminating
+        )
+
+    return Placeholders(manifest=lambda spec: placeholder_body(spec, settings), is_ours=is_ours)
+
+
+def _attempts(metrics: Metrics) -> Attempts:
+    return Attempts(
+        retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
+        ended=lambda kind, status: metrics.commands.labels(kind, str(status)).inc(),
+    )
+
+
+def tls_files(certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles | None:
+    """The three files of mutual TLS, or none of them.
+
+    Raises:
+        StartupRefused: only some are given, or one is not there.
+    """
+    if certificate is None and key is None and authority is None:
+        return None
+    if certificate is None or key is None or authority is None:
+        raise StartupRefused("--tls-cert, --tls-key and --tls-ca go together")
+    for path in (certificate, key, authority):
+        if not path.is_file():
+            raise StartupRefused(f"TLS: {path} does not exist")
+    return TlsFiles(certificate, key, authority)
+
+
+@app.command()
+def main(  # noqa: PLR0913 - the command line is its options
+    *,
+    core: Annotated[
+        str, typer.Option(envvar="MUSTER_CORE", help="where the core listens: unix:///path or host:port")
+    ] = "unix:///run/muster/core.sock",
+    tls_cert: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CERT", help="our certificate, PEM")] = None,
+    tls_key: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_KEY", help="its key, PEM")] = None,
+    tls_ca: Annotated[Path | None, typer.Option(envvar="MUSTER_TLS_CA", help="who signs the core, PEM")] = None,
+    allow_plaintext: Annotated[
+        bool, typer.Option(envvar="MUSTER_ALLOW_PLAINTEXT", help="TCP beyond loopback without TLS")
+    ] = False,
+    health_port: Annotated[
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
+    ] = 8081,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    log_level: Annotated[
+        LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="the ConfigMap's log.level wins")
+    ] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.JSON,
+) -> None:
+    """Run the operator: watch the cluster, tell the core, do what it decides."""
+    try:
+        logs.configure(log_level, log_format)
+        tls = tls_files(tls_cert, tls_key, tls_ca)
+        client = GrpcClient(core, tls=tls, allow_plaintext=allow_plaintext)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(Options(namespace, health_port), lambda: client))
+    except (LinkError, AddressError) as error:
+        typer.echo(f"muster operator cannot serve: {error}", err=True)
+        raise typer.Exit(1) from error
