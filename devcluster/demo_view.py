@@ -16,8 +16,8 @@ COLUMNS = {
     "asked": "asked",
     "created": "placeholders created",
     "reserved": "bound",
-    "replaced": "replaced",
     "released": "released",
+    "replaced": "replaced",
     "bound": "real pods bound",
     "finished": "done",
 }

@@ -1,7 +1,7 @@
 """What can be seen of a gang from outside: counts per task group, taken from the pods' watch alone.
 
-Pure: the watcher tells it what it saw and when. A placeholder that went counts as *replaced* as long as its group has
-a real pod that took a place, and as *released* otherwise; the API server does not say which was meant.
+Pure: the watcher tells it what it saw and when. A placeholder that went is *released*; as many of the released ones as
+there are bound real pods in the group are *replaced*. The API server does not say which was meant.
 """
 
 from __future__ import annotations
@@ -23,24 +23,19 @@ class GroupCounts:
     asked: int = 0
     created: set[str] = field(default_factory=set)
     reserved: set[str] = field(default_factory=set)
-    gone: set[str] = field(default_factory=set)
+    released: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)
 
     @property
     def replaced(self) -> int:
-        """Placeholders that a real pod took over."""
-        return min(len(self.gone), len(self.bound))
-
-    @property
-    def released(self) -> int:
-        """Placeholders that went without a real pod in their place."""
-        return len(self.gone) - self.replaced
+        """Released placeholders whose place a real pod took."""
+        return min(len(self.released), len(self.bound))
 
     @property
     def left(self) -> int:
         """Placeholders that are still there."""
-        return len(self.created) - len(self.gone)
+        return len(self.created) - len(self.released)
 
 
 @dataclass(slots=True)
@@ -96,7 +91,7 @@ def _see_placeholder(counts: GroupCounts, kind: str, pod: Json) -> None:
     if pod["spec"].get("nodeName"):
         counts.reserved.add(name)
     if kind == "DELETED":
-        counts.gone.add(name)
+        counts.released.add(name)
 
 
 def _see_real(counts: GroupCounts, kind: str, pod: Json) -> None:

@@ -117,10 +117,15 @@ class Muster:
 
     def tails(self, lines: int = 40) -> str:
         """The ends of both logs, for a failure's report."""
-        return "\n".join(f"--- {p.name} ---\n{p.tail(lines)}" for p in (self.core, self.operator))
+        return "\n".join(f"--- {p.name} ---\n{_own_words(p.tail(500), lines)}" for p in (self.core, self.operator))
 
     def _process(self, name: str, module: str, *flags: str) -> Process:
         setup = self.setup
         env = {"KUBECONFIG": str(setup.kubeconfig), "NAMESPACE": setup.namespace, "PYTHONUNBUFFERED": "1", **setup.env}
         argv = [sys.executable, "-m", module, *flags]
         return Process(name, argv, setup.folder / "logs" / f"{name}.log", env=env, tethered=setup.tethered)
+
+
+def _own_words(log: str, lines: int) -> str:
+    """The last lines without the libraries' chatter, which at debug level is most of the log."""
+    return "\n".join([line for line in log.splitlines() if not line.startswith("DEBUG ")][-lines:])

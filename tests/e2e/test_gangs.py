@@ -101,8 +101,12 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
     gang[2] = a_member("large", "workers", "large-workers-2", groups, cpu="3")
     await scene.create(gang)
     await scene.all_bound(3)
-    told = {event["involvedObject"]["name"] for event in await scene.events() if "placeholder" in event["message"]}
-    assert "large-workers-2" in told
+
+    async def is_told() -> bool:
+        about = {event["involvedObject"]["name"] for event in await scene.events() if "larger" in event["message"]}
+        return about == {"large-workers-2"}
+
+    await scene.eventually("the pod is told", is_told, 10)
 
 
 async def test_two_gangs_that_fit_only_one_after_the_other_both_finish(open_scene: OpenScene) -> None:

@@ -47,7 +47,7 @@ def test_the_first_pod_announces_the_group_and_placeholders_are_counted_once() -
     }  # fmt: skip
 
 
-def test_a_placeholder_that_went_is_replaced_if_a_real_pod_came_and_released_if_not() -> None:
+def test_every_placeholder_that_went_is_released_and_replaced_only_if_a_real_pod_came() -> None:
     view = seen(
         ("ADDED", a_pod("tg-0", placeholder=True, node="n")),
         ("ADDED", a_pod("tg-1", placeholder=True, node="n")),
@@ -55,7 +55,7 @@ def test_a_placeholder_that_went_is_replaced_if_a_real_pod_came_and_released_if_
         ("MODIFIED", a_pod("real-0", node="n")),
         ("DELETED", a_pod("tg-1", placeholder=True, node="n")),
     )
-    assert (view.total("replaced"), view.total("released"), view.total("left")) == (1, 1, 0)
+    assert (view.total("replaced"), view.total("released"), view.total("left")) == (1, 2, 0)
 
 
 def test_milestones_keep_the_time_they_were_first_reached() -> None:
