@@ -1,0 +1,159 @@
+"""Kubernetes, the agent and a core, step by step in any order, without a clock and without I/O.
+
+Every queue between the three keeps its own order; which of them moves next is the test's choice. Either side can be
+killed between any two steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from muster_operator.agent import recovery
+from muster_operator.agent.answering import answered
+from muster_operator.agent.ledger import Ledger, Phase
+from muster_operator.agent.obeying import obey
+from muster_operator.agent.observing import observe
+from muster_operator.agent.reminders import next_due, remind
+from muster_operator.model.commands import Command
+from muster_operator.model.news import (
+    ApplicationRemoved,
+    ApplicationSubmitted,
+    News,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+)
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.results import Result
+from tests.unit.operator.agent.core import Core
+from tests.unit.operator.agent.kubernetes import Kubernetes
+
+Choose = Callable[[int], int]
+_APPLICATION_NEWS = (ApplicationSubmitted, ApplicationRemoved)
+_NODE_NEWS = (NodeCreated, NodeUpdated, NodeDrained, NodeOpened, NodeDecommissioned)
+
+
+def first(_: int) -> int:
+    """Always the first queue that has something."""
+    return 0
+
+
+@dataclass
+class Simulation:
+    """``kubernetes``, ``core`` and the ledger between them."""
+
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    core: Core = field(default_factory=Core)
+    ledger: Ledger = field(default_factory=Ledger)
+    now: float = 0.0
+    streams: tuple[deque[News], deque[News], deque[News]] = field(default_factory=lambda: (deque(), deque(), deque()))
+    commands: deque[Command] = field(default_factory=deque)
+    results: deque[Result] = field(default_factory=deque)
+
+    def start(self) -> Simulation:
+        """The operator starts: it lists, registers and recovers."""
+        self.kubernetes.watch.clear()
+        self.ledger = Ledger()
+        for fact in self.kubernetes.list_all():
+            observe(self.ledger, fact, self.now)
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """The walk of semantics 19 as the shell does it."""
+        self.core.reset()
+        for stream in self.streams:
+            stream.clear()
+        self._take(recovery.begin(self.ledger, self.now))
+        self._deliver()
+        while self.core.applications and self.ledger.phase is Phase.RECOVERING:
+            self._take(obey(self.ledger, self.core.applications.popleft(), self.now))
+        assert recovery.is_answered(self.ledger)
+        self._take(recovery.report_nodes(self.ledger, self.now))
+        self._take(recovery.submit_asks(self.ledger, self.now))
+        self._deliver()
+        self._take(recovery.open_nodes(self.ledger, self.now))
+
+    def kill_operator(self, *, lose_commands: bool) -> None:
+        """Kill -9: what it knew is gone; commands on the wire are lost or still carried out."""
+        while self.commands and not lose_commands:
+            self.kubernetes.apply(self.commands.popleft())
+        self.commands.clear()
+        self.results.clear()
+        self.start()
+
+    def kill_core(self) -> None:
+        """The core starts anew; the operator registers again and finishes its writes in between."""
+        recovery.pause(self.ledger)
+        while self.commands:
+            self.results.append(self.kubernetes.apply(self.commands.popleft()))
+        while self.results:
+            answered(self.ledger, self.results.popleft(), self.now)
+        while self.kubernetes.watch:
+            observe(self.ledger, self.kubernetes.watch.popleft(), self.now)
+        self._begin()
+
+    def _take(self, outcome: Outcome) -> None:
+        self.commands.extend(outcome.commands)
+        for item in outcome.news:
+            kind = 0 if isinstance(item, _APPLICATION_NEWS) else 1 if isinstance(item, _NODE_NEWS) else 2
+            self.streams[kind].append(item)
+
+    def _deliver(self) -> None:
+        for stream in self.streams:
+            while stream:
+                self.core.take(stream.popleft())
+
+    def moves(self) -> list[Callable[[], None]]:
+        """What can happen next."""
+        possible: list[tuple[object, Callable[[], None]]] = [
+            (self.kubernetes.watch, self._observe),
+            (self.commands, self._command),
+            (self.results, self._answer),
+            (self.core.applications, self._obey_application),
+            (self.core.allocations, self._obey_allocation),
+            *((stream, lambda stream=stream: self.core.take(stream.popleft())) for stream in self.streams),
+        ]
+        return [move for queue, move in possible if queue]
+
+    def _observe(self) -> None:
+        self._take(observe(self.ledger, self.kubernetes.watch.popleft(), self.now))
+
+    def _command(self) -> None:
+        self.results.append(self.kubernetes.apply(self.commands.popleft()))
+
+    def _answer(self) -> None:
+        self._take(answered(self.ledger, self.results.popleft(), self.now))
+
+    def _obey_application(self) -> None:
+        self._take(obey(self.ledger, self.core.applications.popleft(), self.now))
+
+    def _obey_allocation(self) -> None:
+        self._take(obey(self.ledger, self.core.allocations.popleft(), self.now))
+
+    def step(self, choose: Choose = first) -> bool:
+        """One move; False when nothing can move."""
+        moves = self.moves()
+        if moves:
+            moves[choose(len(moves))]()
+        return bool(moves)
+
+    def run(self, choose: Choose = first, limit: int = 100_000) -> int:
+        """Until nothing moves; returns the number of steps."""
+        for steps in range(limit):
+            if not self.step(choose):
+                return steps
+        raise AssertionError("it never comes to rest")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with the reminders that come due."""
+        end = self.now + seconds
+        while (due := next_due(self.ledger)) is not None and due <= end:
+            self.now = due
+            self._take(remind(self.ledger, self.now))
+            self.run()
+        self.now = end

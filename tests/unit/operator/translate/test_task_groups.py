@@ -1,0 +1,198 @@
+"""A gang's definition is read in any spelling, and refused with the field and the fix (contract 1.3, 1.4)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from muster_operator.model.groups import GangDefinition, GangProblem
+from muster_operator.model.pods import GangSource
+from muster_operator.translate.task_groups import read_gang
+from tests.unit.operator.objects import a_group
+
+
+def read(text: str, parameters: str = "") -> GangDefinition | GangProblem | None:
+    return read_gang(GangSource(text, parameters))
+
+
+def gang(*groups: Any, parameters: str = "") -> GangDefinition:
+    found = read(json.dumps(groups), parameters)
+    assert isinstance(found, GangDefinition), found
+    return found
+
+
+def problem(text: str) -> str:
+    found = read(text)
+    assert isinstance(found, GangProblem), found
+    return found.message
+
+
+def problem_of(**changes: Any) -> str:
+    return problem(json.dumps([{**a_group(), **changes}]))
+
+
+def test_no_annotation_is_no_gang() -> None:
+    assert read("") is None
+    assert read("  ") is None
+
+
+def test_the_total_counts_members_and_their_pods() -> None:
+    found = gang(a_group("driver", 1), a_group("executor", 3, minResource={"cpu": "500m", "nvidia.com/gpu": "1"}))
+    assert dict(found.placeholder_ask) == {"vcore": 2500, "memory": 2**30, "nvidia.com/gpu": 3, "pods": 4}
+
+
+def test_keys_match_in_any_case_and_unknown_ones_and_nulls_are_passed_over() -> None:
+    written = {
+        "Name": "g",
+        "MINMEMBER": 2,
+        "minresource": {"cpu": 1},
+        "Labels": None,
+        "Tolerations": None,
+        "Affinity": None,
+        "Comment": [],
+    }
+    found = gang(written).groups[0]
+    assert (found.name, found.min_member, dict(found.min_resource)) == ("g", 2, {"vcore": 1000})
+
+
+def test_vcore_is_cpu() -> None:
+    found = gang(a_group(minResource={"vcore": "500m"})).groups[0]
+    assert dict(found.min_resource) == {"vcore": 500}
+    assert dict(found.requests) == {"cpu": "500m"}
+
+
+def test_zero_amounts_are_legal() -> None:
+    assert dict(gang(a_group(minResource={"cpu": "0m"})).groups[0].min_resource) == {"vcore": 0}
+
+
+def test_the_fields_of_a_pod_travel_as_they_are_and_as_constraints() -> None:
+    found = gang(
+        a_group(
+            nodeSelector={"zone": "a"},
+            tolerations=[{"key": "gpu", "operator": "Exists", "tolerationSeconds": 5}],
+            labels={"team": "x"},
+            annotations={"note": "y"},
+            topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        )
+    ).groups[0]
+    assert json.loads(found.pod_fields)["tolerations"][0]["tolerationSeconds"] == 5
+    assert json.loads(found.constraints) == {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }
+    assert (dict(found.labels), dict(found.annotations)) == ({"team": "x"}, {"note": "y"})
+
+
+def test_numbers_with_a_point_lose_no_digit() -> None:
+    found = read('[{"name": "g", "minMember": 1, "minResource": {"cpu": 0.1}}]')
+    assert isinstance(found, GangDefinition)
+    assert dict(found.groups[0].requests) == {"cpu": "0.1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "task-groups: is not JSON (Expecting property name"),
+        ("nonsense", "task-groups: is not JSON"),
+        ("{}", "task-groups: is not a JSON array"),
+        ("null", "task-groups: is not a JSON array"),
+        ("[]", "task-groups: is an empty array"),
+        ("[1]", "task-groups[0]: is not an object"),
+        ("[NaN]", "task-groups: is not JSON (NaN"),
+        ("[" * 5000 + "]" * 5000, "task-groups: is nested too deeply"),
+        ('[{"name":"g","affinity":' + '{"a":' * 40 + "1" + "}" * 40 + "}]", "task-groups: is nested too deeply"),
+        ('["\\ud800"]', "task-groups: cannot be written as JSON"),
+        ('[{"name": "' + "x" * 300_000 + '"}]', "task-groups: is longer than an annotation"),
+        ("[" + "9" * 5000 + "]", "task-groups: is not JSON"),
+    ],
+)
+def test_text_that_is_no_list_of_groups_is_named(text: str, says: str) -> None:
+    assert problem(text).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"name": ""}, "task-groups[0].name: is missing or empty; give every group a name"),
+        ({"name": None}, "task-groups[0].name: is missing"),
+        ({"name": 7}, "task-groups[0].name: is missing"),
+        ({"name": "x" * 254}, "task-groups[0].name: is longer than 253"),
+        ({"minMember": 0}, "task-groups[0].minMember: is 0; write the number of members"),
+        ({"minMember": -3}, "task-groups[0].minMember: is -3"),
+        ({"minMember": None}, "task-groups[0].minMember: is missing"),
+        ({"minMember": "3"}, "task-groups[0].minMember: '3' is not a whole number"),
+        ({"minMember": 2.5}, "task-groups[0].minMember: '2.5' is not a whole number"),
+        ({"minMember": True}, "task-groups[0].minMember: 'True' is not a whole number"),
+        ({"minMember": 2**31}, "task-groups[0].minMember: does not fit 32 bits"),
+        ({"minMember": 100_001}, "task-groups[0].minMember: more than 100000 members"),
+        ({"minResource": None}, "task-groups[0].minResource: is missing"),
+        ({"minResource": []}, "task-groups[0].minResource: is not an object"),
+        ({"minResource": {"cpu": "-1"}}, "task-groups[0].minResource.cpu: is negative"),
+        ({"minResource": {"cpu": "lots"}}, 'task-groups[0].minResource.cpu: "lots" is not a quantity'),
+        ({"minResource": {"cpu": "1", "vcore": "1"}}, "task-groups[0].minResource.vcore: cpu and vcore are the same"),
+        ({"minResource": {"pods": "1"}}, "task-groups[0].minResource.pods: is counted by itself; remove it"),
+        ({"minResource": {"memory": "5Ei"}}, "task-groups[0].minResource.memory: memory of all members together"),
+        ({"labels": {"a": 1}}, "task-groups[0].labels: is not an object of strings"),
+        ({"annotations": []}, "task-groups[0].annotations: is not an object of strings"),
+        ({"nodeSelector": "zone"}, "task-groups[0].nodeSelector: is not an object of strings"),
+        ({"tolerations": {}}, None),
+        ({"tolerations": {"key": "x"}}, "task-groups[0].tolerations: is not a list of objects"),
+        ({"tolerations": ["x"]}, "task-groups[0].tolerations: is not a list of objects"),
+        ({"affinity": [1]}, "task-groups[0].affinity: is not an object"),
+        ({"topologySpreadConstraints": "x"}, "task-groups[0].topologySpreadConstraints: is not a list"),
+    ],
+)
+def test_a_group_that_cannot_be_is_named_with_its_field(changes: dict[str, Any], says: str | None) -> None:
+    if says is None:
+        assert gang({**a_group(), **changes})
+    else:
+        assert problem_of(**changes).startswith(says)
+
+
+def test_two_groups_of_one_name_are_refused() -> None:
+    assert problem(json.dumps([a_group("g"), a_group("g")])).startswith('task-groups[1].name: "g" is there twice')
+
+
+def test_every_problem_ends_in_a_fix() -> None:
+    assert problem_of(minMember=0).count("; ") == 1
+
+
+def test_parameters_decide_style_and_clocks() -> None:
+    found = gang(
+        a_group(),
+        parameters="placeholderTimeoutInSeconds=30  gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5 other=1",
+    )
+    assert (found.style, found.placeholder_timeout_ms, found.wait_timeout_ms) == ("Hard", 30_000, 5_000)
+    assert found.warnings == ()
+
+
+def test_without_parameters_a_gang_is_soft_with_the_cores_time_out() -> None:
+    found = gang(a_group())
+    assert (found.style, found.placeholder_timeout_ms, found.wait_timeout_ms) == ("Soft", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ("gangSchedulingStyle=hard", 'gangSchedulingStyle: "hard" is unknown; Soft is used, write Soft or Hard'),
+        ("placeholderTimeoutInSeconds=ten", 'placeholderTimeoutInSeconds: "ten" is not a number of seconds'),
+        ("placeholderTimeoutInSeconds=-1", 'placeholderTimeoutInSeconds: "-1" is not a number'),
+        ("gangWaitTimeoutInSeconds=99999999999999999999", "gangWaitTimeoutInSeconds: "),
+        ("gangPlacement=Atomic", 'gangPlacement: "Atomic" is not served yet; Reserve is used'),
+        ("gangPlacement=best", 'gangPlacement: "best" is unknown; Reserve is used, write Reserve'),
+        ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored, write name=value'),
+        ("a=b=c", 'schedulingPolicyParameters: "a=b=c" is ignored'),
+        ("=1", 'schedulingPolicyParameters: "=1" is ignored'),
+    ],
+)
+def test_a_bad_parameter_is_warned_of_and_its_default_taken(parameters: str, says: str) -> None:
+    found = gang(a_group(), parameters=parameters)
+    assert found.style == "Soft"
+    assert len(found.warnings) == 1
+    assert found.warnings[0].startswith(says)
+
+
+def test_the_placement_that_is_served_needs_no_warning() -> None:
+    assert gang(a_group(), parameters="gangPlacement=Reserve").warnings == ()
