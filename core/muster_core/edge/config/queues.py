@@ -19,10 +19,13 @@ from muster_core.model.config import QueueConfig
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.ids import ROOT
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
+from muster_si.keys import CPU
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 _MOST_ACL_FIELDS: Final = 2
 _EVERYBODY: Final = "*"
+#: Kubernetes' name for what queues.yaml calls vcore.
+_MISTAKEN: Final = "cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def _queue(form: QueueForm, path: str, above: Above, notes: Notes) -> QueueConfi
         raise ConfigurationError(
             below(path, "parent"), "false", "is untrue: there are queues below it", "leave it out or write true"
         )
-    own_max, guaranteed = _amounts(form, path, above)
+    own_max, guaranteed = _amounts(form, path, above, notes)
     most = _max_applications(form, path, above, notes)
     effective = properties.inherited(above.properties) | form.properties
     here = Above(above.max.narrowed(own_max), most, effective)
@@ -107,10 +110,12 @@ def _queue(form: QueueForm, path: str, above: Above, notes: Notes) -> QueueConfi
     )
 
 
-def _amounts(form: QueueForm, path: str, above: Above) -> tuple[Limit, Resources]:
+def _amounts(form: QueueForm, path: str, above: Above, notes: Notes) -> tuple[Limit, Resources]:
     spot = below(path, "resources")
     own_max = Limit(amounts(form.resources.max, below(spot, "max")))
     guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
+    if own_max.get(_MISTAKEN) is not None:
+        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect, {_MISTAKEN} is called {CPU} here")
     for name, bound in own_max.items():
         over = above.max.get(name)
         if over is not None and bound > over:

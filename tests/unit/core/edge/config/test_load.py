@@ -1,0 +1,206 @@
+"""A valid configuration comes out as the model's values, with what its writer should know."""
+
+from muster_core.edge.config.load import DEFAULT_TEXT, checksum, load
+from muster_core.model.config import ApplicationOrder, NodeOrder, NodeSort, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.resources import Limit, Resources
+
+
+def partition(text: str) -> PartitionConfig:
+    return load(text, {}).configuration.partitions[0]
+
+
+def queues(text: str) -> QueueConfig:
+    """The root of a partition whose queues are the indented text."""
+    return partition("partitions:\n  - name: default\n    queues:\n" + text).root
+
+
+def child(queue: QueueConfig, path: str) -> QueueConfig:
+    for name in path.split("."):
+        queue = next(found for found in queue.children if found.name == name)
+    return queue
+
+
+EVERYTHING = """
+checksum: ABC
+partitions:
+  - name: Default
+    placementrules:
+      - {name: Provided, create: true, filter: {type: deny, users: [eve]}}
+      - name: user
+        create: true
+        parent: {name: tag, value: namespace, create: true, parent: {name: fixed, value: Teams}}
+      - {name: fixed, value: root.fallback}
+    limits:
+      - {limit: everybody, users: ['*'], maxapplications: 5}
+    preemption: {enabled: true, quotapreemptionenabled: false}
+    nodesortpolicy: {type: binpacking, resourceweights: {vcore: 2.0, memory: 0}}
+    usergroupresolver: {type: ldap}
+    queues:
+      - name: Root
+        submitacl: '*'
+        maxapplications: 100
+        properties: {application.sort.policy: fair}
+        queues:
+          - name: teams
+            parent: true
+            maxapplications: 50
+            resources:
+              guaranteed: {vcore: 4, memory: 8Gi}
+              max: {vcore: 10500m, memory: 100 G, nvidia.com/gpu: 8}
+            childtemplate:
+              maxapplications: 3
+              properties: {application.sort.policy: fifo}
+              resources: {max: {vcore: 2}, guaranteed: {vcore: 1}}
+          - name: fallback
+            maxapplications: 10
+            adminacl: 'admin,root wheel'
+            properties: {application.sort.policy: stateaware}
+            limits:
+              - {users: [ann, bob], groups: [devs], maxapplications: 1, maxresources: {vcore: 1}}
+              - {groups: ['*'], maxresources: {memory: 1G, vcore: 0}}
+"""
+
+
+def test_every_field_of_the_contract_is_known() -> None:
+    found = partition(EVERYTHING)
+    assert found.name == "default"
+    assert found.node_sort == NodeSort(NodeOrder.BINPACKING, (("memory", 0.0), ("vcore", 2.0)))
+    assert found.rules == (
+        PlacementRule("provided", create=True),
+        PlacementRule(
+            "user",
+            create=True,
+            parent=PlacementRule("tag", create=True, value="namespace", parent=PlacementRule("fixed", value="teams")),
+        ),
+        PlacementRule("fixed", value="root.fallback"),
+    )
+    teams, fallback = child(found.root, "teams"), child(found.root, "fallback")
+    assert (found.root.parent, teams.parent, fallback.parent) == (True, True, False)
+    assert teams.max == Limit({"vcore": 10_500, "memory": 100 * 10**9, "nvidia.com/gpu": 8})
+    assert teams.guaranteed == Resources({"vcore": 4000, "memory": 8 * 2**30})
+    assert (found.root.max_applications, teams.max_applications, fallback.max_applications) == (100, 50, 10)
+    assert (teams.order, fallback.order) == (ApplicationOrder.FAIR, ApplicationOrder.FIFO)
+    assert (found.root.submit_acl, fallback.admin_acl) == ("*", "admin,root wheel")
+
+
+def test_what_is_accepted_and_has_no_effect_yet_is_told() -> None:
+    assert load(EVERYTHING, {}).warnings == tuple(
+        f"{path}: accepted, not acted on yet"
+        for path in (
+            "partitions[0].queues[0].queues[0].childtemplate",
+            "partitions[0].queues[0].queues[1].adminacl",
+            "partitions[0].queues[0].queues[1].limits",
+            "partitions[0].limits",
+            "partitions[0].usergroupresolver",
+            "partitions[0].preemption",
+            "partitions[0].placementrules[0].filter",
+        )
+    )
+
+
+def test_an_empty_text_means_a_queue_for_each_namespace_made_when_needed() -> None:
+    for text in ("", "\n", "# nothing\n", "---\n"):
+        loaded = load(text, {})
+        assert loaded == load(DEFAULT_TEXT, {})
+        [only] = loaded.configuration.partitions
+        assert (only.name, only.rules) == ("default", (PlacementRule("tag", create=True, value="namespace"),))
+        assert (only.root.name, only.root.children, only.root.submit_acl) == ("root", (), "*")
+        assert loaded.warnings == ()
+
+
+def test_root_is_put_on_top_where_the_file_leaves_it_out() -> None:
+    root = queues("      - name: a\n      - name: B\n")
+    assert (root.name, root.parent, [queue.name for queue in root.children]) == ("root", True, ["a", "b"])
+    assert [queue.name for queue in queues("      - name: a\n").children] == ["a"]
+    assert queues("      []\n").children == ()
+
+
+def test_a_queue_without_children_is_a_leaf_unless_it_says_parent() -> None:
+    root = queues("      - {name: a}\n      - {name: b, parent: true}\n      - {name: c, queues: [{name: d}]}\n")
+    assert [child(root, name).parent for name in ("a", "b", "c", "c.d")] == [False, True, True, False]
+
+
+def test_the_sort_policy_comes_down_to_configured_children_and_can_be_changed_there() -> None:
+    root = queues(
+        """
+      - name: a
+        properties: {application.sort.policy: fair, priority.offset: '5', preemption.policy: fence}
+        queues:
+          - name: b
+          - name: c
+            properties: {application.sort.policy: FIFO}
+          - name: d
+            queues: [{name: e}]
+"""
+    )
+    orders = [child(root, path).order for path in ("a.b", "a.c", "a.d.e")]
+    assert orders == [ApplicationOrder.FAIR, ApplicationOrder.FIFO, ApplicationOrder.FAIR]
+    assert dict(child(root, "a.b").properties) == {"application.sort.policy": "fair"}
+
+
+def test_an_unknown_sort_policy_or_property_is_told_and_ignored() -> None:
+    loaded = load(
+        """
+partitions:
+  - queues:
+      - name: a
+        properties: {application.sort.policy: lifo, priority.offset: '1', colour: red}
+""",
+        {},
+    )
+    assert child(loaded.configuration.partitions[0].root, "a").order is ApplicationOrder.FIFO
+    path = "partitions[0].queues[0].properties"
+    assert loaded.warnings == (
+        f"{path}.application.sort.policy: 'lifo' is neither fifo nor fair, fifo is used",
+        f"{path}.priority.offset: accepted, not acted on yet",
+        f"{path}.colour: is not a known property and has no effect",
+    )
+
+
+def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a_word() -> None:
+    loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {gpu: 0}}}]}]", {})
+    queue = child(loaded.configuration.partitions[0].root, "a")
+    assert (queue.max, queue.max_applications) == (Limit({"gpu": 0}), 0)
+    assert loaded.warnings == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
+
+
+def test_a_bound_on_cpu_is_told_to_be_none() -> None:
+    loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
+    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect, cpu is called vcore here",)
+
+
+def test_guarantees_of_children_may_add_up_to_their_parents() -> None:
+    root = queues(
+        """
+      - name: a
+        resources: {guaranteed: {vcore: 3}, max: {vcore: 3, memory: 10}}
+        queues:
+          - {name: b, resources: {guaranteed: {vcore: 1, memory: 10}}}
+          - {name: c, queues: [{name: d, resources: {guaranteed: {vcore: 2}}}]}
+"""
+    )
+    assert child(root, "a.c.d").guaranteed == Resources({"vcore": 2000})
+
+
+def test_numbers_may_stand_where_names_are_asked_for() -> None:
+    assert [queue.name for queue in queues("      - {name: 0123}\n      - {name: 'null'}\n").children] == [
+        "0123",
+        "null",
+    ]
+
+
+def test_several_partitions_are_read() -> None:
+    text = "partitions: [{queues: [{name: a}]}, {name: GPU, queues: [{name: a}]}]"
+    assert [found.name for found in load(text, {}).configuration.partitions] == ["default", "gpu"]
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    root = queues("      - {name: a, resources: &r {max: {vcore: 1}}}\n      - {name: b, resources: *r}\n")
+    assert child(root, "a").max == child(root, "b").max == Limit({"vcore": 1000})
+
+
+def test_the_checksum_is_of_the_text_without_its_own_line() -> None:
+    text = "partitions: [{queues: [{name: a}]}]\n"
+    assert load("checksum: 'FFFF'\n" + text, {}).configuration.checksum == checksum(text)
+    # From sha256sum(1) of one line `a`.
+    assert checksum("a\n") == "87428FC522803D31065E7BCE3CF03FE475096631E5E07BBD7A0FDE60C4CF25C7"
