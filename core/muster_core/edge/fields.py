@@ -6,7 +6,7 @@ Raises Unfit with the field's name as the message spells it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,10 +14,22 @@ from muster_core.edge import facts
 from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.ids import (
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    RmId,
+    TaskGroup,
+    partition_id,
+)
 from muster_core.model.release import Termination
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import Member
 from muster_si import keys, si_pb2
+
+#: Distinct amounts kept as one shared value; beyond it the memo starts anew.
+_SHARED_AMOUNTS: Final = 4096
 
 _TERMINATIONS: Final[Mapping[int, Termination]] = {
     si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
@@ -107,3 +119,41 @@ def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
         return facts.moment_ns(text, unit_ns)
     except Unfit as unfit:
         raise unfit.inside(tag) from unfit
+
+
+class Partitions:
+    """The partitions of one resource manager, by the names it gives them."""
+
+    def __init__(self, rm: RmId, names: Iterable[str]) -> None:
+        self._ids = {name.lower(): partition_id(rm, name) for name in names}
+
+    def find(self, name: str) -> PartitionId:
+        """partitionName; in any case, but it has to be there."""
+        known = self._ids.get(name) or self._ids.get(name.lower())
+        if known is None:
+            raise Unfit("partitionName", f"is not known: {shown(name)!r}" if name else "is missing")
+        return known
+
+
+class Amounts:
+    """Reads amounts; equal ones become one shared value, which a class of pods has in common."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[tuple[str, int], ...], Resources] = {}
+
+    def read(self, message: si_pb2.Resource, label: str) -> Resources:
+        """An amount of the field `label`; absent = nothing."""
+        amounts = {name: quantity.value for name, quantity in message.resources.items()}
+        if not amounts:
+            return NOTHING
+        key = tuple(amounts.items())
+        known = self._shared.get(key)
+        if known is None:
+            try:
+                known = facts.resources(amounts)
+            except Unfit as unfit:
+                raise unfit.inside(label) from unfit
+            if len(self._shared) >= _SHARED_AMOUNTS:
+                self._shared.clear()
+            self._shared[key] = known
+        return known

@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -24,9 +23,11 @@ from typing import Final
 import structlog
 
 from muster_core.edge import si_encode
+from muster_core.edge.alarm import Alarm
+from muster_core.edge.mailbox import Mail, Mailbox
 from muster_core.edge.metrics import Metrics
 from muster_core.edge.outlet import Outlet
-from muster_core.edge.session import Fence, Kind, Session
+from muster_core.edge.session import Session
 from muster_core.edge.supervisor import Supervisor
 from muster_core.engine import invariants
 from muster_core.engine.cycle import CycleResult, cycle
@@ -37,8 +38,6 @@ from muster_core.world.world import World
 
 _log = structlog.get_logger(__name__)
 
-#: A timer sleeps no longer, so that a wall clock that was put right is noticed.
-_LONGEST_SLEEP_S: Final = 600.0
 _NOTHING_DONE: Final = CycleResult([], more=False)
 
 
@@ -58,20 +57,6 @@ class LoopSettings:
     mailbox: int = 1024
     checks: bool = False
     freeze: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Mail:
-    """One message, taken apart. `kind`: which stream it counts on; None = none.
-
-    Mail of a session that is over by the time it is read is not read.
-    """
-
-    events: Sequence[Event]
-    session: Session | None = None
-    answers: Sequence[Effect] = ()
-    kind: Kind | None = None
-    fence: Fence | None = None
 
 
 class Loop:
@@ -94,49 +79,31 @@ class Loop:
         self._supervisor = supervisor
         self._settings = settings
         self._now_ns = now_ns
-        self._mail: deque[Mail] = deque()
-        self._wake = asyncio.Event()
-        self._room = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
+        self.mailbox = Mailbox(settings.mailbox)
+        self._alarm = Alarm(now_ns, self.mailbox.news.set)
         self._unfinished = False  # the last cycle said there is more, or something changed since
         self._closed = False
         self.is_running = False
 
-    async def put(self, mail: Mail) -> None:
-        """Hand mail over; waits while the mailbox is full."""
-        while len(self._mail) >= self._settings.mailbox:
-            self._room.clear()
-            await self._room.wait()
-        self.post(mail)
-
-    def post(self, mail: Mail) -> None:
-        """Hand over what must not wait: the end of a session."""
-        self._mail.append(mail)
-        self._wake.set()
-
-    def wake(self) -> None:
-        """Look at the clocks and the mail now."""
-        self._wake.set()
-
     def close(self) -> None:
         """Ends `run` after the present turn; what waits is not read."""
         self._closed = True
-        self._wake.set()
+        self.mailbox.news.set()
 
     async def run(self) -> None:
         """Until `close`. To be run as the one task that touches the world."""
         self.is_running = True
         try:
             while not self._closed:
-                await self._wake.wait()
-                self._wake.clear()
+                await self.mailbox.news.wait()
+                self.mailbox.news.clear()
                 more = True
                 while more:
                     more = self._turn()
                     await asyncio.sleep(0)
         finally:
             self.is_running = False
-            self._stop_timer()
+            self._alarm.stop()
 
     def _turn(self) -> bool:
         """One slice of work; whether there is more to do at once."""
@@ -147,15 +114,13 @@ class Loop:
             self._schedule()
         self._doubt()
         self._end_broken()
-        self._set_timer()
-        self._metrics.mailbox.set(len(self._mail))
+        self._alarm.set(self._outlet.deadlines.next_ns())
+        self._metrics.mailbox.set(len(self.mailbox))
         self._metrics.turned(time.perf_counter() - started)
-        return not self._closed and (bool(self._mail) or self._unfinished)
+        return not self._closed and (len(self.mailbox) > 0 or self._unfinished)
 
     def _read_mail(self, until: float) -> None:
-        while self._mail:
-            mail = self._mail.popleft()
-            self._room.set()
+        while (mail := self.mailbox.take()) is not None:
             if mail.session is None or mail.session.is_open:
                 self._read(mail)
             else:
@@ -184,12 +149,9 @@ class Loop:
             return
         self._hear(FencePassed(session.rm))
         if self._settings.freeze:
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
+            _freeze()
         for fence in passed:
-            if not fence.passed.done():
-                fence.passed.set_result(None)
+            fence.open()
 
     def _hear(self, event: Event) -> None:
         now_ns = self._now_ns()
@@ -244,19 +206,14 @@ class Loop:
             session = self._outlet.broken.pop()
             if session.is_open:
                 session.end("the resource manager's callback failed")
-                self.post(Mail([ConnectionLost(session.rm)]))
+                self.mailbox.post(Mail([ConnectionLost(session.rm)]))
 
-    def _set_timer(self) -> None:
-        self._stop_timer()
-        at_ns = self._outlet.deadlines.next_ns()
-        if at_ns is not None:
-            delay = min(max((at_ns - self._now_ns()) / 1e9, 0.0), _LONGEST_SLEEP_S)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._wake.set)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+def _freeze() -> None:
+    """What a recovery brought stays for long: the garbage collector need not look at it (semantics 26)."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _ask_to_register(session: Session, reason: str) -> None:

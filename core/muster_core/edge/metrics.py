@@ -28,50 +28,35 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        attempts = Counter(
-            "yunikorn_scheduler_container_allocation_attempt",
-            "Allocations made, refused and released.",
-            ["state"],
-            registry=self.registry,
+        attempts = self._counter(
+            "yunikorn_scheduler_container_allocation_attempt", "Allocations made, refused and released.", "state"
         )
-        submissions = Counter(
-            "yunikorn_scheduler_application_submission",
-            "Applications told, accepted and rejected.",
-            ["result"],
-            registry=self.registry,
+        submissions = self._counter(
+            "yunikorn_scheduler_application_submission", "Applications told, accepted and rejected.", "result"
         )
-        self._allocated = attempts.labels("allocated")
-        self._refused = attempts.labels("rejected")
-        self._released = attempts.labels("released")
-        self._new = submissions.labels("new")
-        self._accepted = submissions.labels("accepted")
-        self._rejected = submissions.labels("rejected")
-        self.cycle = Histogram(
-            "yunikorn_scheduler_scheduling_cycle_milliseconds",
-            "Time of one scheduling cycle, in seconds.",
-            buckets=_CYCLE_BUCKETS,
-            registry=self.registry,
+        self._allocated, self._refused, self._released = map(attempts.labels, ("allocated", "rejected", "released"))
+        self._new, self._accepted, self._rejected = map(submissions.labels, ("new", "accepted", "rejected"))
+        self._events = self._counter("muster_core_events", "Events that the world has seen, by kind.", "kind")
+        self._unheard = self._counter("muster_core_unheard", "What was said to nobody, or heard unasked.", "what")
+        self.failures = self._counter("muster_core_failures", "Events and cycles that failed; each is logged.")
+        self.mailbox = self._gauge("muster_core_mailbox_depth", "Messages that wait for the world.")
+        self.cycle = self._histogram(
+            "yunikorn_scheduler_scheduling_cycle_milliseconds", "Time of one scheduling cycle, in seconds."
         )
-        self.turn = Histogram(
-            "muster_core_turn_seconds",
-            "Time between two moments at which the event loop was free.",
-            buckets=_CYCLE_BUCKETS,
-            registry=self.registry,
+        self._turn = self._histogram(
+            "muster_core_turn_seconds", "Time between two moments at which the event loop was free."
         )
-        self.longest_turn = Gauge(
-            "muster_core_turn_max_seconds", "The longest such time since start.", registry=self.registry
-        )
-        self._events = Counter(
-            "muster_core_events", "Events that the world has seen, by kind.", ["kind"], registry=self.registry
-        )
-        self.mailbox = Gauge("muster_core_mailbox_depth", "Messages that wait for the world.", registry=self.registry)
-        self.failures = Counter(
-            "muster_core_failures", "Events and cycles that failed; each is logged.", registry=self.registry
-        )
-        self._unheard = Counter(
-            "muster_core_unheard", "What was said to nobody, or heard unasked.", ["what"], registry=self.registry
-        )
+        self._longest_turn = self._gauge("muster_core_turn_max_seconds", "The longest such time since start.")
         self._longest = 0.0
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self.registry)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, registry=self.registry)
+
+    def _histogram(self, name: str, meaning: str) -> Histogram:
+        return Histogram(name, meaning, buckets=_CYCLE_BUCKETS, registry=self.registry)
 
     def heard(self, event: Event) -> None:
         """Count an event."""
@@ -99,10 +84,10 @@ class Metrics:
 
     def turned(self, seconds: float) -> None:
         """Count one turn of the loop."""
-        self.turn.observe(seconds)
+        self._turn.observe(seconds)
         if seconds > self._longest:
             self._longest = seconds
-            self.longest_turn.set(seconds)
+            self._longest_turn.set(seconds)
 
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""

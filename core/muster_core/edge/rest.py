@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from muster_core.edge import dump
+from muster_core.edge.questions import state_dump
 from muster_core.edge.scheduler import Scheduler
 from muster_core.edge.session import Session
 from muster_core.edge.views import Json
@@ -103,7 +104,7 @@ class RestServer:
 
     async def _of_manager(self, session: Session) -> Json:
         try:
-            found: Json = orjson.loads(await self._scheduler.state_dump(session, _STATE_DUMP_DEADLINE_S))
+            found: Json = orjson.loads(await state_dump(session, _STATE_DUMP_DEADLINE_S))
         except TimeoutError:
             return {"error": f"no answer within {_STATE_DUMP_DEADLINE_S:g} s"}
         except orjson.JSONDecodeError as error:

@@ -18,10 +18,10 @@ from typing import Final
 
 import structlog
 
-from muster_core.edge import si_encode
 from muster_core.edge.config.load import Loaded, load
 from muster_core.edge.facts import NAME_LIMIT
-from muster_core.edge.loop import Loop, LoopSettings, Mail
+from muster_core.edge.loop import Loop, LoopSettings
+from muster_core.edge.mailbox import Mail
 from muster_core.edge.metrics import Metrics
 from muster_core.edge.outlet import Outlet
 from muster_core.edge.session import Fence, Kind, Session
@@ -49,7 +49,6 @@ class Scheduler:
         supervisor = Supervisor(self.metrics)
         self.outlet = Outlet(self.metrics, supervisor)
         self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns)
-        self._questions = 0
 
     # -- SchedulerAPI ---------------------------------------------------------
 
@@ -68,23 +67,23 @@ class Scheduler:
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
-        await self.loop.put(Mail([event], session, _warnings(rm, loaded)))
+        await self.loop.mailbox.put(Mail([event], session, _warnings(rm, loaded)))
         return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
         """Take asks, releases, confirmations, existing allocations. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        await self._take(session, session.decoder.allocations(request), Kind.ALLOCATION)
+        await _take(self.loop, session, session.decoder.allocations(request), Kind.ALLOCATION)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
         """Take new and removed applications. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        await self._take(session, session.decoder.applications(request), Kind.APPLICATION)
+        await _take(self.loop, session, session.decoder.applications(request), Kind.APPLICATION)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
         """Take node actions. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        await self._take(session, session.decoder.nodes(request), Kind.NODE)
+        await _take(self.loop, session, session.decoder.nodes(request), Kind.NODE)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
         """Put another configuration in force. Raises Refused, which leaves the old one, and SessionLost."""
@@ -95,7 +94,7 @@ class Scheduler:
         session.config_text, session.extra_config = text, extra
         session.decoder.know_partitions(_partitions(loaded))
         event = ConfigurationReplaced(session.rm, loaded.configuration)
-        await self.loop.put(Mail([event], session, _warnings(session.rm, loaded)))
+        await self.loop.mailbox.put(Mail([event], session, _warnings(session.rm, loaded)))
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
@@ -122,7 +121,7 @@ class Scheduler:
         if min(counts.values()) < 0:
             raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
         fence = Fence(counts, asyncio.get_running_loop().create_future())
-        await self.loop.put(Mail([], session, fence=fence))
+        await self.loop.mailbox.put(Mail([], session, fence=fence))
         session.require_open()  # the loop does not read mail of a session that is over
         await fence.passed
 
@@ -131,7 +130,7 @@ class Scheduler:
         session = self._session(request.rmID)
         session.end("unregistered")
         _log.info("resource manager left", rm=session.rm)
-        self.loop.post(Mail([ManagerLeft(session.rm)]))
+        self.loop.mailbox.post(Mail([ManagerLeft(session.rm)]))
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
         """The way to this callback broke: paused, until it registers again or its clock rings."""
@@ -140,7 +139,7 @@ class Scheduler:
             return
         session.end("the connection was lost")
         _log.warning("connection to the resource manager lost", rm=session.rm)
-        self.loop.post(Mail([ConnectionLost(session.rm)]))
+        self.loop.mailbox.post(Mail([ConnectionLost(session.rm)]))
 
     # -- around it ------------------------------------------------------------
 
@@ -153,25 +152,6 @@ class Scheduler:
         for session in self.outlet.sessions.values():
             _lose(session, "the scheduler shuts down")
         self.loop.close()
-
-    async def state_dump(self, session: Session, deadline_s: float) -> str:
-        """The resource manager's own state as one JSON document (GetStateDump, semantics 7).
-        Raises SessionLost, TimeoutError, and LookupError where it has none to give.
-        """
-        session.require_open()
-        if not session.attendance.stateDump:
-            raise LookupError("the resource manager does not declare a state dump")
-        self._questions += 1
-        number = self._questions
-        asked = session.questions[number] = asyncio.get_running_loop().create_future()
-        session.callback.call_back(si_encode.state_dump_question(number))
-        try:
-            answer = await asyncio.wait_for(asked, deadline_s)
-        finally:
-            session.questions.pop(number, None)
-        if answer.error:
-            raise LookupError(answer.error)
-        return str(answer.json)
 
     def _session(self, rm_id: str) -> Session:
         session = self.outlet.sessions.get(_rm_id(rm_id))
@@ -186,9 +166,10 @@ class Scheduler:
         if older is not None:
             _lose(older, f"resource manager {session.rm!r} registered again")
 
-    async def _take(self, session: Session, intake: Intake, kind: Kind) -> None:
-        await self.loop.put(Mail(intake.events, session, intake.answers, kind))
-        session.require_open()
+
+async def _take(loop: Loop, session: Session, intake: Intake, kind: Kind) -> None:
+    await loop.mailbox.put(Mail(intake.events, session, intake.answers, kind))
+    session.require_open()
 
 
 def _lose(session: Session, reason: str) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from muster_core.edge import facts, fields
 from muster_core.edge.facts import NAME_LIMIT, QUANTITY_LIMIT
+from muster_core.edge.fields import Amounts, Partitions
 from muster_core.edge.refusals import Unfit
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -45,12 +46,9 @@ from muster_core.model.ids import (
     AllocationKey,
     ApplicationId,
     NodeId,
-    PartitionId,
     RmId,
     allocation_id,
-    partition_id,
 )
-from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, NodeSpec
 from muster_si import keys, si_pb2
 
@@ -58,8 +56,6 @@ _SECOND: Final = 1_000_000_000
 _MILLISECOND: Final = 1_000_000
 #: A queue's full path: every part has its own, shorter bound where queues are made.
 _QUEUE_LIMIT: Final = 1024
-#: Distinct amounts kept as one shared value; beyond it the memo starts anew.
-_SHARED_AMOUNTS: Final = 4096
 
 _NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {
     si_pb2.NodeInfo.DRAIN_NODE: NodeAction.DRAIN,
@@ -82,15 +78,14 @@ class Decoder:
 
     def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
         self._rm = rm
-        self._partitions: dict[str, PartitionId] = {}
+        self._partitions = Partitions(rm, partitions)
+        self._amounts = Amounts()
         #: Partition of each node that was not created in the default one.
         self._partition_of_node: dict[str, str] = {}
-        self._amounts: dict[tuple[tuple[str, int], ...], Resources] = {}
-        self.know_partitions(partitions)
 
     def know_partitions(self, names: Iterable[str]) -> None:
         """The partitions of the configuration in force from now on."""
-        self._partitions = {name.lower(): partition_id(self._rm, name) for name in names}
+        self._partitions = Partitions(self._rm, names)
 
     def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
         """Asks, existing allocations, releases and confirmations."""
@@ -136,7 +131,7 @@ class Decoder:
                 intake.answers.append(ApplicationRejected(self._rm, fields.shown(new.applicationID), str(unfit)))
         for gone in request.remove:
             try:
-                partition = self._partition(gone.partitionName)
+                partition = self._partitions.find(gone.partitionName)
                 intake.events.append(ApplicationRemoved(partition, fields.application_id(gone.applicationID)))
             except Unfit as unfit:
                 intake.answers.append(ApplicationRejected(self._rm, fields.shown(gone.applicationID), str(unfit)))
@@ -156,14 +151,14 @@ class Decoder:
         count = ask.maxAllocations
         if count <= 0:
             raise Unfit("maxAllocations", f"is not positive: {count}")
-        amount = self._resources(ask.resourceAsk, "resourceAsk")
+        amount = self._amounts.read(ask.resourceAsk, "resourceAsk")
         if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
             raise Unfit("resourceAsk", f"is absurd when taken {count} times")
         tags = dict(ask.tags)
         group = fields.group(ask.taskGroupName)
         itself, others = _preemption(ask)
         return AskSpec(
-            partition=self._partition(ask.partitionName),
+            partition=self._partitions.find(ask.partitionName),
             application=fields.application_id(ask.applicationID),
             key=fields.allocation_key(ask.allocationKey),
             resources=amount,
@@ -193,12 +188,12 @@ class Decoder:
         identity = fields.bounded(allocation.allocationID, "allocationID")
         itself, others = _preemption(allocation)
         return AllocationSpec(
-            partition=self._partition(allocation.partitionName),
+            partition=self._partitions.find(allocation.partitionName),
             application=ApplicationId(fields.bounded(application, "applicationID")),
             key=key,
             id=AllocationId(identity) if identity else allocation_id(key, 0),
             node=NodeId(fields.named(allocation.nodeID or node, "nodeID")),
-            resources=self._resources(allocation.resourcePerAlloc, "resourcePerAlloc"),
+            resources=self._amounts.read(allocation.resourcePerAlloc, "resourcePerAlloc"),
             group=group,
             placeholder=allocation.placeholder and bool(group),
             originator=allocation.originator,
@@ -218,7 +213,7 @@ class Decoder:
         if not release.applicationID and not key:
             raise Unfit("applicationID", "is missing, and there is no allocationKey of an independent allocation")
         return AllocationReleased(
-            partition=self._partition(release.partitionName),
+            partition=self._partitions.find(release.partitionName),
             application=ApplicationId(fields.bounded(release.applicationID, "applicationID")),
             key=AllocationKey(key) if key else None,
             id=AllocationId(identity) if identity else None,
@@ -229,7 +224,7 @@ class Decoder:
     def _ask_release(self, release: si_pb2.AllocationAskRelease) -> AskReleased:
         key = fields.bounded(release.allocationKey, "allocationKey")
         return AskReleased(
-            partition=self._partition(release.partitionName),
+            partition=self._partitions.find(release.partitionName),
             application=fields.application_id(release.applicationID),
             key=AllocationKey(key) if key else None,
             termination=fields.termination(release.terminationType),
@@ -238,11 +233,11 @@ class Decoder:
 
     def _application(self, new: si_pb2.AddApplicationRequest, intake: Intake) -> ApplicationSpec:
         tags = dict(new.tags)
-        ask = self._resources(new.placeholderAsk, "placeholderAsk")
+        ask = self._amounts.read(new.placeholderAsk, "placeholderAsk")
         if len(new.queueName) > _QUEUE_LIMIT:
             raise Unfit("queueName", f"is longer than {_QUEUE_LIMIT} characters")
         spec = ApplicationSpec(
-            partition=self._partition(new.partitionName),
+            partition=self._partitions.find(new.partitionName),
             id=fields.application_id(new.applicationID),
             queue=new.queueName,
             user=fields.bounded(new.ugi.user, "ugi.user") or "nobody",
@@ -257,24 +252,15 @@ class Decoder:
             forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
-            intake.answers.append(self._style_warning(new))
+            intake.answers.append(_style_warning(self._rm, new))
         return spec
-
-    def _style_warning(self, new: si_pb2.AddApplicationRequest) -> EventNoted:
-        """Semantics 8: an empty or unknown style is Soft, and that is said."""
-        found = new.gangSchedulingStyle[:32]
-        said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
-        known = " or ".join(_STYLES)
-        return EventNoted(
-            self._rm, Notice.APPLICATION, new.applicationID, f"{said}; it is taken as {GangStyle.SOFT} ({known})"
-        )
 
     def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
         node = NodeId(fields.named(info.nodeID, "nodeID"))
         told = _NODE_ACTIONS.get(info.action)
         if told is not None:
             name = info.attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node)
-            return NodeTold(self._partition(name or keys.DEFAULT_PARTITION), node, told)
+            return NodeTold(self._partitions.find(name or keys.DEFAULT_PARTITION), node, told)
         if info.action not in (si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE):
             raise Unfit("action", f"is not known: {int(info.action)}")
         spec = self._node_spec(info, node)
@@ -288,7 +274,7 @@ class Decoder:
     def _node_spec(self, info: si_pb2.NodeInfo, node: NodeId) -> NodeSpec:
         attributes = dict(info.attributes)
         name = attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node) or keys.DEFAULT_PARTITION
-        partition = self._partition(name)
+        partition = self._partitions.find(name)
         if name != keys.DEFAULT_PARTITION:
             self._partition_of_node[node] = name
         prefix = keys.NODE_LABEL_PREFIX
@@ -300,8 +286,8 @@ class Decoder:
         return NodeSpec(
             partition=partition,
             id=node,
-            capacity=self._resources(info.schedulableResource, "schedulableResource"),
-            occupied=self._resources(info.occupiedResource, "occupiedResource"),
+            capacity=self._amounts.read(info.schedulableResource, "schedulableResource"),
+            occupied=self._amounts.read(info.occupiedResource, "occupiedResource"),
             labels={key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)},
             taints=taints,
             attributes=attributes,
@@ -320,28 +306,6 @@ class Decoder:
             intake.answers.append(AllocationAnswer(self._rm, rejected_allocations=tuple(refused)))
         return tuple(taken)
 
-    def _partition(self, name: str) -> PartitionId:
-        known = self._partitions.get(name) or self._partitions.get(name.lower())
-        if known is None:
-            raise Unfit("partitionName", f"is not known: {fields.shown(name)!r}" if name else "is missing")
-        return known
-
-    def _resources(self, message: si_pb2.Resource, label: str) -> Resources:
-        amounts = {name: quantity.value for name, quantity in message.resources.items()}
-        if not amounts:
-            return NOTHING
-        key = tuple(amounts.items())
-        known = self._amounts.get(key)
-        if known is None:
-            try:
-                known = facts.resources(amounts)
-            except Unfit as unfit:
-                raise unfit.inside(label) from unfit
-            if len(self._amounts) >= _SHARED_AMOUNTS:
-                self._amounts.clear()
-            self._amounts[key] = known
-        return known
-
 
 _Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.AllocationAskRelease
 
@@ -355,3 +319,11 @@ def _preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, b
     if not item.HasField("preemptionPolicy"):
         return True, True
     return item.preemptionPolicy.allowPreemptSelf, item.preemptionPolicy.allowPreemptOther
+
+
+def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventNoted:
+    """Semantics 8: an empty or unknown style is Soft, and that is said."""
+    found = new.gangSchedulingStyle[:32]
+    said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
+    known = " or ".join(_STYLES)
+    return EventNoted(rm, Notice.APPLICATION, new.applicationID, f"{said}; it is taken as {GangStyle.SOFT} ({known})")

@@ -5,7 +5,8 @@ from typing import cast
 
 import pytest
 
-from muster_core.edge.loop import LoopSettings, Mail
+from muster_core.edge.loop import LoopSettings
+from muster_core.edge.mailbox import Mail
 from muster_core.edge.scheduler import Scheduler
 from muster_core.model.events import Event
 from muster_core.model.ids import RmId
@@ -23,8 +24,8 @@ NONSENSE = cast("Event", object())
 async def test_senders_wait_while_the_mailbox_is_full() -> None:
     core = Scheduler(LoopSettings(mailbox=2))
     for _ in range(2):
-        await core.loop.put(Mail([]))
-    third = asyncio.create_task(core.loop.put(Mail([])))
+        await core.loop.mailbox.put(Mail([]))
+    third = asyncio.create_task(core.loop.mailbox.put(Mail([])))
     await asyncio.sleep(0)
     assert not third.done()
     running = asyncio.create_task(core.run())
@@ -35,7 +36,7 @@ async def test_senders_wait_while_the_mailbox_is_full() -> None:
 
 async def test_an_event_that_fails_is_counted_and_the_core_goes_on(bench: Bench) -> None:
     await bench.register()
-    await bench.core.loop.put(Mail([NONSENSE]))
+    await bench.core.loop.mailbox.put(Mail([NONSENSE]))
     await bench.core.update_application(m.applications(m.an_application()))
     await bench.rm.until(lambda: any(isinstance(item, si_pb2.ApplicationResponse) for item in bench.rm.heard))
     assert bench.metric("muster_core_failures_total") == 1
@@ -48,7 +49,7 @@ async def test_a_world_left_unsound_is_thrown_away_and_told_anew(bench: Bench) -
     await bench.settle()
     [partition] = bench.core.loop.world.partitions.values()
     partition.queues.root.allocated = Resources({"vcore": 7})
-    await bench.core.loop.put(Mail([NONSENSE]))
+    await bench.core.loop.mailbox.put(Mail([NONSENSE]))
     await bench.rm.until(lambda: bool(bench.rm.ends))
     last = bench.rm.heard[-1]
     assert isinstance(last, muster_pb2.Callback)
@@ -89,11 +90,11 @@ async def test_a_resource_manager_that_does_not_come_back_in_time_is_stopped(ben
     assert world.managers[m.RM].state is ManagerState.PAUSED
     assert len(world.partitions) == 1
     bench.clock.now += timeout_ns - 1
-    bench.core.loop.wake()
+    bench.core.loop.mailbox.news.set()
     await asyncio.sleep(0)
     assert world.managers[m.RM].state is ManagerState.PAUSED
     bench.clock.now += 1
-    bench.core.loop.wake()
+    bench.core.loop.mailbox.news.set()
     await asyncio.sleep(0)
     assert world.managers[m.RM].state is ManagerState.STOPPED
     assert world.partitions == {}
@@ -162,6 +163,19 @@ async def test_the_policy_group_names_the_configuration_among_the_extra_keys(ben
     await bench.core.register_resource_manager(request, bench.rm)
     await bench.settle()
     assert list(bench.core.loop.world.partitions) == ["[rm-1]gpu"]
+
+
+async def test_an_update_of_the_configuration_is_put_in_force(bench: Bench) -> None:
+    await bench.register()
+    text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: fresh}]}]}]"
+    extra = {"mine.yaml": text, keys.EXTRA_STARVATION_AGE: "3s"}
+    await bench.core.update_configuration(
+        si_pb2.UpdateConfigurationRequest(rmID=m.RM, policyGroup="mine", extraConfig=extra)
+    )
+    await bench.settle()
+    [partition] = bench.core.loop.world.partitions.values()
+    assert "root.fresh" in partition.queues.by_path
+    assert partition.timing.starvation_age_ns == 3_000_000_000
 
 
 async def test_shutting_down_ends_every_session(bench: Bench) -> None:

@@ -159,6 +159,17 @@ async def test_a_resource_manager_without_a_state_dump_is_not_asked(http: aiohtt
     assert bench.rm.heard == []
 
 
+async def test_the_dump_shows_what_the_resource_manager_said_of_itself(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
+    request = si_pb2.RegisterResourceManagerRequest(rmID=m.RM, version="1.0.0", buildInfo={"buildVersion": "1.2.3"})
+    request.extraConfig["log.level"] = "INFO"
+    await bench.core.register_resource_manager(request, bench.rm)
+    found = await full_dump(http)
+    assert found["clusterInfo"] == [{"rmId": m.RM, "buildVersion": "1.2.3"}]
+    assert found["config"] == {m.RM: {"config": "", "extra": {"log.level": "INFO"}}}
+
+
 async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
     await with_a_gang(bench)
     async with http.get("/ws/v1/metrics") as answer:
