@@ -6,7 +6,8 @@ second; `transport/` carries either side in process or over gRPC, and both
 sides cannot tell which.
 
 The scheduler's calls are coroutines: awaiting one means "taken over for
-delivery", which is where back-pressure is felt. The callbacks are plain
+delivery", which is where back-pressure is felt. A message belongs to its
+receiver then and is not changed any more. The callbacks are plain
 functions that must not block: they take the message into a queue and return.
 Order holds within one kind (allocation, application, node), never across.
 """
@@ -41,7 +42,8 @@ class ResourceManagerCallback(Protocol):
         `SchedulerAPI.answer` with the question's id."""
 
     def session_lost(self, reason: str) -> None:
-        """The session is over. Called once; nothing is called after it."""
+        """The session is over. Called once; nothing is called after it. Not called when
+        the resource manager left by itself (`unregister`, closing its transport)."""
 
 
 class SchedulerAPI(Protocol):
@@ -76,7 +78,10 @@ class SchedulerAPI(Protocol):
         """Answer a callback's question, or declare attendance (first answer)."""
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
-        """Return when the scheduler has taken in all that the request counts."""
+        """Return when the scheduler has taken in all that the request counts, or more.
+
+        The resource manager counts the messages it passed to this object since it
+        registered; a transport that merged some turns that into its own count."""
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Leave on purpose (status stopped)."""

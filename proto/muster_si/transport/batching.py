@@ -74,9 +74,14 @@ def _only(**fields: int) -> tuple[str, int]:
 
 
 def _allocation_request(message: si_pb2.AllocationRequest) -> tuple[str, int]:
+    asks, allocations = len(message.asks), len(message.allocations)
+    if not message.HasField("releases"):  # asked first: the hot path makes no submessage
+        if allocations == 0 and asks:
+            return "asks", asks
+        return _only(allocations=allocations, asks=asks)
     return _only(
-        allocations=len(message.allocations),
-        asks=len(message.asks),
+        allocations=allocations,
+        asks=asks,
         allocation_releases=len(message.releases.allocationsToRelease),
         ask_releases=len(message.releases.allocationAsksToRelease),
     )

@@ -110,13 +110,17 @@ class ClientLink:
         Raises SessionLost.
         """
         self.session.require_open()
-        streams = self._streams
         return muster_pb2.FenceRequest(
             rmID=request.rmID,
-            applicationRequests=await streams[StreamKind.APPLICATION].batches_holding(request.applicationRequests),
-            nodeRequests=await streams[StreamKind.NODE].batches_holding(request.nodeRequests),
-            allocationRequests=await streams[StreamKind.ALLOCATION].batches_holding(request.allocationRequests),
+            applicationRequests=await self._sent(StreamKind.APPLICATION, request.applicationRequests),
+            nodeRequests=await self._sent(StreamKind.NODE, request.nodeRequests),
+            allocationRequests=await self._sent(StreamKind.ALLOCATION, request.allocationRequests),
         )
+
+    async def _sent(self, kind: StreamKind, messages: int) -> int:
+        if messages < 0:  # the scheduler's to refuse
+            return messages
+        return await self._streams[kind].batches_holding(messages)
 
     async def drain(self) -> None:
         """Delivers what waits and closes the streams in good order, as far as the settings' farewell allows."""

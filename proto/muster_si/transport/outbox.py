@@ -53,6 +53,8 @@ class Outbox:
 
         Raises SessionLost when the outbox is or gets closed.
         """
+        if not self._turn.locked() and self._require_open() and self.try_put(parcel):
+            return
         async with self._turn:
             while self._require_open() and not self.try_put(parcel):
                 self._moved.clear()
