@@ -89,20 +89,23 @@ async def reported() -> AsyncIterator[list[str]]:
     loop.set_exception_handler(None)
 
 
-@pytest.fixture(params=["inprocess", "grpc"])
-async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Wire]:
-    scheduler = Scheduler()
-    clients: list[Client] = []
-    server = GrpcServer(scheduler, f"unix://{tmp_path}/si.sock", settings=SETTINGS)
-    address = await server.start()
+@pytest.fixture
+async def in_process() -> AsyncIterator[Wire]:
+    scheduler, clients = Scheduler(), list[InProcessClient]()
 
-    def connect() -> Client:
-        clients.append(
-            InProcessClient(scheduler) if request.param == "inprocess" else GrpcClient(address, settings=SETTINGS)
-        )
+    def connect() -> InProcessClient:
+        clients.append(InProcessClient(scheduler))
         return clients[-1]
 
     yield Wire(scheduler, connect)
     for client in clients:
         await client.aclose()
-    await server.aclose()
+
+
+@pytest.fixture(params=["inprocess", "grpc"])
+def wire(request: pytest.FixtureRequest) -> Wire:
+    if request.param == "inprocess":
+        wire: Wire = request.getfixturevalue("in_process")
+        return wire
+    socket: Socket = request.getfixturevalue("socket")
+    return Wire(socket.scheduler, socket.connect)

@@ -32,7 +32,7 @@ async def test_a_slow_scheduler_makes_the_client_wait_and_loses_nothing(socket: 
     ahead = 0
     while len(keys_of(heard)) < MANY:
         socket.scheduler.gate.clear()
-        for _ in range(200):  # turns of the loop in which only the client gets on
+        for _ in range(50):  # turns of the loop in which only the client gets on
             await asyncio.sleep(0)
         ahead = max(ahead, len(sent) - len(keys_of(heard)))
         socket.scheduler.gate.set()

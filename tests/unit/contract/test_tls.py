@@ -16,7 +16,7 @@ from muster_si.transport.grpc_server import GrpcServer
 from tests.unit.contract.conftest import SETTINGS
 from tests.unit.contract.peers import ResourceManager, Scheduler, a_registration, asks, keys_of
 
-HASTY = replace(SETTINGS, register_timeout_s=0.5)
+HASTY = replace(SETTINGS, register_timeout_s=0.25)
 
 
 @dataclass(frozen=True, slots=True)
