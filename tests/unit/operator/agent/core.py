@@ -124,6 +124,8 @@ class Core:
                 self._decommission(name)
             case NodeUpdated(node):
                 assert node.name in self.nodes
+            case _:
+                raise AssertionError(news)
 
     def _decommission(self, name: NodeName) -> None:
         del self.nodes[name]

@@ -14,7 +14,7 @@ BYTES = "memory"
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    "written, value",
     [
         ("0", 0),
         ("1", 1),
@@ -42,7 +42,7 @@ def test_a_quantity_becomes_whole_units_rounded_up(written: str, value: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("written", "milli"), [("1", 1000), ("100m", 100), ("0.1", 100), ("1u", 1), ("1500u", 2), ("2k", 2_000_000)]
+    "written, milli", [("1", 1000), ("100m", 100), ("0.1", 100), ("1u", 1), ("1500u", 2), ("2k", 2_000_000)]
 )
 def test_cpu_becomes_millicores_rounded_up(written: str, milli: int) -> None:
     assert amount("vcore", nanos("field", written)) == milli
@@ -50,7 +50,7 @@ def test_cpu_becomes_millicores_rounded_up(written: str, milli: int) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["", " ", "1 Gi", "Gi", "1gi", "1KI", "one", "1e", "--1", "1.2.3", ".", "0x10", "1Kib", "١", "NaN", "1e+", "1\t"],
+    ["", " ", "1 Gi", "Gi", "1gi", "1KI", "one", "1e", "--1", "1.2.3", ".", "0x10", "\u0661", "NaN", "1e+", "1\t"],
 )
 def test_what_is_no_quantity_is_refused_by_name_and_with_a_fix(written: str) -> None:
     with pytest.raises(BadInputError, match=r"^group\.cpu: .*is not a quantity; write a Kubernetes quantity"):
@@ -89,6 +89,7 @@ def test_sums_are_rounded_once(left: int, right: int) -> None:
 @given(st.text(max_size=40))
 def test_no_text_does_anything_but_parse_or_be_refused(written: str) -> None:
     try:
-        assert isinstance(nanos("field", written), int)
-    except BadInputError as error:
-        assert error.field == "field"
+        value = nanos("field", written)
+    except BadInputError:
+        return
+    assert abs(value) <= MAX_AMOUNT * NANO

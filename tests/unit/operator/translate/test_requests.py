@@ -1,4 +1,4 @@
-"""What a pod takes is what Kubernetes counts: requests, sidecars, init peak, overhead, pod level, resize (contract 1.10)."""
+"""What a pod takes is what Kubernetes counts: requests, sidecars, init peak, overhead, resize (contract 1.10)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,145 @@
+"""Whatever users, nodes, clocks and kills do, in any order: pods that remain get their node once, placeholders go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_operator.model.ids import AppId
+from tests.unit.operator.agent.simulation import Choose, Simulation
+from tests.unit.operator.objects import Raw, a_group, a_node, a_pod, gang_annotations
+
+APPS = [AppId("soft"), AppId("hard"), AppId("plain")]
+
+
+def a_job_pod(app: str, number: int) -> Raw:
+    """A pod of one of three applications: a Soft gang of two, a Hard one, and none."""
+    parameters = {"soft": "gangSchedulingStyle=Soft", "hard": "gangSchedulingStyle=Hard"}
+    if app == "plain":
+        return a_pod(f"{app}{number}", app=app)
+    annotations = gang_annotations(a_group("g", 2), parameters=parameters[app], member_of="g")
+    return a_pod(f"{app}{number}", app=app, annotations=annotations)
+
+
+class Chaos:
+    """The things that can happen to a cluster, picked by Hypothesis."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+        self.serial = 0
+        self.simulation = Simulation()
+        for name in ("n0", "n1", "n2"):
+            self.simulation.kubernetes.add_node(a_node(name))
+        self.simulation.start()
+
+    def pick(self, count: int) -> int:
+        return self.data.draw(st.integers(0, count - 1))
+
+    def happen(self) -> None:
+        """One thing, then some steps."""
+        things: list[Callable[[], None]] = [
+            self.create,
+            self.create,
+            self.delete,
+            self.succeed,
+            self.time_out,
+            self.complete,
+            self.refuse,
+            self.kill,
+            self.change_nodes,
+            lambda: self.simulation.wait(20),
+        ]
+        things[self.pick(len(things))]()
+        for _ in range(self.data.draw(st.integers(0, 25))):
+            self.simulation.step(self.pick)
+
+    def create(self) -> None:
+        app = APPS[self.pick(len(APPS))]
+        self.simulation.kubernetes.add(a_job_pod(app, self.serial))
+        self.serial += 1
+
+    def delete(self) -> None:
+        uids = sorted(self.simulation.kubernetes.pods)
+        if uids:
+            self.simulation.kubernetes.delete(uids[self.pick(len(uids))])
+
+    def succeed(self) -> None:
+        bound = [raw for raw in self.simulation.kubernetes.pods.values() if raw["spec"].get("nodeName")]
+        if bound:
+            raw = bound[self.pick(len(bound))]
+            self.simulation.kubernetes.change(raw["metadata"]["name"], phase="Succeeded")
+
+    def time_out(self) -> None:
+        core = self.simulation.core
+        reserving = [app for app in core.apps.values() if app.state == "Accepted" and app.spec.placeholder_ask]
+        if reserving:
+            core.time_out(reserving[self.pick(len(reserving))].spec.app)
+
+    def complete(self) -> None:
+        self.simulation.core.complete()
+
+    def refuse(self) -> None:
+        self.simulation.kubernetes.refuse_creates = 1
+
+    def kill(self) -> None:
+        if self.pick(2):
+            self.simulation.kill_core()
+        else:
+            self.simulation.kill_operator(lose_commands=bool(self.pick(2)))
+
+    def change_nodes(self) -> None:
+        kubernetes = self.simulation.kubernetes
+        name = f"n{1 + self.pick(2)}"  # n0 stays
+        if name not in kubernetes.nodes:
+            kubernetes.add_node(a_node(name))
+        elif self.pick(2):
+            kubernetes.remove_node(name)
+        else:
+            kubernetes.add_node(a_node(name, unschedulable=True))
+
+
+def settle(simulation: Simulation, choose: Choose) -> None:
+    """Everything is delivered, every retry has had its time, every application had time to complete."""
+    simulation.kubernetes.refuse_creates = 0
+    simulation.run(choose)
+    for _ in range(4):
+        simulation.wait(70)
+        simulation.run(choose)
+
+
+@given(st.data())
+def test_pods_that_remain_are_bound_once_and_nothing_is_left_over(data: st.DataObject) -> None:
+    chaos = Chaos(data)
+    for _ in range(data.draw(st.integers(1, 12))):
+        chaos.happen()
+    simulation = chaos.simulation
+    settle(simulation, chaos.pick)
+    kubernetes = simulation.kubernetes
+    waiting = [raw for raw in real_pods(simulation) if raw["status"]["phase"] == "Pending"]
+    assert [raw["metadata"]["name"] for raw in waiting if not raw["spec"].get("nodeName")] == []
+    assert all(count == 1 for count in kubernetes.binds.values())
+    finish(simulation)
+    assert kubernetes.placeholders() == []
+    assert simulation.ledger.tasks == {}
+    assert simulation.ledger.applications == {}
+    assert simulation.ledger.deletions == {}
+    assert {key: app.held for key, app in simulation.core.apps.items() if app.held} == {}
+    assert simulation.core.foreign == {}
+
+
+def real_pods(simulation: Simulation) -> list[Raw]:
+    placeholders = [raw["metadata"]["uid"] for raw in simulation.kubernetes.placeholders()]
+    return [raw for uid, raw in simulation.kubernetes.pods.items() if uid not in placeholders]
+
+
+def finish(simulation: Simulation) -> None:
+    """Every pod ends, then every application completes."""
+    for raw in real_pods(simulation):
+        simulation.kubernetes.change(raw["metadata"]["name"], phase="Succeeded")
+    simulation.run()
+    for _ in range(3):
+        simulation.core.complete()
+        simulation.run()
+        simulation.wait(70)

@@ -1,0 +1,103 @@
+"""Nodes, namespaces and priority classes as the scheduler reads them (contract 1.6, 1.7)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster_operator.model.resources import MAX_AMOUNT
+from muster_operator.model.settings import Settings
+from muster_operator.translate.namespaces import read_namespace, read_priority_class
+from muster_operator.translate.nodes import read_node
+from muster_si import keys
+from tests.unit.operator.objects import Raw, a_namespace, a_node
+
+SETTINGS = Settings()
+
+
+def test_a_node_offers_what_is_allocatable() -> None:
+    node = read_node(a_node(), SETTINGS)
+    assert node is not None
+    assert dict(node.capacity) == {"vcore": 8000, "memory": 32 * 2**30, "pods": 110}
+
+
+def test_labels_taints_and_well_known_facts_are_attributes() -> None:
+    labels = {"topology.kubernetes.io/zone": "z", "node.kubernetes.io/instance-type": "big", "gpu": "yes"}
+    taints = [{"key": "gpu", "value": "1", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]
+    node = read_node(a_node(labels=labels, taints=taints), SETTINGS)
+    assert node is not None
+    assert node.attributes[keys.NODE_LABEL_PREFIX + "gpu"] == "yes"
+    assert node.attributes[keys.FAILURE_DOMAIN_ZONE] == "z"
+    assert node.attributes[keys.INSTANCE_TYPE] == "big"
+    assert node.attributes[keys.NODE_READY] == "true"
+    assert json.loads(node.attributes[keys.NODE_TAINTS]) == [{"key": "gpu", "value": "1", "effect": "NoSchedule"}]
+
+
+def test_a_cordoned_node_is_not_schedulable() -> None:
+    node = read_node(a_node(unschedulable=True), SETTINGS)
+    assert node is not None
+    assert not node.schedulable
+
+
+def test_amounts_that_cannot_be_are_clipped() -> None:
+    raw = a_node()
+    raw["status"]["allocatable"] = {"cpu": "x", "memory": "9e18", "gpu": "-1", "big": "1e30"}
+    node = read_node(raw, SETTINGS)
+    assert node is not None
+    assert dict(node.capacity) == {"vcore": 0, "memory": 9 * 10**18, "gpu": 0, "big": 0}
+    assert max(node.capacity.values()) <= MAX_AMOUNT
+
+
+def test_what_has_no_name_is_none() -> None:
+    assert read_node({}, SETTINGS) is None
+    assert read_namespace({}) is None
+    assert read_priority_class({}) is None
+
+
+def tags(raw: Raw) -> dict[str, str]:
+    namespace = read_namespace(raw)
+    assert namespace is not None
+    assert namespace.problems == ()
+    return dict(namespace.tags)
+
+
+def test_a_namespaces_quota_travels_in_the_schedulers_units() -> None:
+    found = tags(a_namespace(namespace_quota='{"cpu": "2", "memory": "1Gi"}', parentqueue="root.team"))
+    assert found["namespace.parentqueue"] == "root.team"
+    assert json.loads(found["namespace.resourcequota"]) == {
+        "resources": {"vcore": {"value": 2000}, "memory": {"value": 2**30}}
+    }
+
+
+def test_the_deprecated_pair_counts_only_without_the_quota() -> None:
+    old = {"namespace_max_cpu": "1", "namespace_max_memory": "1k"}
+    assert json.loads(tags(a_namespace(**old))["namespace.resourcequota"])["resources"] == {
+        "vcore": {"value": 1000},
+        "memory": {"value": 1000},
+    }
+    both = tags(a_namespace(namespace_quota='{"cpu": "5"}', **old))
+    assert json.loads(both["namespace.resourcequota"])["resources"] == {"vcore": {"value": 5000}}
+
+
+def test_guaranteed_and_max_apps_are_read() -> None:
+    raw = a_namespace(namespace_guaranteed='{"cpu": "1"}')
+    raw["metadata"]["annotations"]["yunikorn.apache.org/namespace.maxApps"] = "4"
+    assert tags(raw)["namespace.resourcemaxapps"] == "4"
+    assert "namespace.resourceguaranteed" in tags(raw)
+
+
+@pytest.mark.parametrize("quota", ["{", "[]", '{"cpu": "x"}', '{"cpu": "1", "memory": "-1"}', '{"cpu": true}'])
+def test_one_bad_value_ignores_the_quota_and_is_told(quota: str) -> None:
+    namespace = read_namespace(a_namespace(namespace_quota=quota))
+    assert namespace is not None
+    assert "namespace.resourcequota" not in namespace.tags
+    assert "namespace.quota" in namespace.problems[0]
+
+
+@pytest.mark.parametrize("value, allowed", [("false", False), ("true", True), ("no", True), (None, True)])
+def test_a_priority_class_only_opts_out_with_false(value: str | None, allowed: bool) -> None:  # noqa: FBT001
+    annotations = {"yunikorn.apache.org/allow-preemption": value} if value else {}
+    found = read_priority_class({"metadata": {"name": "high", "annotations": annotations}})
+    assert found is not None
+    assert found.allow_preemption is allowed

@@ -1,0 +1,152 @@
+"""The placeholder pod has the exact shape of contract 1.8, and a name that follows from the member."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_operator.model.groups import GangDefinition, PlaceholderSpec
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.pods import GangSource, PodRef
+from muster_operator.model.settings import Settings
+from muster_operator.translate.placeholders import placeholder_body, placeholder_name
+from muster_operator.translate.task_groups import read_gang
+from tests.unit.operator.objects import Raw, a_group
+
+OWNER = PodRef("dev", "w0", PodUid("uid-w0"))
+
+
+def a_spec(app: str = "job", *, queue: str = "root.dev", **group: Any) -> PlaceholderSpec:
+    source = GangSource(json.dumps([{**a_group(), **group}]), "gangSchedulingStyle=Soft")
+    gang = read_gang(source)
+    assert isinstance(gang, GangDefinition)
+    name = placeholder_name(OWNER.uid, AppId(app), "workers", 0)
+    return PlaceholderSpec(name, AppId(app), queue, gang.groups[0], OWNER, "muster", "high", ("pull",), source)
+
+
+def body(spec: PlaceholderSpec, settings: Settings | None = None) -> Raw:
+    return placeholder_body(spec, settings or Settings())
+
+
+def test_the_pod_is_the_contracts() -> None:
+    spec = a_spec(labels={"team": "x"}, annotations={"note": "y"})
+    assert body(spec) == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": spec.name,
+            "namespace": "dev",
+            "labels": {"team": "x", "yunikorn.apache.org/app-id": "job", "yunikorn.apache.org/queue": "root.dev"},
+            "annotations": {
+                "note": "y",
+                "internal.yunikorn.apache.org/placeholder": "true",
+                "yunikorn.apache.org/task-group-name": "workers",
+                "yunikorn.apache.org/task-groups": spec.source.task_groups,
+                "yunikorn.apache.org/schedulingPolicyParameters": "gangSchedulingStyle=Soft",
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": "w0",
+                    "uid": "uid-w0",
+                    "controller": False,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "restartPolicy": "Never",
+            "hostNetwork": False,
+            "terminationGracePeriodSeconds": 0,
+            "priorityClassName": "high",
+            "imagePullSecrets": [{"name": "pull"}],
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "pause",
+                    "image": "registry.k8s.io/pause:3.7",
+                    "imagePullPolicy": "IfNotPresent",
+                    "resources": {
+                        "requests": {"cpu": "1", "memory": "1Gi"},
+                        "limits": {"cpu": "1", "memory": "1Gi"},
+                    },
+                    "securityContext": {
+                        "privileged": False,
+                        "allowPrivilegeEscalation": False,
+                        "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def test_the_groups_pod_fields_are_copied() -> None:
+    fields: dict[str, Any] = {
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "topologySpreadConstraints": [{"maxSkew": 1}],
+    }
+    spec = body(a_spec(**fields))["spec"]
+    assert {field: spec[field] for field in fields} == fields
+
+
+def test_our_labels_and_annotations_win() -> None:
+    metadata = body(
+        a_spec(
+            labels={"yunikorn.apache.org/app-id": "other", "yunikorn.apache.org/queue": "other"},
+            annotations={"internal.yunikorn.apache.org/placeholder": "false"},
+        )
+    )["metadata"]
+    assert metadata["labels"] == {"yunikorn.apache.org/app-id": "job", "yunikorn.apache.org/queue": "root.dev"}
+    assert metadata["annotations"]["internal.yunikorn.apache.org/placeholder"] == "true"
+
+
+def test_a_queue_that_no_label_may_hold_is_an_annotation() -> None:
+    metadata = body(a_spec(queue="root.a@b:c"))["metadata"]
+    assert "yunikorn.apache.org/queue" not in metadata["labels"]
+    assert metadata["annotations"]["yunikorn.apache.org/queue"] == "root.a@b:c"
+
+
+def test_what_is_absent_is_left_out() -> None:
+    spec = replace(a_spec(queue=""), priority_class="", image_pull_secrets=(), source=GangSource("[]"))
+    raw = body(spec)
+    assert raw["metadata"]["labels"] == {"yunikorn.apache.org/app-id": "job"}
+    assert "yunikorn.apache.org/schedulingPolicyParameters" not in raw["metadata"]["annotations"]
+    assert {"priorityClassName", "imagePullSecrets"}.isdisjoint(raw["spec"])
+
+
+def test_configured_image_and_ids_are_used() -> None:
+    settings = Settings(
+        placeholder_image="pause", placeholder_run_as_user=1, placeholder_run_as_group=2, placeholder_fs_group=3
+    )
+    spec = body(a_spec(), settings)["spec"]
+    assert spec["containers"][0]["image"] == "pause"
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == (1, 2)
+    assert spec["securityContext"]["fsGroup"] == 3
+
+
+def test_names_have_the_contracts_form_and_follow_from_the_member() -> None:
+    name = placeholder_name(PodUid("u"), AppId("a" * 40), "g" * 40, 3)
+    assert re.fullmatch(r"tg-a{28}-g{20}-[a-z0-9]{10}", name)
+    assert name == placeholder_name(PodUid("u"), AppId("a" * 40), "g" * 40, 3)
+
+
+def test_ten_thousand_members_have_ten_thousand_names() -> None:
+    assert len({placeholder_name(PodUid("u"), AppId("a"), "g", number) for number in range(10_000)}) == 10_000
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_application_and_group_make_a_legal_name(app: str, group: str) -> None:
+    name = placeholder_name(PodUid("u"), AppId(app), group, 0)
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name)
+    assert len(name) <= 63

@@ -1,0 +1,222 @@
+"""A raw pod becomes what the agent decides by (contract 1.1, 1.2, 1.5, 1.9; semantics 18)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from muster_operator.model.ids import AppId
+from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, UserInfo
+from muster_operator.model.settings import Settings
+from muster_operator.translate.pods import read_pod
+from muster_si import keys
+from tests.unit.operator.objects import APP_ID, CREATED_S, QUEUE, Raw, a_container, a_pod
+
+LEGACY, SPARK = "applicationId", "spark-app-selector"
+
+
+def own(raw: Raw, settings: Settings | None = None) -> Pod:
+    pod = read_pod(raw, settings or Settings())
+    assert isinstance(pod, Pod)
+    return pod
+
+
+def labelled(labels: dict[str, str], annotations: dict[str, str] | None = None) -> Pod:
+    raw = a_pod(annotations=annotations)
+    raw["metadata"]["labels"] = labels
+    return own(raw)
+
+
+def test_a_pod_without_name_or_uid_is_none() -> None:
+    assert read_pod({}, Settings()) is None
+    assert read_pod({"metadata": {"name": "x"}}, Settings()) is None
+
+
+@pytest.mark.parametrize("name", ["muster", "yunikorn"])
+def test_both_scheduler_names_are_ours(name: str) -> None:
+    assert own(a_pod(schedulerName=name)).scheduler_name == name
+
+
+def test_other_scheduler_names_are_foreign() -> None:
+    pod = read_pod(a_pod(schedulerName="default-scheduler", nodeName="n1"), Settings())
+    assert isinstance(pod, ForeignPod)
+    assert (pod.node, pod.kind, dict(pod.resources)) == ("n1", "default", {"vcore": 1000, "memory": 2**30, "pods": 1})
+
+
+def test_a_mirror_pod_is_static() -> None:
+    raw = a_pod(schedulerName="default-scheduler")
+    raw["metadata"]["ownerReferences"] = [{"kind": "Node", "name": "n1"}]
+    pod = read_pod(raw, Settings())
+    assert isinstance(pod, ForeignPod)
+    assert pod.kind == "static"
+
+
+def test_a_foreign_pod_with_unreadable_requests_still_takes_its_place() -> None:
+    pod = read_pod(a_pod(schedulerName="x", containers=[a_container(cpu="?")]), Settings())
+    assert pod is not None
+    assert dict(pod.resources) == {"pods": 1}
+
+
+@pytest.mark.parametrize(
+    "labels, annotations, app",
+    [
+        ({APP_ID: "a", LEGACY: "c", SPARK: "d"}, {APP_ID: "b"}, "a"),
+        ({LEGACY: "c", SPARK: "d"}, {APP_ID: "b"}, "b"),
+        ({LEGACY: "c", SPARK: "d"}, {}, "c"),
+        ({SPARK: "d"}, {}, "d"),
+        ({APP_ID: ""}, {}, "yunikorn-dev-autogen"),
+        ({APP_ID: "run-uniqueautogen"}, {}, "run-uid-pod"),
+    ],
+)
+def test_the_application_id_is_found_in_this_order(
+    labels: dict[str, str], annotations: dict[str, str], app: str
+) -> None:
+    assert labelled(labels, annotations).membership.app == AppId(app)
+
+
+def test_losing_spellings_are_listed() -> None:
+    member = labelled({APP_ID: "a", LEGACY: "a", SPARK: "d", "queue": "q2"}, {QUEUE: "q1"}).membership
+    assert member.queue == "q1"
+    assert member.conflicts == (
+        f"application id: label {SPARK}=d is ignored, label {APP_ID}=a is used",
+        f"queue: label queue=q2 is ignored, annotation {QUEUE}=q1 is used",
+    )
+
+
+def test_a_generated_id_is_cut_to_a_labels_length() -> None:
+    raw = a_pod()
+    raw["metadata"]["namespace"] = "n" * 63
+    assert len(own(raw).membership.app) == 63
+    assert own(raw).membership.refusal == ""
+
+
+def test_unique_ids_are_made_of_namespace_and_uid() -> None:
+    raw = a_pod()
+    raw["metadata"] |= {"namespace": "n" * 40, "uid": "u" * 36}
+    assert own(raw, Settings(unique_app_ids=True)).membership.app == "n" * 26 + "-" + "u" * 36
+
+
+def test_a_written_id_that_is_too_long_is_refused_with_the_fix() -> None:
+    refusal = labelled({}, {APP_ID: "x" * 64}).membership.refusal
+    assert "has 64 characters, more than 63; set a shorter yunikorn.apache.org/app-id" in refusal
+
+
+@pytest.mark.parametrize(
+    "annotation, user",
+    [
+        ('{"user": "ann", "groups": ["dev", "", 7]}', UserInfo("ann", ("dev",))),
+        ('{"user": "ann"}', UserInfo("ann")),
+        ('{"username": "ann"}', UserInfo("nobody")),
+        ('{"user": ""}', UserInfo("nobody")),
+        ("[]", UserInfo("nobody")),
+        ("{", UserInfo("nobody")),
+        ("", UserInfo("nobody")),
+    ],
+)
+def test_the_user_is_read_or_nobody(annotation: str, user: UserInfo) -> None:
+    assert labelled({}, {"yunikorn.apache.org/user.info": annotation}).membership.user == user
+
+
+def a_placeholder(**changes: Any) -> Raw:
+    raw = a_pod("ph", app="job", annotations={"internal.yunikorn.apache.org/placeholder": "true"})
+    raw["metadata"] |= {
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0"}],
+        "managedFields": [{"manager": "muster-placeholder", "operation": "Update"}],
+        **changes,
+    }
+    return raw
+
+
+def test_a_placeholder_is_ours_by_three_signs_together() -> None:
+    member = own(a_placeholder()).membership
+    assert (member.placeholder, member.owner, member.conflicts) == (True, "uid-w0", ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"managedFields": []},
+        {"managedFields": [{"manager": "kubectl"}]},
+        {"managedFields": [{"manager": "muster-placeholder", "subresource": "status"}]},
+        {"ownerReferences": []},
+        {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "uid": "j"}]},
+    ],
+)
+def test_a_users_pod_that_says_placeholder_is_an_ordinary_pod(changes: Raw) -> None:
+    member = own(a_placeholder(**changes)).membership
+    assert (member.placeholder, member.owner) == (False, None)
+    assert "is reserved and ignored here; remove it" in member.conflicts[0]
+
+
+def test_tags_carry_namespace_name_labels_and_creation() -> None:
+    assert labelled({"team": "x"}).tags == {
+        keys.TAG_NAMESPACE: "dev",
+        keys.TAG_POD_NAME: "pod",
+        keys.TAG_CREATION_TIME: str(CREATED_S),
+        keys.TAG_POD_LABEL_PREFIX + "team": "x",
+    }
+
+
+def required(*terms: Raw) -> Raw:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def test_constraints_are_canonical_json_of_hard_facts_only() -> None:
+    term = {"matchExpressions": [{"operator": "In", "key": "zone", "values": ["a"]}], "other": 1}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+    affinity = required(term)
+    affinity["nodeAffinity"] |= preferred
+    tolerations = [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 5, "effect": None}]
+    pod = own(a_pod(affinity=affinity, tolerations=tolerations, nodeSelector={"b": "2", "a": "1"}))
+    text = pod.tags[keys.TAG_CONSTRAINTS]
+    assert json.loads(text) == {
+        "nodeSelector": {"a": "1", "b": "2"},
+        "nodeAffinity": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}],
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }
+    assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+
+
+def test_equal_constraints_are_one_string_in_memory() -> None:
+    first, second = (own(a_pod(name, nodeSelector={"zone": "a"})).tags[keys.TAG_CONSTRAINTS] for name in "xy")
+    assert first is second
+
+
+def test_a_daemon_sets_pod_names_its_node() -> None:
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    raw = a_pod(affinity=required({"matchFields": [field]}))
+    assert keys.TAG_REQUIRED_NODE not in own(raw).tags
+    raw["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
+    assert own(raw).tags[keys.TAG_REQUIRED_NODE] == "n1"
+
+
+def test_preemption_is_read_from_pod_and_spec() -> None:
+    key = "yunikorn.apache.org/allow-preemption"
+    assert labelled({}, {key: "false"}).allow_preemption is False
+    assert labelled({}, {key: "no"}).allow_preemption is None
+    pod = own(a_pod(preemptionPolicy="Never", priority=7, priorityClassName="high"))
+    assert (pod.preempts_others, pod.priority, pod.priority_class) == (False, 7, "high")
+
+
+def test_the_scheduled_condition_says_since_when_or_why_not() -> None:
+    raw = a_pod(nodeName="n1")
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    ]
+    assert own(raw).scheduled_at_ms == (CREATED_S + 1) * 1000
+    raw["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    assert own(raw).condition == Condition("Unschedulable", "")
+
+
+def test_gates_phase_and_leaving_are_seen() -> None:
+    raw = a_pod(schedulingGates=[{"name": "wait"}])
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    raw["status"]["phase"] = "Odd"
+    pod = own(raw)
+    assert (pod.gates, pod.terminating, pod.phase) == (("wait",), True, PodPhase.PENDING)
+
+
+def test_an_amount_beyond_64_bits_refuses_the_pod() -> None:
+    assert "does not fit 64 bits" in own(a_pod(containers=[a_container(memory="10E")])).membership.refusal
