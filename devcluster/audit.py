@@ -13,7 +13,11 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One answered write. ``node`` is the target of a binding; ``at`` the time the server received it (RFC 3339)."""
+    """One answered write; ``at``: when the server received it (RFC 3339).
+
+    Of a binding there is more: its ``node``, and the pod's ``uid`` if the binder named it, for a pod may be made again
+    under the name of one that is gone.
+    """
 
     user: str
     agent: str
@@ -25,6 +29,7 @@ class Write:
     code: int
     at: str
     node: str = ""
+    uid: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -40,7 +45,7 @@ class Write:
     def from_event(cls, event: dict[str, Any]) -> Self:
         """Decode one line of the log."""
         thing = event.get("objectRef") or {}
-        target = (event.get("requestObject") or {}).get("target") or {}
+        asked = event.get("requestObject") or {}
         created = (event.get("responseObject") or {}).get("metadata") or {}
         return cls(
             user=(event.get("user") or {}).get("username", ""),
@@ -52,7 +57,8 @@ class Write:
             name=thing.get("name") or created.get("name", ""),
             code=(event.get("responseStatus") or {}).get("code", 0),
             at=event.get("requestReceivedTimestamp", ""),
-            node=target.get("name", ""),
+            node=(asked.get("target") or {}).get("name", ""),
+            uid=(asked.get("metadata") or {}).get("uid", ""),
         )
 
 
@@ -77,10 +83,10 @@ class AuditLog:
         return [Write.from_event(orjson.loads(line)) for line in whole.splitlines() if line]
 
 
-def bindings_per_pod(writes: Iterable[Write]) -> Counter[tuple[str, str]]:
-    """Successful bindings by (namespace, pod)."""
+def bindings_per_pod(writes: Iterable[Write]) -> Counter[tuple[str, str, str]]:
+    """Successful bindings by namespace, name and uid of the pod."""
     return Counter(
-        (write.namespace, write.name)
+        (write.namespace, write.name, write.uid)
         for write in writes
         if write.succeeded and write.verb == "create" and write.subresource == "binding"
     )

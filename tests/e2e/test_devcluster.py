@@ -52,7 +52,7 @@ async def test_a_pod_bound_by_hand_runs_and_the_audit_log_knows_who_bound_it(loc
     await until("the pod runs", runs, 30)
     [binding] = [write for write in local.audit.since(mark) if write.subresource == "binding"]
     assert (binding.user, binding.name, binding.node) == ("devcluster-admin", "by-hand", "node-0")
-    assert bindings_per_pod(local.audit.since(mark)) == {("default", "by-hand"): 1}
+    assert bindings_per_pod(local.audit.since(mark)) == {("default", "by-hand", ""): 1}
 
 
 async def test_a_job_makes_pods_and_completes_when_they_do(local: Cluster) -> None:

@@ -39,7 +39,7 @@ async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_m
     await scene.create(a_gang("huge", [Group("workers", 2, cpu="64")], timeout_s=600))
 
     async def is_told() -> bool:
-        return any("workers" in message and "vcore" in message for message in await warnings(scene))
+        return any("workers" in message and "cpu" in message for message in await warnings(scene))
 
     await scene.eventually("a Warning names group and resource", is_told, 20)
 

@@ -7,7 +7,9 @@ import orjson
 from devcluster.audit import AuditLog, bindings_per_pod, counts
 
 
-def line(verb: str = "create", *, name: str = "p", subresource: str = "", code: int = 201, user: str = "u") -> bytes:
+def line(  # noqa: PLR0913  # a builder: each field has its default
+    verb: str = "create", *, name: str = "p", subresource: str = "", code: int = 201, user: str = "u", uid: str = ""
+) -> bytes:
     event = {
         "verb": verb,
         "user": {"username": user},
@@ -15,7 +17,7 @@ def line(verb: str = "create", *, name: str = "p", subresource: str = "", code: 
         "objectRef": {"resource": "pods", "subresource": subresource, "namespace": "ns", "name": name},
         "responseStatus": {"code": code},
         "requestReceivedTimestamp": "2026-11-20T00:00:00.000000Z",
-        "requestObject": {"target": {"name": "node-1"}} if subresource == "binding" else None,
+        "requestObject": {"metadata": {"uid": uid}, "target": {"name": "node-1"}} if subresource == "binding" else None,
     }
     return orjson.dumps(event) + b"\n"
 
@@ -39,10 +41,16 @@ def test_only_successful_bindings_count_and_each_counts(tmp_path: Path) -> None:
     log.path.write_bytes(
         line(name="twice", subresource="binding")
         + line(name="twice", subresource="binding")
+        + line(name="again", uid="1", subresource="binding")
+        + line(name="again", uid="2", subresource="binding")
         + line(name="refused", subresource="binding", code=409)
         + line(name="made")
     )
-    assert bindings_per_pod(log.since()) == {("ns", "twice"): 2}
+    assert bindings_per_pod(log.since()) == {
+        ("ns", "twice", ""): 2,
+        ("ns", "again", "1"): 1,
+        ("ns", "again", "2"): 1,
+    }
     assert {write.node for write in log.since() if write.subresource} == {"node-1"}
 
 
