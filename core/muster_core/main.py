@@ -17,12 +17,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import structlog
 import typer
 import uvloop
 
+from muster_core.edge.journal import Journal
 from muster_core.edge.loop import LoopSettings
 from muster_core.edge.rest import RestServer
 from muster_core.edge.scheduler import Scheduler
@@ -53,13 +54,14 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run the core. `rest_port`: None = no REST, 0 = any free port."""
+    """How to run the core. `rest_port`: None = no REST, 0 = any free port. `journal`: None = none is kept."""
 
     listen: str = "unix:///run/muster/core.sock"
     tls: TlsFiles | None = None
     allow_plaintext: bool = False
     rest_address: str = "127.0.0.1"
     rest_port: int | None = 9080
+    journal: Path | None = None
     loop: LoopSettings = field(default_factory=LoopSettings)
 
 
@@ -70,9 +72,10 @@ class StartError(Exception):
 @asynccontextmanager
 async def running(options: Options) -> AsyncIterator[Scheduler]:
     """A core that schedules in this event loop until the block ends; `listen` and `tls` are not used.
-    Raises StartError where the REST port is taken.
+    Raises StartError where the REST port is taken or the journal cannot be written.
     """
-    scheduler = Scheduler(options.loop)
+    journal = None if options.journal is None else _open_journal(options.journal)
+    scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None)
     rest = None if options.rest_port is None else RestServer(scheduler, options.rest_address, options.rest_port)
     if rest is not None:
         await _start_rest(rest, options)
@@ -84,6 +87,8 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
         await task
         if rest is not None:
             await rest.stop()
+        if journal is not None:
+            journal.close()
 
 
 async def serve(options: Options) -> None:
@@ -123,6 +128,13 @@ async def _start_rest(rest: RestServer, options: Options) -> None:
         place = f"{options.rest_address}:{options.rest_port}"
         raise StartError(f"REST on {place}: {error.strerror or error}; choose another with --rest-port") from error
     _log.info("REST listens", address=options.rest_address, port=port)
+
+
+def _open_journal(path: Path) -> BinaryIO:
+    try:
+        return path.open("wb")
+    except OSError as error:
+        raise StartError(f"journal {path}: {error.strerror}") from error
 
 
 def _check_tls(files: TlsFiles) -> None:
@@ -191,6 +203,9 @@ def main(  # noqa: PLR0913 - the command line is its options
     rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT")] = LogFormat.JSON,
+    journal: Annotated[
+        Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="write down all that happens, to do it over")
+    ] = None,
     check: Annotated[
         bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="check the ledgers after every turn (slow)")
     ] = False,
@@ -204,6 +219,7 @@ def main(  # noqa: PLR0913 - the command line is its options
             allow_plaintext=allow_plaintext,
             rest_address=rest_address,
             rest_port=rest_port,
+            journal=journal,
             loop=LoopSettings(checks=check, freeze=True),
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

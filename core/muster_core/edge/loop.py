@@ -24,6 +24,7 @@ import structlog
 
 from muster_core.edge import si_encode
 from muster_core.edge.alarm import Alarm
+from muster_core.edge.journal import Journal, Leave
 from muster_core.edge.mailbox import Mail, Mailbox
 from muster_core.edge.metrics import Metrics
 from muster_core.edge.outlet import Outlet
@@ -72,6 +73,7 @@ class Loop:
         supervisor: Supervisor,
         settings: LoopSettings,
         now_ns: Callable[[], int] = time.time_ns,
+        journal: Journal | None = None,
     ) -> None:
         self.world = World()
         self._outlet = outlet
@@ -79,6 +81,7 @@ class Loop:
         self._supervisor = supervisor
         self._settings = settings
         self._now_ns = now_ns
+        self._journal = journal
         self.mailbox = Mailbox(settings.mailbox)
         self._alarm = Alarm(now_ns, self.mailbox.news.set)
         self._unfinished = False  # the last cycle said there is more, or something changed since
@@ -158,6 +161,9 @@ class Loop:
         self._metrics.heard(event)
         effects: list[Effect] = self._supervisor.attempt(partial(step, self.world, event, now_ns), [], event)
         self._unfinished = True
+        if self._journal is not None:
+            write = partial(self._journal.stepped, now_ns, event, effects)
+            self._supervisor.attempt(write, None, "the journal")
         if effects:
             self._outlet.carry(effects, now_ns)
 
@@ -171,8 +177,12 @@ class Loop:
         now_ns = self._now_ns()
         started = time.perf_counter()
         until = started + self._settings.budget_s
-        plan = partial(cycle, self.world, now_ns, lambda: time.perf_counter() < until)
+        leave = Leave(lambda: time.perf_counter() < until)
+        plan = partial(cycle, self.world, now_ns, leave)
         result = self._supervisor.attempt(plan, _NOTHING_DONE, "a scheduling cycle")
+        if self._journal is not None:
+            write = partial(self._journal.cycled, now_ns, leave, result.effects)
+            self._supervisor.attempt(write, None, "the journal")
         self._metrics.cycle.observe(time.perf_counter() - started)
         self._unfinished = result.more
         self._outlet.carry(result.effects, now_ns)
@@ -192,6 +202,8 @@ class Loop:
 
     def _start_anew(self, reason: str) -> None:
         self.world = World()
+        if self._journal is not None:
+            self._supervisor.attempt(self._journal.started_anew, None, "the journal")
         self._outlet.deadlines.clear()
         self._unfinished = False
         for session in self._outlet.sessions.values():

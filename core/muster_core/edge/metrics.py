@@ -37,6 +37,7 @@ class Metrics:
         self._allocated, self._refused, self._released = map(attempts.labels, ("allocated", "rejected", "released"))
         self._new, self._accepted, self._rejected = map(submissions.labels, ("new", "accepted", "rejected"))
         self._events = self._counter("muster_core_events", "Events that the world has seen, by kind.", "kind")
+        self._by_kind: dict[type[Event], Counter] = {}
         self._unheard = self._counter("muster_core_unheard", "What was said to nobody, or heard unasked.", "what")
         self.failures = self._counter("muster_core_failures", "Events and cycles that failed; each is logged.")
         self.mailbox = self._gauge("muster_core_mailbox_depth", "Messages that wait for the world.")
@@ -60,8 +61,12 @@ class Metrics:
 
     def heard(self, event: Event) -> None:
         """Count an event."""
-        self._events.labels(type(event).__name__).inc()
-        if isinstance(event, ApplicationAdded):
+        kind = type(event)
+        counter = self._by_kind.get(kind)
+        if counter is None:
+            counter = self._by_kind[kind] = self._events.labels(kind.__name__)
+        counter.inc()
+        if kind is ApplicationAdded:
             self._new.inc()
 
     def said(self, effect: Effect) -> None:

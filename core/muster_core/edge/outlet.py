@@ -73,13 +73,20 @@ class Outlet:
                 self.deadlines.set(cast("ClockSet", effect))
             return
         if isinstance(first, EventNoted):
-            records = [si_encode.event_record(cast("EventNoted", effect), now_ns) for effect in run]
-            for record in records:
-                self.ring.append(record)
-            self._tell(rm, lambda session: session.callback.call_back(si_encode.events(records)), run)
+            self._tell(rm, partial(_say_events, records=self._records(run, now_ns)), run)
             return
         _show(run)
         self._tell(rm, partial(_say, run=run), run)
+
+    def _records(self, run: Sequence[Effect], now_ns: int) -> list[si_pb2.EventRecord]:
+        noted = cast("Sequence[EventNoted]", run)
+        none: list[si_pb2.EventRecord] = []
+        records = self._supervisor.attempt(
+            lambda: [si_encode.event_record(event, now_ns) for event in noted], none, noted
+        )
+        for record in records:
+            self.ring.append(record)
+        return records
 
     def _tell(self, rm: RmId | None, say: Callable[[Session], None], run: Sequence[Effect]) -> None:
         session = self.sessions.get(rm) if rm is not None else None
@@ -94,6 +101,10 @@ class Outlet:
 def _done(say: Callable[[Session], None], session: Session) -> bool:
     say(session)
     return True
+
+
+def _say_events(session: Session, records: Sequence[si_pb2.EventRecord]) -> None:
+    session.callback.call_back(si_encode.events(records))
 
 
 def _run_of(effect: Effect) -> tuple[object, RmId | None]:

@@ -20,6 +20,7 @@ import structlog
 
 from muster_core.edge.config.load import Loaded, load
 from muster_core.edge.facts import NAME_LIMIT
+from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
 from muster_core.edge.mailbox import Mail
 from muster_core.edge.metrics import Metrics
@@ -44,11 +45,16 @@ _POLICY_GROUP: Final = "queues"
 class Scheduler:
     """One core: its loop, its sessions. `run` has to be going for anything to happen."""
 
-    def __init__(self, settings: LoopSettings | None = None, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        settings: LoopSettings | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
+        journal: Journal | None = None,
+    ) -> None:
         self.metrics = Metrics()
         supervisor = Supervisor(self.metrics)
         self.outlet = Outlet(self.metrics, supervisor)
-        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns)
+        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
 
     # -- SchedulerAPI ---------------------------------------------------------
 
