@@ -2,7 +2,9 @@
 
 A toleration of node.kubernetes.io/unschedulable is not honoured: the resource
 manager tells "draining" (seed 003) and nothing finer, and a drained node takes
-nothing. Differs: kube-scheduler lets such a pod (of a DaemonSet) onto a cordoned node.
+nothing.
+
+Differs: no pod goes to a cordoned node, while kube-scheduler lets those of a DaemonSet, which tolerate it.
 """
 
 from __future__ import annotations
