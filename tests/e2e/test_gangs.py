@@ -103,7 +103,11 @@ async def test_a_real_pod_larger_than_its_placeholder_is_scheduled_as_usual_and_
     await scene.all_bound(3)
 
     async def is_told() -> bool:
-        about = {event["involvedObject"]["name"] for event in await scene.events() if "larger" in event["message"]}
+        about = {
+            event["involvedObject"]["name"]
+            for event in await scene.events()
+            if "more than its placeholder" in event["message"]
+        }
         return about == {"large-workers-2"}
 
     await scene.eventually("the pod is told", is_told, 10)

@@ -54,7 +54,7 @@ def core_event(ledger: Ledger, out: Outcome, event: CoreEvent) -> None:
     """What the core has to say to people: on the pod, on the originator, on the node."""
     match event.kind:
         case EventKind.REQUEST:
-            task = ledger.tasks.get(PodUid(event.reference_id))
+            task = ledger.tasks.get(PodUid(event.object_id))
             if task is not None:
                 telling.inform(out, task.pod.ref, words.REASON_INFORMATIONAL, event.message)
         case EventKind.APP:

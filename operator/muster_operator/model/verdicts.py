@@ -153,8 +153,8 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CoreEvent:
-    """A core event. ``object_id``: the application of a request, the application, node or queue itself;
-    ``reference_id``: the ask's key for a request. ``detail`` is the name of the change detail."""
+    """A core event. ``object_id``: the ask's key of a request, the application, node or queue itself;
+    ``reference_id``: the application of a request. ``detail`` is the name of the change detail."""
 
     kind: EventKind
     object_id: str

@@ -7,7 +7,7 @@ import orjson
 from devcluster.audit import AuditLog, bindings_per_pod, counts
 
 
-def line(  # noqa: PLR0913  # a builder: each field has its default
+def line(
     verb: str = "create", *, name: str = "p", subresource: str = "", code: int = 201, user: str = "u", uid: str = ""
 ) -> bytes:
     event = {
