@@ -22,42 +22,51 @@ from muster_core.world.applications import Application
 from muster_core.world.world import Partition, World
 
 #: More allocations than this, and the invariants are only checked where asked for.
-CHECKED_UP_TO: Final = 20_000
+CHECKED_UP_TO: Final = 5_000
 
 
-def ledgers(world: World) -> dict[str, Json]:
-    """What is held, counted: everything is 0 or absent when nothing is left over.
+def ledgers(world: World) -> Iterator[tuple[str, Json]]:
+    """What is held, counted: everything is 0 or empty when nothing is left over; one count at a time.
 
-    `pledges`, `queues`, `users` and `nodes` name only who holds something.
+    `pledges`, `queues` and `users` name only who holds something.
     """
     partitions = list(world.partitions.values())
     apps = [app for partition in partitions for app in partition.applications.values()]
-    asks = [ask for app in apps for ask in app.asks.values()]
     allocations = sum(len(app.allocations) for app in apps)
-    real = sum(app.real_allocations for app in apps)
-    return {
-        "applications": len(apps),
-        "asks": len(asks),
-        "allocations": allocations,
-        "placeholders": allocations - real,
-        "releasing": sum(item.releasing is not None for app in apps for item in app.allocations.values()),
-        "swaps": sum(ask.swap is not None for ask in asks),
-        "foreign": sum(len(partition.foreign) for partition in partitions),
-        "pledges": {app.id: views.amounts(app.gang.pledge) for app in apps if app.gang.pledge},
-        "queues": _held_by_queues(partitions),
-        "users": {
+    yield "applications", len(apps)
+    yield "asks", sum(len(app.asks) for app in apps)
+    yield "allocations", allocations
+    yield "placeholders", allocations - sum(app.real_allocations for app in apps)
+    yield "releasing", sum(item.releasing is not None for app in apps for item in app.allocations.values())
+    yield "swaps", sum(ask.swap is not None for app in apps for ask in app.asks.values())
+    yield "foreign", sum(len(partition.foreign) for partition in partitions)
+    yield "pledges", {app.id: views.amounts(app.gang.pledge) for app in apps if app.gang.pledge}
+    yield "queues", _held_by_queues(partitions)
+    yield (
+        "users",
+        {
             user: {path: views.amounts(amount) for path, amount in usage.items()}
             for partition in partitions
             for user, usage in partition.users.usage.items()
         },
-        "nodes": {
-            node: views.amounts(taken)
-            for partition in partitions
-            for node in partition.nodes
-            if (taken := partition.nodes.allocated(node))
-        },
-        "ignored": dict(world.ignored),
-    }
+    )
+    yield "ignored", dict(world.ignored)
+
+
+def _ledgers(world: World) -> Iterator[bytes]:
+    """`ledgers`, and at its end the nodes that hold something."""
+    before = b"{"
+    for name, value in ledgers(world):
+        yield before + orjson.dumps(name) + b":" + orjson.dumps(value)
+        before = b","
+    yield _key("nodes")
+    before = b"{"
+    for partition in list(world.partitions.values()):
+        for node in list(partition.nodes):
+            if node in partition.nodes and (taken := partition.nodes.allocated(node)):
+                yield before + orjson.dumps(node) + b":" + orjson.dumps(views.amounts(taken))
+                before = b","
+    yield b"{}}" if before == b"{" else b"}}"
 
 
 def pieces(world: World, now_ns: int, outside: Iterable[tuple[str, Json]], *, check: bool = False) -> Iterator[bytes]:
@@ -65,8 +74,8 @@ def pieces(world: World, now_ns: int, outside: Iterable[tuple[str, Json]], *, ch
     yield b'{"timestamp":' + orjson.dumps(now_ns)
     for name, value in outside:
         yield _key(name) + orjson.dumps(value)
-    held = ledgers(world)
-    yield _key("ledgers") + orjson.dumps(held)
+    yield _key("ledgers")
+    yield from _ledgers(world)
     few = sum(len(app.allocations) for p in world.partitions.values() for app in p.applications.values())
     yield _key("invariants")
     yield orjson.dumps(invariants.check(world)) if check or few <= CHECKED_UP_TO else b"null"

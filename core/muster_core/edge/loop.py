@@ -13,7 +13,6 @@ manager is asked to register again: what a restart needs is theirs.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import structlog
 
 from muster_core.edge import si_encode
 from muster_core.edge.alarm import Alarm
+from muster_core.edge.freezer import Freezer
 from muster_core.edge.journal import Journal, Leave
 from muster_core.edge.mailbox import Mail, Mailbox
 from muster_core.edge.metrics import Metrics
@@ -84,7 +84,9 @@ class Loop:
         self._journal = journal
         self.mailbox = Mailbox(settings.mailbox)
         self._alarm = Alarm(now_ns, self.mailbox.news.set)
+        self._freezer = Freezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle said there is more, or something changed since
+        self._heard = 0  # events of this turn
         self._closed = False
         self.is_running = False
 
@@ -111,6 +113,7 @@ class Loop:
     def _turn(self) -> bool:
         """One slice of work; whether there is more to do at once."""
         started = time.perf_counter()
+        self._heard = 0
         self._read_mail(started + self._settings.budget_s)
         self._hear_clocks()
         if self._unfinished:
@@ -118,6 +121,7 @@ class Loop:
         self._doubt()
         self._end_broken()
         self._alarm.set(self._outlet.deadlines.next_ns())
+        self._freezer.heard(self._heard)
         self._metrics.mailbox.set(len(self.mailbox))
         self._metrics.turned(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or self._unfinished)
@@ -151,13 +155,13 @@ class Loop:
         if not passed:
             return
         self._hear(FencePassed(session.rm))
-        if self._settings.freeze:
-            _freeze()
+        self._freezer.recovered()
         for fence in passed:
             fence.open()
 
     def _hear(self, event: Event) -> None:
         now_ns = self._now_ns()
+        self._heard += 1
         self._metrics.heard(event)
         effects: list[Effect] = self._supervisor.attempt(partial(step, self.world, event, now_ns), [], event)
         self._unfinished = True
@@ -219,13 +223,6 @@ class Loop:
             if session.is_open:
                 session.end("the resource manager's callback failed")
                 self.mailbox.post(Mail([ConnectionLost(session.rm)]))
-
-
-def _freeze() -> None:
-    """What a recovery brought stays for long: the garbage collector need not look at it (semantics 26)."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
 
 
 def _ask_to_register(session: Session, reason: str) -> None:
