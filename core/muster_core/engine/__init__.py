@@ -1,1 +1,9 @@
-"""The only writer: takes an event or a decision, changes the world once, and returns what has to be said."""
+"""The only writer: takes an event or a decision, changes the world once, and returns what has to be said.
+
+In reading order: `step` is the door for events and takes each to `registration`,
+`applications`, `asks`, `allocations`, `nodes`, `clocks` or `configuration`;
+`cycle` asks plan/ about everything that waits and hands its decisions to
+`commit`. What becomes of a reservation is in `gangs`, of an application in
+`lifecycle`. All of them write through `ledger`, which keeps application,
+queue, user and node in line; `invariants` counts anew and says what is not.
+"""

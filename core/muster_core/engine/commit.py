@@ -48,7 +48,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     for (kind_resources, node), count in counts.items():
         partition.nodes.take(node, kind_resources, count)
     new: list[NewAllocation] = []
-    totals: dict[int, tuple[Ask, int]] = {}
+    totals: dict[tuple[bool, Resources], tuple[Ask, int]] = {}
     clocks: list[ClockSet] = []
     for key, node in decision.places:
         ask = app.asks[key]
@@ -56,8 +56,9 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
         new.append(NewAllocation(ask.spec, allocation.id, node))
-        first, count = totals.get(id(ask.kind), (ask, 0))
-        totals[id(ask.kind)] = (first, count + 1)
+        shape = (ask.spec.placeholder, ask.spec.resources)
+        first, count = totals.get(shape, (ask, 0))
+        totals[shape] = (first, count + 1)
         if ask.spec.timeout_ns:
             clocks.append(run_clock(partition, app, allocation, now_ns))
     for ask, count in totals.values():

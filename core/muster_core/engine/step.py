@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, applications, asks, clocks, configuration, managers, nodes
+from muster_core.engine import allocations, applications, asks, clocks, configuration, nodes, registration
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
     AllocationReleased,
@@ -49,18 +49,18 @@ def step(world: World, event: Event, now_ns: int) -> list[Effect]:
     """Take in one event. Raises CoreError only where the core itself is wrong."""
     match event:
         case ManagerRegistered():
-            return managers.register(world, event)
+            return registration.register(world, event)
         case FencePassed():
-            return managers.pass_fence(world, event.rm)
+            return registration.pass_fence(world, event.rm)
         case ConnectionLost():
-            return managers.lose(world, event.rm, now_ns)
+            return registration.lose(world, event.rm, now_ns)
         case ManagerLeft():
-            return managers.leave(world, event.rm)
+            return registration.leave(world, event.rm)
         case ConfigurationReplaced():
             return configuration.replace(world, event, now_ns)
         case ClockRang():
             if event.clock.kind is ClockKind.MANAGER:
-                return managers.time_out(world, event.clock)
+                return registration.time_out(world, event.clock)
             partition = world.partitions.get(event.clock.partition)
             return clocks.ring(partition, event.clock, now_ns) if partition else []
         case _:

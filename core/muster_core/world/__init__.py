@@ -1,1 +1,7 @@
-"""The core's ledgers: queues, applications, nodes, users; they add and remove and keep sums, and hold no policy."""
+"""The core's ledgers: queues, applications, nodes, users; they add and remove and keep sums, and hold no policy.
+
+In reading order: `world` holds everything, by resource manager and partition;
+`queues` the tree, `applications` asks, allocations and gangs, `users` who uses
+how much. `nodes` is the table of nodes over `columns` (amounts, one row a
+node) and `labels` (which rows have which label or taint).
+"""
