@@ -184,7 +184,7 @@ def configure_logs(level: LogLevel, form: LogFormat) -> None:
 
 
 @app.command()
-def main(  # noqa: PLR0913 - the command line is its options
+def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     listen: Annotated[
         str, typer.Option(envvar="MUSTER_CORE_LISTEN", help="unix:///path or host:port")

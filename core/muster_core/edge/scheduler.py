@@ -69,7 +69,7 @@ class Scheduler:
         loaded = _load(text, extra)
         decoder = Decoder(rm, _partitions(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
-        self._replace(session)
+        _replace(self.outlet.sessions, session)
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
@@ -166,16 +166,17 @@ class Scheduler:
         session.require_open()
         return session
 
-    def _replace(self, session: Session) -> None:
-        older = self.outlet.sessions.get(session.rm)
-        self.outlet.sessions[session.rm] = session
-        if older is not None:
-            _lose(older, f"resource manager {session.rm!r} registered again")
-
 
 async def _take(loop: Loop, session: Session, intake: Intake, kind: Kind) -> None:
     await loop.mailbox.put(Mail(intake.events, session, intake.answers, kind))
     session.require_open()
+
+
+def _replace(sessions: dict[RmId, Session], session: Session) -> None:
+    older = sessions.get(session.rm)
+    sessions[session.rm] = session
+    if older is not None:
+        _lose(older, f"resource manager {session.rm!r} registered again")
 
 
 def _lose(session: Session, reason: str) -> None:
