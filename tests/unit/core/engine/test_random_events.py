@@ -1,0 +1,252 @@
+"""Whatever is told in whatever order, the ledgers agree and nothing placeable is left waiting.
+
+A resource manager that behaves, but whose cluster does not: pods die, nodes
+go, confirmations come late, twice or in any order, time passes. Scene checks
+the invariants after every step; here every "no" of the core is planned anew
+without its memo and must be the same "no" (semantics 22).
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from muster_core.model.config import ApplicationOrder, Configuration, Timing
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ConfigurationReplaced,
+    NodeAction,
+    NodeAdded,
+    NodeUpdated,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId
+from muster_core.model.release import Termination
+from muster_core.model.resources import Limit
+from muster_core.model.specs import GangStyle
+from muster_core.plan import fit, headroom
+from muster_core.plan.draft import Draft
+from muster_core.plan.outline import shape_of
+from muster_core.plan.swap import has_placeholder
+from muster_core.world.applications import Application
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.engine.scene import Scene
+
+_QUEUES = ("root.p.a", "root.p.b", "root.c", "root.fair")
+_SSD = Constraints(node_selector=(("disk", "ssd"),))
+_TIMING = Timing(
+    placeholder_timeout_ns=100 * SECOND,
+    starvation_age_ns=200 * SECOND,
+    completing_timeout_ns=10 * SECOND,
+    release_timeout_ns=40 * SECOND,
+)
+
+
+def _configuration(parent: int, leaf: int) -> Configuration:
+    return a_configuration(
+        a_queue("p", a_queue("a", vcore=leaf), a_queue("b"), vcore=parent),
+        a_queue("c"),
+        a_queue("fair", fair=True),
+        timing=_TIMING,
+    )
+
+
+class RandomEvents(RuleBasedStateMachine):
+    """The rules are what may happen; Scene.tell checks after each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scene = Scene(_configuration(12_000, 6_000))
+        self.number = 0
+        self.owed: list[tuple[str, str, AllocationId, Termination]] = []
+        self.given: set[tuple[str, AllocationId]] = set()
+
+    def tell(self, *events: object) -> None:
+        self.hear(self.scene.tell(*events))  # type: ignore[arg-type]  # every rule passes events
+
+    def hear(self, said: list[Effect]) -> None:
+        """A resource manager's books: what it was given, what it was told to release."""
+        for answer in (effect for effect in said if isinstance(effect, AllocationAnswer)):
+            for release in answer.released:
+                self.given.discard((release.application, release.id))
+                if release.termination is not Termination.STOPPED_BY_RM:
+                    self.owed.append((release.application, release.key, release.id, release.termination))
+            for new in answer.new:
+                assert (new.ask.application, new.id) not in self.given, "given twice"
+                self.given.add((new.ask.application, new.id))
+
+    def apps(self) -> list[Application]:
+        return list(self.scene.partition.applications.values())
+
+    @initialize()
+    def first_nodes(self) -> None:
+        self.tell(NodeAdded(a_node("first", 4000)), NodeAdded(a_node("second", 2000, labels={"disk": "ssd"})))
+
+    @rule(vcore=st.sampled_from([1000, 2000, 4000, 8000]), ssd=st.booleans())
+    def add_node(self, vcore: int, *, ssd: bool) -> None:
+        if len(self.scene.partition.nodes) < 6:
+            self.number += 1
+            labels = {"disk": "ssd"} if ssd else {}
+            self.tell(NodeAdded(a_node(f"n{self.number}", vcore, labels=labels)))
+
+    @precondition(lambda self: len(self.scene.partition.nodes) > 2)
+    @rule(data=st.data(), action=st.sampled_from(NodeAction))
+    def tell_node(self, data: st.DataObject, action: NodeAction) -> None:
+        if nodes := list(self.scene.partition.nodes):
+            self.hear(self.scene.node(data.draw(st.sampled_from(nodes)), action))
+
+    @rule(data=st.data(), vcore=st.sampled_from([500, 3000, 9000]))
+    def resize_node(self, data: st.DataObject, vcore: int) -> None:
+        if nodes := list(self.scene.partition.nodes):
+            self.tell(NodeUpdated(a_node(data.draw(st.sampled_from(nodes)), vcore)))
+
+    @rule(
+        queue=st.sampled_from(_QUEUES),
+        members=st.integers(0, 5),
+        asked=st.sampled_from([0, 1, 5, 5, 5]),
+        style=st.sampled_from(GangStyle),
+        seconds=st.sampled_from([(0, 0), (30, 0), (0, 60)]),
+    )
+    def submit(self, queue: str, members: int, asked: int, style: GangStyle, seconds: tuple[int, int]) -> None:
+        """A gang (or not), with some or all of its placeholder asks at once."""
+        self.number += 1
+        name = f"app{self.number}"
+        timeout_s, wait_s = seconds
+        spec = an_application(
+            name,
+            queue=queue,
+            gang=members,
+            style=style,
+            timeout_s=timeout_s,
+            wait_s=wait_s,
+            user=f"user{self.number % 2}",
+        )
+        asks = [
+            AskAdded(an_ask(f"{name}p{index}", app=name, group="workers", placeholder=True))
+            for index in range(min(members, asked))
+        ]
+        self.tell(ApplicationAdded(spec), *asks)
+
+    @precondition(lambda self: any(app.gang.live for app in self.apps()))
+    @rule(
+        data=st.data(), vcore=st.sampled_from([300, 1000, 1000, 1000, 1500]), ssd=st.sampled_from([False, False, True])
+    )
+    def send_member(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
+        """A real member of a gang that has placeholders."""
+        app = data.draw(st.sampled_from([app for app in self.apps() if app.gang.live]))
+        self.number += 1
+        constraints = _SSD if ssd else ANYWHERE
+        self.tell(
+            AskAdded(an_ask(f"m{self.number}", app=app.id, vcore=vcore, group="workers", constraints=constraints))
+        )
+
+    @precondition(lambda self: self.apps())
+    @rule(
+        data=st.data(),
+        vcore=st.sampled_from([300, 1000, 1500]),
+        group=st.sampled_from(["workers", "", "other"]),
+        count=st.integers(1, 3),
+        ssd=st.booleans(),
+    )
+    def ask_for_real(self, data: st.DataObject, vcore: int, group: str, count: int, *, ssd: bool) -> None:
+        app = data.draw(st.sampled_from(self.apps()))
+        self.number += 1
+        constraints = _SSD if ssd else ANYWHERE
+        ask = an_ask(
+            f"r{self.number}",
+            app=app.id,
+            vcore=vcore,
+            group=group,
+            count=1 if group else count,
+            constraints=constraints,
+        )
+        self.tell(AskAdded(ask))
+
+    @precondition(lambda self: any(app.is_reserving for app in self.apps()))
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def ask_for_placeholders(self, data: st.DataObject, count: int) -> None:
+        app = data.draw(st.sampled_from([app for app in self.apps() if app.is_reserving]))
+        asks = []
+        for _ in range(count):
+            self.number += 1
+            asks.append(AskAdded(an_ask(f"p{self.number}", app=app.id, group="workers", placeholder=True)))
+        self.tell(*asks)
+
+    @precondition(lambda self: self.owed)
+    @rule(data=st.data(), twice=st.booleans(), by_itself=st.booleans())
+    def confirm(self, data: st.DataObject, *, twice: bool, by_itself: bool) -> None:
+        index = data.draw(st.integers(0, len(self.owed) - 1))
+        app, key, identity, termination = self.owed.pop(index)
+        why = Termination.STOPPED_BY_RM if by_itself else termination
+        event = AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), identity, why)
+        self.tell(*([event, event] if twice else [event]))
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        app, identity = data.draw(st.sampled_from(sorted(self.given)))
+        key = AllocationKey(identity.rpartition("-")[0])
+        self.tell(AllocationReleased(PARTITION, ApplicationId(app), key, identity, Termination.STOPPED_BY_RM))
+
+    @precondition(lambda self: any(app.asks for app in self.apps()))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        app = data.draw(st.sampled_from([app for app in self.apps() if app.asks]))
+        self.hear(self.scene.release_ask(data.draw(st.sampled_from(sorted(app.asks))), app.id))
+
+    @precondition(lambda self: len(self.apps()) > 4)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        self.tell(ApplicationRemoved(PARTITION, data.draw(st.sampled_from(self.apps())).id))
+
+    @rule(seconds=st.sampled_from([1, 1, 1, 15, 45, 300]))
+    def pass_time(self, seconds: int) -> None:
+        self.hear(self.scene.wait(seconds))
+
+    @rule(parent=st.sampled_from([3_000, 12_000]), leaf=st.sampled_from([2_000, 6_000]))
+    def reload(self, parent: int, leaf: int) -> None:
+        self.tell(ConfigurationReplaced(RM, _configuration(parent, leaf)))
+
+    @invariant()
+    def books_agree(self) -> None:
+        held = {
+            (app.id, allocation.id)
+            for app in self.apps()
+            for allocation in app.allocations.values()
+            if allocation.releasing is None
+        }
+        assert held == self.given
+
+    @invariant()
+    def every_no_is_a_no(self) -> None:
+        partition = self.scene.partition
+        for app in self.apps():
+            if app.is_reserving or self.stands_behind_a_gang(app):
+                continue
+            room = headroom.room(app)
+            for kind in app.waiting:
+                if kind.placeholder or has_placeholder(app, kind) or not room.count(kind.resources, 1):
+                    continue
+                spots = fit.place(Draft(partition.nodes), shape_of(kind), 1, partition.config.node_sort)
+                assert spots == [], f"{app.id} could have been placed on {spots}"
+
+    def stands_behind_a_gang(self, app: Application) -> bool:
+        is_fifo = app.queue.order is ApplicationOrder.FIFO
+        return is_fifo and any(
+            other.is_reserving and other.submitted_ns <= app.submitted_ns and other.id != app.id
+            for other in map(self.scene.partition.applications.__getitem__, app.queue.waiting)
+        )
+
+    @invariant()
+    def nothing_new_is_over_the_maximum(self) -> None:
+        for queue in self.scene.partition.queues.by_path.values():
+            assert queue.excused or Limit(dict(queue.max.items())).allows(queue.allocated)
+
+
+TestRandomEvents = RandomEvents.TestCase
+TestRandomEvents.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
