@@ -169,6 +169,7 @@ class Scheduler:
 
 async def _take(loop: Loop, session: Session, intake: Intake, kind: Kind) -> None:
     await loop.mailbox.put(Mail(intake.events, session, intake.answers, kind))
+    await asyncio.sleep(0)  # a sender in this process that never waits leaves the loop its turns
     session.require_open()
 
 
