@@ -186,4 +186,6 @@ class Kubernetes:
         raw["status"]["conditions"] = [scheduled]
         self.binds[command.pod.uid] += 1
         self._tell(raw)
+        if command.node not in self.nodes:
+            self.delete(command.pod.uid)  # the garbage collector: its node is gone
         return CommandSucceeded(command)

@@ -1,0 +1,140 @@
+"""Drives one ledger by hand: a scenario is a list of facts and verdicts, and a list of expected news and commands."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from muster_operator.agent import recovery
+from muster_operator.agent.answering import answered
+from muster_operator.agent.ledger import Ledger
+from muster_operator.agent.obeying import obey
+from muster_operator.agent.observing import observe
+from muster_operator.agent.reminders import remind
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.commands import Command, PostEvent
+from muster_operator.model.facts import Fact, PodGone
+from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.news import AskSubmitted
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.results import CommandFailed, CommandSucceeded, Result
+from muster_operator.model.verdicts import (
+    Allocated,
+    AllocationVerdict,
+    ApplicationAccepted,
+    ApplicationUpdated,
+    ApplicationVerdict,
+    AskCancelled,
+    Released,
+    Verdict,
+)
+from tests.unit.operator.agent.kubernetes import node_seen, seen
+from tests.unit.operator.objects import Raw, a_node, a_pod
+
+APP = AppId("job")
+
+
+@dataclass
+class Driver:
+    """``now`` is the test's to move."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    now: float = 0.0
+
+    def see(self, raw: Raw, **status: object) -> Outcome:
+        """A pod looks like this."""
+        raw = copy.deepcopy(raw)
+        raw["status"].update(status)
+        return self.fact(seen(raw))
+
+    def fact(self, fact: Fact) -> Outcome:
+        """A fact."""
+        return observe(self.ledger, fact, self.now)
+
+    def gone(self, name: str) -> Outcome:
+        """A pod named by ``a_pod`` is gone."""
+        return self.gone_uid(PodUid(f"uid-{name}"))
+
+    def gone_uid(self, uid: PodUid) -> Outcome:
+        """A pod is gone."""
+        return self.fact(PodGone(uid))
+
+    def told(self, verdict: Verdict) -> Outcome:
+        """A word of the core."""
+        return obey(self.ledger, verdict, self.now)
+
+    def result(self, result: Result) -> Outcome:
+        """The end of a command."""
+        return answered(self.ledger, result, self.now)
+
+    def wait(self, seconds: float) -> Outcome:
+        """Time passes."""
+        self.now += seconds
+        return remind(self.ledger, self.now)
+
+    def accepted(self, app: AppId = APP) -> Outcome:
+        """The core accepts."""
+        return self.told(ApplicationVerdict(accepted=(ApplicationAccepted(app),)))
+
+    def updated(self, state: str, message: str = "", app: AppId = APP) -> Outcome:
+        """The core's state of the application."""
+        return self.told(ApplicationVerdict(updated=(ApplicationUpdated(app, state, message),)))
+
+    def allocated(self, uid: str, node: str = "n1", app: AppId = APP) -> Outcome:
+        """The core gives a node."""
+        found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"))
+        return self.told(AllocationVerdict(allocated=(found,)))
+
+    def released(self, uid: str, termination: TerminationType, app: AppId = APP) -> Outcome:
+        """The core wants an allocation to go, or confirms that it is gone."""
+        order = Released(app, PodUid(uid), termination, AllocationId(f"{uid}-0"))
+        return self.told(AllocationVerdict(released=(order,)))
+
+    def cancelled(self, uid: str, termination: TerminationType = TerminationType.TIMEOUT) -> Outcome:
+        """The core takes an ask back."""
+        return self.told(AllocationVerdict(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
+
+
+def live(*nodes: str) -> Driver:
+    """A live session with these nodes; n1 if none is named."""
+    driver = Driver()
+    for name in nodes or ("n1",):
+        driver.fact(node_seen(a_node(name)))
+    recovery.begin(driver.ledger, 0.0)
+    recovery.report_nodes(driver.ledger, 0.0)
+    recovery.submit_asks(driver.ledger, 0.0)
+    recovery.open_nodes(driver.ledger, 0.0)
+    return driver
+
+
+def waiting(driver: Driver, name: str = "w0") -> Raw:
+    """A plain pod of APP whose ask is with the core."""
+    raw = a_pod(name, app=APP)
+    driver.see(raw)
+    driver.accepted()
+    return raw
+
+
+def asked(outcome: Outcome) -> list[str]:
+    """The UIDs asked for."""
+    return [item.ask.key for item in outcome.news if isinstance(item, AskSubmitted)]
+
+
+def events(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """(pod or node, reason, action) of the events."""
+    return [(c.name, c.reason, c.action) for c in outcome.commands if isinstance(c, PostEvent)]
+
+
+def orders(outcome: Outcome) -> list[Command]:
+    """The commands that are no events."""
+    return [command for command in outcome.commands if not isinstance(command, PostEvent)]
+
+
+def done(command: Command) -> CommandSucceeded:
+    """It worked."""
+    return CommandSucceeded(command)
+
+
+def refused(command: Command, status: int = 403, message: str = "no") -> CommandFailed:
+    """It will never work."""
+    return CommandFailed(command, status, "Refused", message)

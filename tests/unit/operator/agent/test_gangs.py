@@ -1,0 +1,257 @@
+"""A gang step by step: what is created, asked, withheld, refused, warned of (contract 10.7; semantics 1, 8, 18)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.commands import CreatePlaceholder, DeletePod, MarkResumed, PostEvent
+from muster_operator.model.ids import AllocationId, PodUid
+from muster_operator.model.news import AllocationReleased, ApplicationSubmitted, AskReleased
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.results import CommandUnanswered
+from muster_operator.model.settings import Settings
+from muster_operator.model.verdicts import AllocationVerdict, AskCancelled, AskRejected, Released
+from muster_operator.translate.placeholders import placeholder_body
+from muster_si import keys
+from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, refused
+from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
+
+TIMEOUT = TerminationType.TIMEOUT
+
+
+def a_member(name: str = "w0", *, group: str = "g", count: int = 2, parameters: str = "") -> Raw:
+    return a_pod(
+        name, app=APP, annotations=gang_annotations(a_group("g", count), parameters=parameters, member_of=group)
+    )
+
+
+def creates(outcome: Outcome) -> list[CreatePlaceholder]:
+    return [command for command in outcome.commands if isinstance(command, CreatePlaceholder)]
+
+
+def pod_of(command: CreatePlaceholder, **spec: Any) -> Raw:
+    """The placeholder as the API server shows it; its UID is ``ph-`` and its name."""
+    raw = placeholder_body(command.spec, Settings())
+    raw["metadata"] |= {
+        "uid": f"ph-{command.spec.name}",
+        "creationTimestamp": "2026-01-01T00:00:01Z",
+        "managedFields": [{"manager": "muster-placeholder"}],
+    }
+    raw["spec"].update(spec)
+    raw["status"] = {"phase": "Pending"}
+    return raw
+
+
+def reserving(*, parameters: str = "") -> tuple[Driver, list[Raw]]:
+    """A gang of two with both placeholders asked for."""
+    driver = live()
+    driver.see(a_member(parameters=parameters))
+    driver.see(a_member("w1", parameters=parameters))
+    placeholders = [pod_of(command) for command in creates(driver.accepted())]
+    for raw in placeholders:
+        driver.see(raw)
+    return driver, placeholders
+
+
+def uid(raw: Raw) -> str:
+    return str(raw["metadata"]["uid"])
+
+
+def test_the_submission_carries_the_gang() -> None:
+    parameters = "placeholderTimeoutInSeconds=9 gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=3"
+    news = live().see(a_member(parameters=parameters)).news[0]
+    assert isinstance(news, ApplicationSubmitted)
+    spec = news.spec
+    assert dict(spec.placeholder_ask) == {"vcore": 2000, "memory": 2**31, "pods": 2}
+    assert (spec.style, spec.execution_timeout_ms) == ("Hard", 9000)
+    assert spec.tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] == "3000"
+    members = '[{"minMember":2,"name":"g","resource":{"memory":1073741824,"pods":1,"vcore":1000}}]'
+    assert spec.tags[keys.APP_TAG_MEMBERS] == members
+
+
+def test_all_placeholders_are_ordered_at_once_and_only_they_ask() -> None:
+    driver = live()
+    driver.see(a_member())
+    out = driver.accepted()
+    assert len(creates(out)) == 2
+    assert events(out) == [("w0", "GangScheduling", "CreatingPlaceholders")]
+    assert asked(out) == []
+    assert asked(driver.see(pod_of(creates(out)[0]))) == [f"ph-{creates(out)[0].spec.name}"]
+
+
+@pytest.mark.parametrize("running_first", [True, False])
+def test_members_ask_when_the_core_runs_and_all_placeholders_are_bound(running_first: bool) -> None:  # noqa: FBT001
+    driver, placeholders = reserving()
+    if running_first:
+        assert asked(driver.updated("Running")) == []
+    binds = [orders(driver.allocated(uid(raw)))[0] for raw in placeholders]
+    assert asked(driver.result(done(binds[0]))) == []
+    last = driver.result(done(binds[1]))
+    assert asked(last) == (["uid-w0", "uid-w1"] if running_first else [])
+    assert asked(driver.updated("Running")) == ([] if running_first else ["uid-w0", "uid-w1"])
+
+
+def test_a_swap_is_confirmed_once_with_its_type() -> None:
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    replaced = TerminationType.PLACEHOLDER_REPLACED
+    out = driver.released(uid(placeholders[0]), replaced)
+    assert [type(command) for command in out.commands] == [DeletePod]
+    key = PodUid(uid(placeholders[0]))
+    ended = driver.see(placeholders[0], phase="Failed")
+    assert ended.news == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
+    assert ended.commands == []
+    assert not driver.gone_uid(key)
+
+
+def test_a_placeholder_that_dies_by_itself_is_stopped_by_rm() -> None:
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    out = driver.see(placeholders[0], phase="Failed")
+    key = PodUid(uid(placeholders[0]))
+    stopped = TerminationType.STOPPED_BY_RM
+    assert out.news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
+    assert [type(command) for command in out.commands] == [DeletePod]
+
+
+@pytest.mark.parametrize("state_first", [True, False])
+def test_a_soft_time_out_is_the_same_in_both_orders_of_arrival(state_first: bool) -> None:  # noqa: FBT001
+    """One placeholder has its node, the other still asks (semantics 1, 8)."""
+    driver, placeholders = reserving()
+    held, pending = (PodUid(uid(raw)) for raw in placeholders)
+    driver.result(done(orders(driver.allocated(held))[0]))
+    verdict = AllocationVerdict(
+        cancelled_asks=(AskCancelled(APP, pending, TIMEOUT),),
+        released=(Released(APP, held, TIMEOUT, AllocationId(f"{held}-0")),),
+    )
+    outs = [driver.updated("Resuming", "late")] if state_first else []
+    outs.append(driver.told(verdict))
+    outs += [] if state_first else [driver.updated("Resuming", "late")]
+    commands = [command for out in outs for command in out.commands]
+    deleted = {command.pod.uid for command in commands if isinstance(command, DeletePod)}
+    assert deleted == {held, pending}
+    assert len([command for command in commands if isinstance(command, MarkResumed)]) == 1
+    assert [c.action for c in commands if isinstance(c, PostEvent)] == ["GangSchedulingFailed"]
+    assert driver.gone_uid(pending).news == [AskReleased(APP, pending, TIMEOUT)]
+    last = driver.gone_uid(held)
+    assert last.news[0] == AllocationReleased(APP, held, TIMEOUT, AllocationId(f"{held}-0"))
+    assert asked(last) == ["uid-w0", "uid-w1"]
+    assert asked(driver.updated("Accepted")) == []
+
+
+def test_a_placeholder_that_was_created_late_is_deleted_on_sight() -> None:
+    driver = live()
+    driver.see(a_member())
+    late = pod_of(creates(driver.accepted())[0])
+    driver.updated("Resuming")
+    out = driver.see(late)
+    assert [type(command) for command in out.commands] == [DeletePod]
+    assert out.news == []
+
+
+def test_a_bad_definition_is_a_warning_that_names_field_and_fix_and_no_gang() -> None:
+    driver = live()
+    out = driver.see(a_member(count=0))
+    event = out.commands[0]
+    assert isinstance(event, PostEvent)
+    assert (event.reason, event.action) == ("GangScheduling", "TaskGroupsError")
+    assert event.note == (
+        "task-groups[0].minMember: is 0; write the number of members, 1 or more. The application runs without a gang."
+    )
+    assert asked(driver.accepted()) == ["uid-w0"]
+
+
+def test_a_bad_parameter_is_a_warning_and_the_gang_goes_on() -> None:
+    out = live().see(a_member(parameters="gangSchedulingStyle=medium"))
+    assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
+    assert isinstance(out.news[0], ApplicationSubmitted)
+    assert out.news[0].spec.style == "Soft"
+
+
+def test_a_member_of_an_unknown_group_is_warned_of_and_scheduled_as_usual() -> None:
+    driver, _ = reserving()
+    out = driver.see(a_member("w2", group="other"))
+    assert events(out) == [("w2", "GangScheduling", "TaskGroupsError")]
+
+
+def test_a_later_definition_is_not_read() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    driver.see(a_member("w1"))
+    assert creates(driver.accepted()) == []
+
+
+def test_gang_scheduling_can_be_switched_off() -> None:
+    driver = live()
+    driver.ledger.settings = Settings(disable_gang=True)
+    driver.see(a_member())
+    assert asked(driver.accepted()) == ["uid-w0"]
+
+
+def test_a_users_placeholder_is_never_deleted_as_an_orphan() -> None:
+    driver = live()
+    raw = a_pod("mine", app=APP, annotations={"internal.yunikorn.apache.org/placeholder": "true"})
+    out = driver.see(raw)
+    assert orders(out) == []
+    assert events(out) == [("mine", "Scheduling", "Scheduling")]
+
+
+def test_a_create_that_meets_its_own_name_is_no_failure() -> None:
+    driver = live()
+    driver.see(a_member())
+    command = creates(driver.accepted())[0]
+    assert not driver.result(refused(command, 409, "already exists"))
+    assert asked(driver.see(pod_of(command))) == [f"ph-{command.spec.name}"]
+
+
+def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last_given_up() -> None:
+    driver = live()
+    driver.see(a_member())
+    first, second = creates(driver.accepted())
+    driver.see(pod_of(first))
+    repeated = 0
+    for _ in range(20):
+        driver.result(CommandUnanswered(second))
+        out = driver.wait(10)
+        repeated += len(creates(out))
+        assert all(command == second for command in creates(out))
+        if ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out):
+            break
+    assert repeated == 4
+    assert driver.ledger.applications[APP].slots == {}
+
+
+def test_a_refused_placeholder_ask_gives_the_gang_up() -> None:
+    driver, placeholders = reserving()
+    rejected = AskRejected(APP, PodUid(uid(placeholders[0])), "too large")
+    out = driver.told(AllocationVerdict(rejected_asks=(rejected,)))
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+    assert len([command for command in out.commands if isinstance(command, DeletePod)]) == 2
+
+
+def test_a_delete_without_effect_is_repeated_and_told_once() -> None:
+    driver, placeholders = reserving()
+    driver.updated("Resuming")
+    first = driver.wait(5)
+    assert len([command for command in first.commands if isinstance(command, DeletePod)]) == 2
+    said = [event for _ in range(30) for event in events(driver.wait(10))]
+    assert sorted(said) == sorted(
+        (raw["metadata"]["name"], "GangScheduling", "DeleteUnconfirmed") for raw in placeholders
+    )
+
+
+def test_a_surplus_placeholder_is_deleted() -> None:
+    driver, placeholders = reserving()
+    extra = copy.deepcopy(placeholders[0])
+    extra["metadata"] |= {"name": "tg-job-g-extra", "uid": "ph-extra"}
+    out = driver.see(extra)
+    assert [type(command) for command in out.commands] == [DeletePod]
+    assert len(driver.ledger.applications[APP].slots) == len(placeholders)

@@ -1,0 +1,102 @@
+"""Nodes come, change, are cordoned and go; other schedulers' pods take room (contract 1.7, 10.10; semantics 7)."""
+
+from __future__ import annotations
+
+from muster_operator.agent.resync import known_nodes, known_pods, missed_nodes, missed_pods
+from muster_operator.model.facts import NodeGone, PodGone
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.news import (
+    AllocationReleased,
+    AllocationReported,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+)
+from tests.unit.operator.agent.driver import APP, live, waiting
+from tests.unit.operator.agent.kubernetes import node_seen
+from tests.unit.operator.objects import Raw, a_node, a_pod
+
+N1 = NodeName("n1")
+
+
+def foreign(name: str = "dns", node: str = "n1") -> Raw:
+    return a_pod(name, schedulerName="default-scheduler", nodeName=node)
+
+
+def test_a_new_node_is_created_open_or_drained() -> None:
+    driver = live()
+    opened = driver.fact(node_seen(a_node("n2"))).news[0]
+    cordoned = driver.fact(node_seen(a_node("n3", unschedulable=True))).news[0]
+    assert isinstance(opened, NodeCreated)
+    assert isinstance(cordoned, NodeCreated)
+    assert (opened.drained, cordoned.drained) == (False, True)
+
+
+def test_a_heartbeat_is_no_news() -> None:
+    raw = a_node("n1")
+    raw["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+    assert not live().fact(node_seen(raw))
+
+
+def test_capacity_labels_and_cordons_are_news_each_in_its_kind() -> None:
+    driver = live()
+    larger = a_node("n1", labels={"gpu": "yes"}, unschedulable=True)
+    larger["status"]["allocatable"]["cpu"] = "16"
+    assert [type(item) for item in driver.fact(node_seen(larger)).news] == [NodeUpdated, NodeDrained]
+    assert driver.fact(node_seen({**larger, "spec": {}})).news == [NodeOpened(N1)]
+
+
+def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() -> None:
+    driver = live()
+    reported = driver.see(foreign()).news[0]
+    assert isinstance(reported, AllocationReported)
+    assert (reported.allocation.ask.app, reported.allocation.node) == (None, "n1")
+    assert dict(reported.allocation.ask.tags)["foreign"] == "default"
+    assert not driver.see(foreign())
+    assert driver.see(foreign(), phase="Succeeded").news == [AllocationReleased(None, PodUid("uid-dns"))]
+    assert not driver.gone("dns")
+
+
+def test_a_foreign_pod_without_a_node_is_nobodys_business() -> None:
+    driver = live()
+    raw = foreign()
+    del raw["spec"]["nodeName"]
+    assert not driver.see(raw)
+    assert len(driver.see(foreign()).news) == 1
+    assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def test_pods_on_an_unknown_node_come_with_the_node() -> None:
+    driver = live()
+    assert not driver.see(foreign("a", "n2"))
+    assert not driver.see(foreign("b", "n2"))
+    assert not driver.gone("b")
+    created = driver.fact(node_seen(a_node("n2"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.key for allocation in created.existing] == ["uid-a"]
+
+
+def test_a_node_that_comes_back_brings_its_pods_again() -> None:
+    driver = live()
+    driver.see(foreign())
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    assert driver.fact(NodeGone(N1)).news == [NodeDecommissioned(N1)]
+    assert not driver.fact(NodeGone(N1))
+    created = driver.fact(node_seen(a_node("n1"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert sorted(allocation.ask.key for allocation in created.existing) == ["uid-dns", "uid-w0"]
+
+
+def test_what_a_list_no_longer_holds_is_gone_but_not_what_came_meanwhile() -> None:
+    driver = live("n1", "n2")
+    waiting(driver)
+    driver.see(foreign())
+    pods, nodes = known_pods(driver.ledger), known_nodes(driver.ledger)
+    driver.see(a_pod("late", app=APP))
+    assert missed_pods(pods, {PodUid("uid-dns")}) == [PodGone(PodUid("uid-w0"))]
+    assert missed_nodes(nodes, {N1}) == [NodeGone(NodeName("n2"))]
+    assert not driver.gone("never-seen")

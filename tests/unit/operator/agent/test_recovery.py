@@ -1,0 +1,228 @@
+"""A session begins with the replay of semantics 19, the same for a new operator and a new core."""
+
+from __future__ import annotations
+
+from muster_operator.agent import recovery
+from muster_operator.agent.ledger import Phase
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod
+from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_operator.model.news import (
+    AllocationReleased,
+    ApplicationSubmitted,
+    AskSubmitted,
+    NodeCreated,
+    NodeOpened,
+)
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.pods import PodRef
+from muster_operator.model.verdicts import ApplicationRejected, ApplicationVerdict
+from muster_si import keys
+from tests.unit.operator.agent.driver import APP, Driver, asked, done, live, orders, waiting
+from tests.unit.operator.agent.kubernetes import node_seen
+from tests.unit.operator.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
+
+
+def placeholder(name: str, **spec: object) -> Raw:
+    """One of ours, for group g, owned by w0."""
+    annotations = gang_annotations(a_group("g", 2), member_of="g")
+    raw = a_pod(name, app=APP, annotations={"internal.yunikorn.apache.org/placeholder": "true", **annotations}, **spec)
+    raw["metadata"] |= {
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0"}],
+        "managedFields": [{"manager": "muster-placeholder"}],
+    }
+    return raw
+
+
+def a_member(name: str, **spec: object) -> Raw:
+    return a_pod(name, app=APP, annotations=gang_annotations(a_group("g", 2), member_of="g"), **spec)
+
+
+def gathered(*raws: Raw, nodes: tuple[str, ...] = ("n1",)) -> Driver:
+    """What an operator has read before it registers."""
+    driver = Driver()
+    for raw in raws:
+        assert not driver.see(raw)
+    for name in nodes:
+        assert not driver.fact(node_seen(a_node(name)))
+    return driver
+
+
+def recovered(driver: Driver) -> tuple[Outcome, Outcome, Outcome]:
+    """Accepted; the outcomes of nodes, asks and opening."""
+    recovery.begin(driver.ledger, 0.0)
+    for app in list(driver.ledger.applications):
+        driver.accepted(app)
+    assert recovery.is_answered(driver.ledger)
+    return (
+        recovery.report_nodes(driver.ledger, 0.0),
+        recovery.submit_asks(driver.ledger, 0.0),
+        recovery.open_nodes(driver.ledger, 0.0),
+    )
+
+
+def existing(outcome: Outcome, node: str = "n1") -> list[str]:
+    created = next(item for item in outcome.news if isinstance(item, NodeCreated) and item.node.name == node)
+    assert created.drained
+    return [allocation.ask.key for allocation in created.existing]
+
+
+def older(raw: Raw, seconds: int) -> Raw:
+    raw["metadata"]["creationTimestamp"] = f"2025-12-31T23:59:{60 - seconds:02d}Z"
+    return raw
+
+
+def test_applications_come_first_the_oldest_first_with_their_original_time() -> None:
+    driver = gathered(a_pod("b", app="young"), older(a_pod("a", app="old"), 30))
+    out = recovery.begin(driver.ledger, 0.0)
+    specs = [item.spec for item in out.news if isinstance(item, ApplicationSubmitted)]
+    assert [spec.app for spec in specs] == ["old", "young"]
+    assert specs[0].tags[keys.APP_TAG_CREATION_TIME] == str(CREATED_S - 30)
+    assert not recovery.is_answered(driver.ledger)
+
+
+def test_nodes_come_drained_with_everything_on_them_then_asks_by_age_then_the_opening() -> None:
+    driver = gathered(
+        a_pod("bound", app="one", nodeName="n1"),
+        a_pod("dns", schedulerName="default-scheduler", nodeName="n1"),
+        a_pod("young", app="one"),
+        older(a_pod("old", app="two"), 30),
+    )
+    nodes, asks, opening = recovered(driver)
+    assert existing(nodes) == ["uid-bound", "uid-dns"]
+    assert asked(asks) == ["uid-old", "uid-young"]
+    assert opening.news == [NodeOpened(NodeName("n1"))]
+
+
+def test_a_cordoned_node_stays_drained() -> None:
+    driver = gathered()
+    driver.fact(node_seen(a_node("n2", unschedulable=True)))
+    assert recovered(driver)[2].news == [NodeOpened(NodeName("n1"))]
+
+
+def test_placeholders_keep_role_group_and_the_time_they_got_their_node() -> None:
+    bound = placeholder("ph0", nodeName="n1")
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    bound["status"]["conditions"] = [scheduled]
+    driver = gathered(a_member("w0"), bound, placeholder("ph1"))
+    nodes, asks, _ = recovered(driver)
+    created = nodes.news[0]
+    assert isinstance(created, NodeCreated)
+    ask = created.existing[0].ask
+    assert (ask.placeholder, ask.task_group, ask.app) == (True, "g", APP)
+    assert ask.tags[keys.TAG_ALLOCATED_AT] == str((CREATED_S + 1) * 1000)
+    assert asked(asks) == ["uid-ph1"]
+    assert not [command for command in asks.commands if isinstance(command, CreatePlaceholder)]
+
+
+def test_only_missing_placeholders_are_made() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"))
+    _, asks, _ = recovered(driver)
+    assert len([command for command in asks.commands if isinstance(command, CreatePlaceholder)]) == 1
+
+
+def test_the_owner_of_placeholders_stays_the_originator() -> None:
+    driver = gathered(older(a_member("w9"), 30), a_member("w0"), placeholder("ph0"))
+    recovered(driver)
+    assert driver.ledger.applications[APP].originator.ref.name == "w0"
+
+
+def test_once_a_real_member_is_bound_no_placeholder_is_made_and_the_others_ask() -> None:
+    """Semantics 17."""
+    driver = gathered(a_member("w0", nodeName="n1"), a_member("w1"), placeholder("ph0", nodeName="n1"))
+    nodes, asks, _ = recovered(driver)
+    assert existing(nodes) == ["uid-ph0", "uid-w0"]
+    assert asked(asks) == ["uid-w1"]
+    assert orders(asks) == []
+
+
+def test_a_terminating_placeholder_takes_room_but_does_not_count() -> None:
+    """Semantics 17."""
+    leaving = placeholder("ph0", nodeName="n1")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    driver = gathered(a_member("w0"), leaving)
+    nodes, asks, _ = recovered(driver)
+    created = nodes.news[0]
+    assert isinstance(created, NodeCreated)
+    assert created.existing[0].ask.app is None
+    assert len([command for command in asks.commands if isinstance(command, CreatePlaceholder)]) == 2
+    assert driver.gone("ph0").news == [AllocationReleased(None, PodUid("uid-ph0"))]
+
+
+def test_placeholders_without_a_gang_are_deleted() -> None:
+    resumed = a_member("w0")
+    resumed["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
+    for raws in ((), (resumed,)):
+        driver = gathered(*raws, placeholder("ph0"))
+        out = recovery.begin(driver.ledger, 0.0)
+        assert [command.pod.name for command in out.commands if isinstance(command, DeletePod)] == ["ph0"]
+
+
+def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
+    raw = a_member("w0")
+    raw["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
+    spec = recovery.begin(gathered(raw).ledger, 0.0).news[0]
+    assert isinstance(spec, ApplicationSubmitted)
+    assert not spec.spec.placeholder_ask
+
+
+def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
+    driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
+    recovery.begin(driver.ledger, 0.0)
+    out = driver.told(ApplicationVerdict(rejected=(ApplicationRejected(APP, "no queue"),)))
+    assert [type(command).__name__ for command in out.commands] == ["PostEvent", "FailPod"]
+    created = recovery.report_nodes(driver.ledger, 0.0).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.app for allocation in created.existing] == [None]
+
+
+def test_what_happens_meanwhile_waits_for_the_opening() -> None:
+    driver = gathered(a_pod("w0", app=APP))
+    recovery.begin(driver.ledger, 0.0)
+    driver.accepted()
+    assert not driver.gone("w0")
+    assert not driver.see(a_pod("w1", app=APP))
+    assert not driver.updated("Running")
+    recovery.report_nodes(driver.ledger, 0.0)
+    assert asked(recovery.submit_asks(driver.ledger, 0.0)) == ["uid-w0"]
+    out = recovery.open_nodes(driver.ledger, 0.0)
+    assert asked(out) == ["uid-w1"]
+    assert [type(item) for item in out.news[:1]] == [NodeOpened]
+    assert [task.pod.ref.name for task in driver.ledger.tasks.values()] == ["w1"]
+
+
+def test_a_lost_session_keeps_facts_and_says_nothing_until_the_next() -> None:
+    driver = live()
+    waiting(driver)
+    bind = orders(driver.allocated("uid-w0"))[0]
+    recovery.pause(driver.ledger)
+    assert driver.ledger.phase is Phase.GATHERING
+    assert not driver.result(done(bind))
+    assert not driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    assert not driver.released("uid-w0", TerminationType.TIMEOUT)
+    nodes, asks, _ = recovered(driver)
+    assert existing(nodes) == ["uid-w0"]
+    assert not asked(asks)
+
+
+def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_anew() -> None:
+    """Semantics 20."""
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    recovery.pause(driver.ledger)
+    _, asks, _ = recovered(driver)
+    assert asked(asks) == ["uid-w0"]
+    assert orders(driver.allocated("uid-w0")) == [BindPod(PodRef("dev", "w0", PodUid("uid-w0")), NodeName("n1"))]
+    ended = driver.see(a_pod("w0", app=APP, nodeName="n1"), phase="Failed").news
+    stopped = TerminationType.STOPPED_BY_RM
+    assert ended == [AllocationReleased(APP, PodUid("uid-w0"), stopped, AllocationId("uid-w0-0"))]
+
+
+def test_nothing_of_the_old_session_leaks_into_the_new() -> None:
+    driver = live()
+    waiting(driver)
+    first = recovered(driver)
+    second = recovered(driver)
+    assert [item for out in first for item in out.news] == [item for out in second for item in out.news]
+    assert any(isinstance(item, AskSubmitted) for item in second[1].news)

@@ -1,0 +1,146 @@
+"""Why a pod waits is written when it matters and changes, never more (semantics 6, 10, 28)."""
+
+from __future__ import annotations
+
+from muster_operator.model.commands import Command, PostEvent, SetCondition
+from muster_operator.model.ids import PodUid
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.pods import PodRef
+from muster_operator.model.verdicts import (
+    CoreEvent,
+    CoreEvents,
+    EventKind,
+    NodeVerdict,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+)
+from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, refused, waiting
+from tests.unit.operator.objects import a_group, a_pod, gang_annotations
+
+W0 = PodRef("dev", "w0", PodUid("uid-w0"))
+FULL = "0/1 nodes are available: 1 Insufficient cpu."
+FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
+
+
+def state(driver: Driver, kind: SchedulingState, reason: str = FULL) -> Outcome:
+    change = SchedulingStateChanged(APP, PodUid("uid-w0"), kind, reason)
+    return driver.told(SchedulingStates((change,)))
+
+
+def unschedulable(message: str = FULL) -> list[Command]:
+    return [SetCondition(W0, "Unschedulable", message)]
+
+
+def test_a_pod_that_waits_briefly_gets_no_condition() -> None:
+    driver = live()
+    waiting(driver)
+    assert not state(driver, FAILED)
+    driver.allocated("uid-w0")
+    assert not driver.wait(10)
+
+
+def test_a_pod_that_waits_gets_its_condition_after_two_seconds() -> None:
+    driver = live()
+    waiting(driver)
+    assert not state(driver, FAILED)
+    assert not driver.wait(1.9)
+    assert driver.wait(0.2).commands == unschedulable()
+    assert not driver.wait(100)
+
+
+def test_a_pod_that_has_waited_gets_it_at_once() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    assert state(driver, FAILED).commands == unschedulable()
+    assert not state(driver, FAILED)
+
+
+def test_a_new_reason_is_written_at_once_and_a_new_count_later() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    state(driver, FAILED)
+    assert state(driver, SKIPPED, "queue root.dev is full").commands == [
+        SetCondition(W0, "SchedulingSkipped", "queue root.dev is full")
+    ]
+    assert state(driver, FAILED).commands == unschedulable()
+    assert not state(driver, FAILED, "0/2 nodes")
+    assert driver.wait(60).commands == unschedulable("0/2 nodes")
+
+
+def test_what_is_there_already_is_not_written_again() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
+    ]
+    driver.see(raw)
+    assert asked(driver.accepted()) == ["uid-w0"]
+    driver.wait(5)
+    assert not state(driver, FAILED)
+
+
+def test_a_shortage_that_ended_is_not_written() -> None:
+    driver = live()
+    waiting(driver)
+    state(driver, FAILED)
+    state(driver, SchedulingState.RESERVED, "")
+    assert not driver.wait(10)
+
+
+def test_a_condition_that_could_not_be_written_is_written_with_the_next_change() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    command = state(driver, FAILED).commands[0]
+    driver.result(refused(command, 500))
+    assert state(driver, FAILED).commands == unschedulable()
+
+
+def test_an_empty_reason_says_what_autoscalers_know() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    expected = "request is waiting for cluster resources become available"
+    assert state(driver, FAILED, "").commands == unschedulable(expected)
+
+
+def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
+    driver = live()
+    waiting(driver)
+    spoken = CoreEvents(
+        (
+            CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),
+            CoreEvent(EventKind.APP, "job", "", "about the application"),
+            CoreEvent(EventKind.NODE, "n1", "", "about the node"),
+            CoreEvent(EventKind.QUEUE, "root", "", "nobody asked"),
+            CoreEvent(EventKind.REQUEST, "unknown", "job", "nobody there"),
+            CoreEvent(EventKind.APP, "unknown", "", "nobody there"),
+            CoreEvent(EventKind.NODE, "n9", "", "nobody there"),
+        )
+    )
+    out = driver.told(spoken)
+    assert events(out) == [
+        ("w0", "Informational", "Informational"),
+        ("w0", "GangScheduling", "GangScheduling"),
+        ("n1", "Informational", "Informational"),
+    ]
+    assert len(out.commands) == 3
+
+
+def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    driver.accepted()
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "", "member workers needs 99 CPUs"),)))
+    assert isinstance(out.commands[0], PostEvent)
+    assert out.commands[1:] == unschedulable("member workers needs 99 CPUs")
+
+
+def test_a_refused_node_is_told_on_the_node() -> None:
+    driver = live()
+    name = next(iter(driver.ledger.nodes))
+    out = driver.told(NodeVerdict(rejected={name: "absurd"}))
+    assert events(out) == [("n1", "NodeRejected", "NodeRejected")]
