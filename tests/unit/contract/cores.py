@@ -61,7 +61,7 @@ def a_resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 
 
 @dataclass(slots=True)
-class Talk:
+class Talk:  # long: a phrase book
     """A registered resource manager. `sent` counts messages per stream, for the fence."""
 
     client: Client
