@@ -15,6 +15,7 @@ from muster_core.engine.commit import commit
 from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import Placement
 from muster_core.model.effects import Effect, EventNoted, Notice, SchedulingState, SchedulingStateChanged
+from muster_core.model.errors import BrokenDecision
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.plan import gang, ordering, swap, usual
@@ -111,7 +112,14 @@ def _carry_out(partition: Partition, app: Application, outline: Outline, now_ns:
         app.gang.warned = True
         effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice))
     for decision in outline.decisions:
-        effects += commit(partition, decision, now_ns)
+        try:
+            effects += commit(partition, decision, now_ns)
+        except BrokenDecision as broken:
+            # A plan of this very pass should hold. It wrote nothing, and what was
+            # committed before it must be said: count it, tell it, leave it.
+            partition.void_decisions += 1
+            effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, str(broken)))
+            continue
         placed += len(decision.places) if isinstance(decision, Placement) else 1
     return placed, effects + _say(partition, app, outline.unplaced)
 

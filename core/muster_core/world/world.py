@@ -62,6 +62,8 @@ class Partition:
     #: Classes that no node had room for at node epoch `misfits_at` (semantics 22).
     misfits: set[AskClass] = field(default_factory=set)
     misfits_at: int = -1
+    #: Decisions that no longer held when they were committed: a bug of plan/ each.
+    void_decisions: int = 0
     sequence: int = 0
 
     def next_number(self) -> int:

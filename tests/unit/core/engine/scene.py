@@ -114,6 +114,7 @@ class Scene:
 
     def _check(self) -> None:
         assert invariants.check(self.world) == []
+        assert all(partition.void_decisions == 0 for partition in self.world.partitions.values())
 
 
 def placed(effects: list[Effect]) -> dict[str, str]:
