@@ -1,0 +1,157 @@
+"""What the operator reads of Kubernetes arrives in the core as it was meant, and what the core says arrives back.
+
+The only test that imports both packages (style 43): operator -> bytes -> core -> bytes -> operator.
+"""
+
+from muster_core.edge import si_encode
+from muster_core.edge.si_decode import Decoder
+from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
+from muster_core.model.effects import AllocationAnswer, NewAllocation, Release
+from muster_core.model.events import AllocationReleased, AskAdded, NodeAdded
+from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId
+from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
+from muster_operator.link.si_decode import decoded
+from muster_operator.link.si_encode import Encoder
+from muster_operator.model import news
+from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
+from muster_operator.model.ids import AllocationId as OperatorAllocationId
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import Pod
+from muster_operator.model.settings import Settings
+from muster_operator.model.verdicts import AllocationVerdict
+from muster_operator.translate.nodes import read_node
+from muster_operator.translate.pods import read_pod
+from muster_si import si_pb2
+
+RM = "cluster"
+
+POD = {
+    "metadata": {
+        "name": "p1",
+        "namespace": "team",
+        "uid": "uid-1",
+        "creationTimestamp": "2024-01-01T00:00:00Z",
+        "labels": {"app": "web"},
+        "ownerReferences": [{"kind": "DaemonSet", "name": "d", "uid": "u"}],
+    },
+    "spec": {
+        "schedulerName": "muster",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [
+            {"operator": "Exists"},
+            {"key": "spot", "value": "yes", "effect": "NoExecute", "tolerationSeconds": 30},
+        ],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [{"key": "gpu", "operator": "Exists"}],
+                            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+                        }
+                    ]
+                }
+            }
+        },
+        "containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "250m", "memory": "1Gi", "example.com/x": "2"}}}
+        ],
+    },
+    "status": {"phase": "Pending"},
+}
+NODE = {
+    "metadata": {"name": "n1", "uid": "u1", "labels": {"kubernetes.io/hostname": "n1", "disk": "ssd"}},
+    "spec": {"taints": [{"key": "spot", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoExecute"}]},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+}
+
+
+def a_decoder() -> Decoder:
+    return Decoder(RmId(RM), ["default"])
+
+
+def on_the_wire(*items: news.News) -> list[bytes]:
+    return [request.SerializeToString() for request in Encoder(RM, "default").requests(items)]
+
+
+def the_ask() -> AskSpec:
+    pod = read_pod(POD, Settings())
+    assert isinstance(pod, Pod)
+    return AskSpec(
+        key=PodUid("uid-1"),
+        app=AppId("app-1"),
+        resources=pod.resources,
+        priority=7,
+        tags=pod.tags,
+        task_group="g",
+        placeholder=True,
+        allow_preempt_self=False,
+    )
+
+
+def the_core_hears_of(ask: AskSpec) -> AskAdded:
+    [data] = on_the_wire(news.AskSubmitted(ask))
+    intake = a_decoder().allocations(si_pb2.AllocationRequest.FromString(data))
+    assert intake.answers == []
+    [event] = intake.events
+    assert isinstance(event, AskAdded)
+    return event
+
+
+def test_a_pod_arrives_with_its_amounts_and_constraints() -> None:
+    spec = the_core_hears_of(the_ask()).spec
+    assert (spec.partition, spec.application, spec.key, spec.group) == ("[cluster]default", "app-1", "uid-1", "g")
+    assert spec.resources == Resources({"vcore": 250, "memory": 2**30, "pods": 1, "example.com/x": 2})
+    assert spec.constraints == Constraints(
+        node_selector=(("disk", "ssd"),),
+        affinity=(
+            Term(
+                expressions=(Requirement("gpu", "Exists"),),
+                fields=(Requirement("metadata.name", "In", ("n1",)),),
+            ),
+        ),
+        tolerations=(Toleration(operator="Exists"), Toleration("spot", "Equal", "yes", "NoExecute")),
+        node_name="n1",
+    )
+    assert (spec.priority, spec.placeholder, spec.namespace, spec.max_allocations) == (7, True, "team", 1)
+    assert (spec.allow_preempt_self, spec.allow_preempt_other) == (False, True)
+    assert spec.created_ns == 1_704_067_200 * 10**9
+
+
+def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
+    node = read_node(NODE, Settings())
+    assert node is not None
+    existing = AllocationSpec(the_ask(), NodeName("n1"))
+    [data] = on_the_wire(news.NodeCreated(node, drained=True, existing=(existing,)))
+    intake = a_decoder().nodes(si_pb2.NodeRequest.FromString(data))
+    assert intake.answers == []
+    [event] = intake.events
+    assert isinstance(event, NodeAdded)
+    assert event.draining
+    assert dict(event.spec.labels) == {"kubernetes.io/hostname": "n1", "disk": "ssd"}
+    assert set(event.spec.taints) == {Taint("spot", "", "NoSchedule"), Taint("a", "b", "NoExecute")}
+    assert event.spec.capacity == Resources({"vcore": 4000, "memory": 8 * 2**30, "pods": 110})
+    assert [(item.key, item.node, item.placeholder) for item in event.existing] == [("uid-1", "n1", True)]
+
+
+def test_a_confirmation_arrives_as_what_it_confirms() -> None:
+    replaced = TerminationType.PLACEHOLDER_REPLACED
+    said = news.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
+    [data] = on_the_wire(said)
+    [event] = a_decoder().allocations(si_pb2.AllocationRequest.FromString(data)).events
+    assert isinstance(event, AllocationReleased)
+    assert (event.key, event.id, event.termination) == ("uid-1", "uid-1-0", Termination.PLACEHOLDER_REPLACED)
+
+
+def test_a_place_and_a_release_arrive_back() -> None:
+    spec = the_core_hears_of(the_ask()).spec
+    first = AllocationId("uid-1-0")
+    release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, Termination.TIMEOUT, "late")
+    answer = AllocationAnswer(RmId(RM), new=(NewAllocation(spec, first, NodeId("n1")),), released=(release,))
+    data = si_encode.allocation_response(answer).SerializeToString()
+    verdict = decoded(si_pb2.AllocationResponse.FromString(data))
+    assert isinstance(verdict, AllocationVerdict)
+    [new], [gone] = verdict.allocated, verdict.released
+    assert (new.app, new.key, new.node, new.allocation_id, new.placeholder) == ("app-1", "uid-1", "n1", "uid-1-0", True)
+    assert (gone.key, gone.termination, gone.message) == ("uid-1", TerminationType.TIMEOUT, "late")
