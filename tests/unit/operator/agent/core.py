@@ -67,7 +67,7 @@ class App:
 
 
 @dataclass
-class Core:
+class Core:  # long: a whole scheduler in one page is easier to trust than in three
     """``allocations`` and ``applications`` are the streams to the operator."""
 
     apps: dict[AppId, App] = field(default_factory=dict)

@@ -51,7 +51,7 @@ def node_seen(raw: Raw) -> NodeSeen:
 
 
 @dataclass
-class Kubernetes:
+class Kubernetes:  # long: one peer, and each of its few rules is a method
     """The API server with its garbage collector. ``watch`` holds facts that nobody has read yet."""
 
     pods: dict[str, Raw] = field(default_factory=dict)

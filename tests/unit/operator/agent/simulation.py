@@ -43,7 +43,7 @@ def first(_: int) -> int:
 
 
 @dataclass
-class Simulation:
+class Simulation:  # long: every move is a method, and all of them move the same queues
     """``kubernetes``, ``core`` and the ledger between them."""
 
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
