@@ -70,11 +70,9 @@ async def test_a_callback_that_fails_loses_its_session_and_nobody_elses(bench: B
         si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0"), other
     )
     bench.rm.broken = RuntimeError("outbox")
-    await bench.core.update_application(m.applications(m.an_application()))
-    await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
-    await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
     with pytest.raises(SessionLost, match="callback failed"):
-        await bench.settle()
+        await bench.core.update_application(m.applications(m.an_application()))
+    await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
     assert bench.core.loop.world.managers[m.RM].state is ManagerState.PAUSED
     assert bench.core.loop.world.managers[RmId("other")].state is ManagerState.RUNNING
 
