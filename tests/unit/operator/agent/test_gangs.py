@@ -255,3 +255,30 @@ def test_a_surplus_placeholder_is_deleted() -> None:
     out = driver.see(extra)
     assert [type(command) for command in out.commands] == [DeletePod]
     assert len(driver.ledger.applications[APP].slots) == len(placeholders)
+
+
+def test_placeholders_that_timed_out_are_not_made_again_though_the_state_comes_last() -> None:
+    """The pods are gone before the core's Resuming arrives (semantics 1)."""
+    driver, placeholders = reserving()
+    outs = [driver.cancelled(uid(raw)) for raw in placeholders]
+    outs += [driver.gone_uid(PodUid(uid(raw))) for raw in placeholders]
+    assert [command for out in outs for command in creates(out)] == []
+    assert asked(driver.updated("Resuming")) == ["uid-w0", "uid-w1"]
+
+
+def test_a_preempted_placeholder_is_made_again_while_the_gang_reserves() -> None:
+    driver, placeholders = reserving()
+    key = PodUid(uid(placeholders[0]))
+    driver.result(done(orders(driver.allocated(key))[0]))
+    driver.released(key, TerminationType.PREEMPTED_BY_SCHEDULER)
+    (again,) = creates(driver.gone_uid(key))
+    assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
+
+
+def test_a_node_for_a_placeholder_that_is_leaving_is_given_back_when_it_is_gone() -> None:
+    driver, placeholders = reserving()
+    key = PodUid(uid(placeholders[0]))
+    driver.updated("Resuming")
+    assert not driver.allocated(key)
+    stopped = TerminationType.STOPPED_BY_RM
+    assert driver.gone_uid(key).news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]

@@ -10,6 +10,7 @@ from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
     AllocationReported,
+    ApplicationRemoved,
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
@@ -252,3 +253,12 @@ def test_pods_of_a_rejected_application_fail_with_the_cause_and_the_id_is_free_a
     driver.see(a_pod("w1", app=APP), phase="Failed")
     assert driver.ledger.applications == {}
     assert [type(item) for item in driver.see(a_pod("w2", app=APP)).news] == [ApplicationSubmitted]
+
+
+def test_the_answer_to_a_submission_that_was_taken_back_is_not_the_next_ones() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    assert driver.gone("w0").news == [ApplicationRemoved(APP)]
+    assert [type(item) for item in driver.see(a_pod("w1", app=APP)).news] == [ApplicationSubmitted]
+    assert not driver.accepted()
+    assert asked(driver.accepted()) == ["uid-w1"]
