@@ -12,7 +12,17 @@ from typing import assert_never
 
 from muster_core.engine import gangs, ledger, lifecycle
 from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
-from muster_core.model.effects import AllocationAnswer, ClockSet, Effect, EventNoted, NewAllocation, Notice, Release
+from muster_core.model.effects import (
+    AllocationAnswer,
+    ClockSet,
+    Effect,
+    EventNoted,
+    NewAllocation,
+    Notice,
+    Release,
+    SchedulingState,
+    SchedulingStateChanged,
+)
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
 from muster_core.model.ids import AllocationKey, NodeId, allocation_id
@@ -48,11 +58,13 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     for (kind_resources, node), count in counts.items():
         partition.nodes.take(node, kind_resources, count)
     new: list[NewAllocation] = []
+    told: list[Effect] = []
     totals: dict[tuple[bool, Resources], tuple[Ask, int]] = {}
     clocks: list[ClockSet] = []
     for key, node in decision.places:
         ask = app.asks[key]
         allocation = Allocation(ask.spec, allocation_id(key, ask.made), node, now_ns)
+        told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
         new.append(NewAllocation(ask.spec, allocation.id, node))
@@ -65,7 +77,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_in(partition, app, ask.spec, count)
         ledger.count_pending(app, ask.spec.resources, -count)
     ledger.note_waiting(partition, app)
-    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new)), *clocks]
+    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new)), *clocks, *told]
     return effects + _after_placement(partition, app, now_ns, had_placeholder=had_placeholder)
 
 
@@ -132,7 +144,18 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
     return [
         AllocationAnswer(partition.rm, released=(release,)),
         lifecycle.set_clock(partition, app, ClockKind.RELEASE, ask.clock, at_ns, ask.spec.key),
+        *say_found(partition, app, ask, SchedulingState.RESERVED, decision.node),
     ]
+
+
+def say_found(
+    partition: Partition, app: Application, ask: Ask, state: SchedulingState, node: NodeId
+) -> list[SchedulingStateChanged]:
+    """An ask that was told "no" before has its place now, or one that is held for it (semantics 6)."""
+    if ask.said is None:
+        return []
+    ask.said = None
+    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, f"on node {node}")]
 
 
 def confirm_swap(

@@ -27,7 +27,7 @@ from muster_core.world.world import Partition, World
 #: Places a leaf gets before another leaf (or, in a FAIR leaf, application) has its turn.
 _TURN: Final = 64
 #: The same while nobody else waits; bounds the time of one turn.
-_TURN_ALONE: Final = 1000
+_TURN_ALONE: Final = 250
 
 _STATES: Final = {
     Lack.QUOTA: SchedulingState.SKIPPED,

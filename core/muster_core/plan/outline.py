@@ -50,3 +50,8 @@ def assign(
     total = sum(count for _, count in spots)
     keys = (key for key in app.waiting[kind] for _ in range(app.asks[key].left))
     return tuple(zip(islice(keys, total), nodes, strict=True))
+
+
+def has_untold(app: Application, kind: AskClass) -> bool:
+    """Whether an ask joined the class after the others were told why they wait: newcomers are last."""
+    return app.asks[next(reversed(app.waiting[kind]))].said is None

@@ -18,7 +18,7 @@ from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
 from muster_core.plan.ordering import classes
-from muster_core.plan.outline import Outline, Unplaced, shape_of
+from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
 from muster_core.world.applications import Allocation, Application, AskClass
 from muster_core.world.world import Partition
 
@@ -100,9 +100,11 @@ def _plan_elsewhere(
     partition: Partition, app: Application, key: AllocationKey, placeholder: Allocation, search: _Search
 ) -> bool:
     kind = app.asks[key].kind
-    if kind in partition.misfits:
-        return False
     shape = shape_of(kind)
+    if kind in partition.misfits:
+        if has_untold(app, kind):
+            search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape)))
+        return False
     spots = fit.place(search.draft, shape, 1, partition.config.node_sort)
     if not spots:
         search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape)))

@@ -6,7 +6,7 @@ from muster_core.model.decisions import Placement
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
-from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
+from muster_core.plan.outline import Outline, Unplaced, assign, has_untold, shape_of, wanted
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
@@ -21,7 +21,11 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     for kind in classes(app):
         if left <= 0:
             break
-        if has_placeholder(app, kind) or kind in partition.misfits:
+        if has_placeholder(app, kind):
+            continue
+        if kind in partition.misfits:
+            if has_untold(app, kind):
+                outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind))))
             continue
         count = min(wanted(app, kind), left)
         allowed = room.count(kind.resources, count)

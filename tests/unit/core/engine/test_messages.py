@@ -33,7 +33,7 @@ from tests.unit.builders import (
     an_ask,
     resources,
 )
-from tests.unit.core.engine.scene import Scene, placed, refused_asks, rejection, releases, states
+from tests.unit.core.engine.scene import Scene, placed, refused_asks, rejection, releases, states, waits
 
 
 @pytest.fixture
@@ -123,9 +123,17 @@ def test_a_node_created_draining_waits_for_its_opening() -> None:
     assert placed(scene.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
 
 
-def test_growing_a_node_lets_what_waits_in(scene: Scene) -> None:
-    assert placed(scene.ask(an_ask("r0", vcore=6000))) == {}
-    assert placed(scene.tell(NodeUpdated(a_node("n0", 8000)))) == {"r0": "n0"}
+def test_growing_a_node_lets_what_waits_in_and_takes_the_no_back(scene: Scene) -> None:
+    assert waits(scene.ask(an_ask("r0", vcore=6000)))["r0"][0] == "FAILED"
+    grown = scene.tell(NodeUpdated(a_node("n0", 8000)))
+    assert placed(grown) == {"r0": "n0"}
+    assert waits(grown)["r0"][0] == "SCHEDULED"
+
+
+def test_a_no_is_said_once_and_again_only_for_another_kind_of_reason(scene: Scene) -> None:
+    assert set(waits(scene.ask(an_ask("r0", vcore=6000)))) == {"r0"}
+    assert set(waits(scene.ask(an_ask("r1", vcore=6000)))) == {"r1"}
+    assert waits(scene.add_node("n1")) == {}
 
 
 def test_a_removed_node_takes_its_allocations_with_it_and_says_so(scene: Scene) -> None:
