@@ -46,13 +46,19 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
         out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
 
 
-def node_gone(ledger: Ledger, out: Outcome, name: NodeName) -> None:
-    """A node no longer exists: the core drops what is on it. Its pods are kept, in case the node comes back."""
+def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
+    """A node no longer exists: the core drops what is on it.
+
+    Its pods are kept, in case the node comes back; but a placeholder without a node is of no use, and a gang that still
+    reserves gets another one sooner than the cluster's garbage collector would notice.
+    """
     out.news.append(NodeDecommissioned(name))
-    for task in ledger.tasks.values():
+    for task in list(ledger.tasks.values()):
         if task.pod.node == name:
             task.held = False
             tasks.await_node(ledger, task.uid, name)
+            if task.pod.membership.placeholder:
+                tasks.kill(ledger, out, task, now, f"node {name} is gone")
     for occupant in (*ledger.foreign.values(), *ledger.strays.values()):
         if occupant.pod.node == name:
             occupant.reported = False

@@ -93,6 +93,6 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
         case NodeGone(name):
             if name in ledger.nodes:
                 record(ledger, fact)
-                node_gone(ledger, out, name)
+                node_gone(ledger, out, name, now)
         case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
             record(ledger, fact)

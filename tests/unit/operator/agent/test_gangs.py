@@ -9,8 +9,9 @@ import pytest
 
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.commands import CreatePlaceholder, DeletePod, MarkResumed, PostEvent
-from muster_operator.model.ids import AllocationId, PodUid
-from muster_operator.model.news import AllocationReleased, ApplicationSubmitted, AskReleased
+from muster_operator.model.facts import NodeGone
+from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_operator.model.news import AllocationReleased, ApplicationSubmitted, AskReleased, NodeDecommissioned
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import CommandUnanswered
 from muster_operator.model.settings import Settings
@@ -282,3 +283,17 @@ def test_a_node_for_a_placeholder_that_is_leaving_is_given_back_when_it_is_gone(
     assert not driver.allocated(key)
     stopped = TerminationType.STOPPED_BY_RM
     assert driver.gone_uid(key).news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
+
+
+def test_a_placeholder_whose_node_is_gone_is_replaced_without_waiting_for_the_garbage_collector() -> None:
+    driver, placeholders = reserving()
+    key = PodUid(uid(placeholders[0]))
+    driver.allocated(key)
+    placeholders[0]["spec"]["nodeName"] = "n1"
+    driver.see(placeholders[0])
+    out = driver.fact(NodeGone(NodeName("n1")))
+    assert out.news == [NodeDecommissioned(NodeName("n1"))]
+    assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [key]
+    gone = driver.gone_uid(key)
+    assert gone.news == []  # the core dropped it with the node
+    assert len(creates(gone)) == 1
