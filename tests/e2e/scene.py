@@ -34,7 +34,7 @@ class Scene:
         self.muster = muster
         self.namespace = namespace
         self._gate = gate
-        self._mark = cluster.audit.mark()
+        self._mark = cluster.audit.mark() if cluster.plane else 0
 
     @property
     def gate(self) -> Gate:
