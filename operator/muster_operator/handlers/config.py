@@ -24,7 +24,7 @@ async def log_in(memo: Memo, **_: Any) -> kopf.ConnectionInfo:
 
 @kopf.on.event("", "v1", "configmaps", registry=REGISTRY)
 async def observe(event: Any, memo: Memo, **_: Any) -> None:
-    """A ConfigMap exists, changed or is gone; the ones of the first list were read already."""
+    """A ConfigMap exists, changed or is gone."""
     name = event["object"]["metadata"]["name"]
-    if name in NAMES and event["type"] is not None:
+    if name in NAMES:
         await memo.reconfigure(name)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, Protocol, cast
@@ -34,12 +34,20 @@ from kopf._core.reactor import orchestration, queueing
 log = structlog.get_logger("muster.fastlane")
 
 #: (group, plural) of the resources that take the fast lane.
-HOT: Final = frozenset({("", "pods"), ("", "nodes"), ("", "namespaces"), ("scheduling.k8s.io", "priorityclasses")})
+HOT: Final = frozenset(
+    {
+        ("", "pods"),
+        ("", "nodes"),
+        ("", "namespaces"),
+        ("", "configmaps"),
+        ("scheduling.k8s.io", "priorityclasses"),
+    }
+)
 #: Seconds between lists while nothing goes wrong. Every list costs the API server a full read; a missed deletion
 #: costs its room until the next one.
 RELIST_S: Final = 300.0
 #: Seconds to wait after a failed stream; the last one repeats for as long as the process lives.
-BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: A handler may keep the loop this many events before others get a turn (a listed chunk comes without a pause).
 TURN: Final = 200
 
@@ -74,7 +82,7 @@ class Listener(Protocol):
 class Lane:
     """What the straight loop needs: the handlers, their memo, and who is told of complete lists."""
 
-    registry: kopf.OperatorRegistry
+    registries: tuple[kopf.OperatorRegistry, ...]
     memo: object
     listener: Listener
     relist_s: float = RELIST_S
@@ -122,7 +130,7 @@ def install(lane: Lane) -> Callable[[], None] | None:
 
     async def watcher(*, resource: Any, **kwargs: Any) -> None:
         if (resource.group, resource.plural) in HOT:
-            await run(lane, resource, kwargs["settings"], kwargs.get("operator_paused"))
+            await run(lane, resource, kwargs["namespace"], kwargs["settings"])
         else:
             await slow(resource=resource, **kwargs)
 
@@ -137,27 +145,26 @@ def install(lane: Lane) -> Callable[[], None] | None:
     return uninstall
 
 
-def handlers_for(registry: kopf.OperatorRegistry, resource: Any) -> list[Handler]:
+def handlers_for(registries: Iterable[kopf.OperatorRegistry], resource: Any) -> list[Handler]:
     """The functions registered with `@kopf.on.event` for a resource, in the order of registration."""
     return [
         cast("Handler", handler.fn)
+        for registry in registries
         for handler in registry._watching.get_all_handlers()  # noqa: SLF001 - pinned by `missing`
         if handler.selector is not None and handler.selector.check(resource)
     ]
 
 
-async def run(lane: Lane, resource: Any, settings: kopf.OperatorSettings, paused: Any = None) -> None:
+async def run(lane: Lane, resource: Any, namespace: Any, settings: kopf.OperatorSettings) -> None:
     """Feed the handlers from list and watch, for ever. A stream that fails is started over after a pause."""
-    handlers = handlers_for(lane.registry, resource)
+    handlers = handlers_for(lane.registries, resource)
     failures = 0
     while True:
         listed = _Listing()
         reason = ""
         try:
             await lane.listener.list_begun(resource.plural)
-            stream = watching.infinite_watch(
-                settings=settings, resource=resource, namespace=None, operator_paused=paused, _iterations=1
-            )
+            stream = watching.infinite_watch(settings=settings, resource=resource, namespace=namespace, _iterations=1)
             async with asyncio.timeout(lane.relist_s), contextlib.aclosing(cast("Any", stream)):
                 await _feed(lane, resource, handlers, listed, stream)
         except TimeoutError:

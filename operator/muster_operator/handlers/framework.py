@@ -35,6 +35,8 @@ def framework_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.process.ultimate_exiting_timeout = None
     settings.networking.request_timeout = 60
+    # An API server that restarts is back in seconds; after these the stream is started over, for ever.
+    settings.networking.error_backoffs = (0.2, 0.5, 1, 2, 2)
     settings.execution.default_backoff = 5
     return settings
 
@@ -42,7 +44,7 @@ def framework_settings() -> kopf.OperatorSettings:
 @asynccontextmanager
 async def watching_cluster(memo: Memo, session: KubeSession, namespace: str) -> AsyncIterator[Tasks]:
     """Watch until the block ends; yields the tasks of which none may end before."""
-    remove = fastlane.install(fastlane.Lane(cluster.REGISTRY, memo, memo.inbox))
+    remove = fastlane.install(fastlane.Lane((cluster.REGISTRY, config.REGISTRY), memo, memo.inbox))
     tasks: list[asyncio.Task[None]] = []
     try:
         if remove is None:

@@ -100,7 +100,7 @@ class Inbox:
 
     async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
         """Take an object from a watch stream; waits while the inbox is full."""
-        self._metrics.watch_events.labels(plural).inc()
+        self._metrics.count_watched(plural)
         if len(self._waiting) >= self._limit:
             self._room.clear()
             await self._room.wait()

@@ -34,7 +34,15 @@ class Metrics:
         self.failures = self._counter("loop_failures", "Inputs that the agent failed on", "kind")
         self.ready = Gauge("muster_operator_ready", "1 = recovered and in session", registry=self.registry)
         self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
+        self._watched: dict[str, Counter] = {}
         self._sources: list[tuple[str, Depths]] = []
+
+    def count_watched(self, plural: str) -> None:
+        """One more watch event; keeps the counter at hand, because looking its label up costs more than counting."""
+        counter = self._watched.get(plural)
+        if counter is None:
+            counter = self._watched[plural] = self.watch_events.labels(plural)
+        counter.inc()
 
     def watch(self, prefix: str, depths: Depths) -> None:
         """Read queue depths from here each time somebody looks."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-import kopf
 import pytest
 from kopf._cogs.clients import api, errors, watching
 from kopf._core.reactor import orchestration, queueing
 
-from muster_operator.handlers import cluster, fastlane
+from muster_operator.handlers import cluster, config, fastlane
 from muster_operator.handlers.fastlane import Lane
 
 
@@ -67,19 +66,21 @@ def test_a_watch_event_reaches_a_handler_with_the_same_arguments_on_both_ways() 
     assert taken == {"event", "resource", "memo"}
 
 
-def test_the_lane_serves_exactly_the_resources_of_the_cluster_handlers() -> None:
-    selectors = {handler.selector for handler in cluster.REGISTRY._watching.get_all_handlers()}
+def test_the_lane_serves_exactly_the_resources_that_have_handlers() -> None:
+    registries = (cluster.REGISTRY, config.REGISTRY)
+    selectors = {handler.selector for registry in registries for handler in registry._watching.get_all_handlers()}
     assert {(it.group, it.any_name) for it in selectors if it is not None} == fastlane.HOT
 
 
 def test_no_handler_makes_kopf_write_finalizers_or_status() -> None:
-    for registry in (cluster.REGISTRY._changing, cluster.REGISTRY._spawning, cluster.REGISTRY._indexing):
-        assert list(registry.get_all_handlers()) == []
+    for registry in (cluster.REGISTRY, config.REGISTRY):
+        for kind in (registry._changing, registry._spawning, registry._indexing):
+            assert list(kind.get_all_handlers()) == []
 
 
 def test_the_lane_is_put_in_and_taken_out_again() -> None:
     slow = queueing.watcher
-    remove = fastlane.install(Lane(kopf.OperatorRegistry(), None, Nobody()))
+    remove = fastlane.install(Lane((), None, Nobody()))
     assert remove is not None
     assert queueing.watcher is not slow
     assert set(inspect.signature(slow).parameters) == set(fastlane._WATCHER_PARAMETERS)
@@ -92,7 +93,7 @@ def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.Monke
     with monkeypatch.context() as patched:
         patched.delattr(watching, "infinite_watch")
         assert fastlane.missing() == ["kopf._cogs.clients.watching.infinite_watch"]
-        assert fastlane.install(Lane(kopf.OperatorRegistry(), None, Nobody())) is None
+        assert fastlane.install(Lane((), None, Nobody())) is None
         assert queueing.watcher is slow
 
 

@@ -1,0 +1,195 @@
+"""How fast the operator's two hot ways are, against a trivial HTTP server in another process.
+
+`binds`: binding POSTs through pool and link, one a pod, a second of CPU of this process. `events`: pod events of 6 KB
+from a watch stream through kopf's stream, the fast lane and the inbox, not yet translated; `translated` with the agent
+behind it. Run: `python -m benchmarks.operator_io`. Budgets (architecture 4): 5,000 binds, 15,000 events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import kopf
+import orjson
+import uvloop
+from aiohttp import web
+
+from muster_operator.agent.ledger import Ledger
+from muster_operator.handlers.framework import watching_cluster
+from muster_operator.handlers.memo import Memo
+from muster_operator.link.credentials import Credentials
+from muster_operator.link.inbox import Inbox
+from muster_operator.link.kube import Attempts, Kube, Placeholders
+from muster_operator.link.loop import Loop
+from muster_operator.link.metrics import Metrics
+from muster_operator.link.pool import Pool
+from muster_operator.link.session import KubeSession
+from muster_operator.model.commands import BindPod
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pods import PodRef
+from muster_operator.translate.raw import Raw
+from tests.unit.operator.handlers.test_framework import DISCOVERY
+
+BINDS = 20_000
+EVENTS = 40_000
+
+
+def pod(number: int) -> dict[str, Any]:
+    """A pod of about 6 KB."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"pod-{number:06d}",
+            "namespace": "load",
+            "uid": f"uid-{number:06d}",
+            "resourceVersion": str(number + 10),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"applicationId": f"app-{number % 50}", "queue": "root.load"},
+            "managedFields": [{"manager": "m", "fieldsV1": {f"f:{key}": {} for key in range(250)}}],
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "containers": [
+                {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
+            ],
+            "tolerations": [{"key": f"k{key}", "operator": "Exists", "effect": "NoSchedule"} for key in range(20)],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def serve(port: Any, events: int) -> None:
+    """The trivial server: answers every write, and plays one watch of pods."""
+    created = orjson.dumps({"kind": "Status", "status": "Success"})
+    lines = b"".join(orjson.dumps({"type": "ADDED", "object": pod(n)}) + b"\n" for n in range(events))
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.method == "POST":
+            await request.read()
+            return web.Response(status=201, body=created, content_type="application/json")
+        if request.path in DISCOVERY:
+            return web.json_response(DISCOVERY[request.path])
+        if not request.query.get("watch"):
+            return web.json_response({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if request.path == "/api/v1/pods":
+            for start in range(0, len(lines), 2**18):
+                await response.write(lines[start : start + 2**18])
+        await asyncio.sleep(60)
+        return response
+
+    async def main() -> None:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", handle)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        port.put(runner.addresses[0][1])
+        await asyncio.Event().wait()
+
+    uvloop.run(main())
+
+
+@contextmanager
+def server(events: int) -> Iterator[str]:
+    """The server in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    port = context.Queue()
+    process = context.Process(target=serve, args=(port, events), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{port.get(timeout=60)}"
+    finally:
+        process.kill()
+        process.join()
+
+
+class Fixed(Credentials):
+    """Credentials for the server."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+
+    def _read(self) -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=self._url, token="t")  # noqa: S106 - nobody checks it
+
+
+class Counting(Inbox):
+    """An inbox that knows how many pods came."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__(metrics)
+        self.pods, self.first = 0, asyncio.Event()
+
+    async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+        """Count and take."""
+        if plural == "pods":
+            self.pods += 1
+            self.first.set()
+        await super().watched(plural, kind, raw)
+
+
+async def binds(url: str) -> tuple[float, float]:
+    """(wall seconds, CPU seconds of this process) for BINDS binds."""
+    metrics, session = Metrics(), KubeSession(Fixed(url))
+    attempts = Attempts(retried=lambda kind, status: None, ended=lambda kind, status: None)
+    kube = Kube(session, Placeholders(lambda spec: {}, lambda raw, spec: True), Inbox(metrics), attempts)
+    pool = Pool(kube.execute)
+    running = asyncio.create_task(pool.run())
+    began, cpu = time.perf_counter(), time.process_time()
+    for number in range(BINDS):
+        pool.submit(BindPod(PodRef("load", f"p{number}", PodUid(str(number))), NodeName("n")))
+    await pool.drained()
+    took = time.perf_counter() - began, time.process_time() - cpu
+    running.cancel()
+    await session.close()
+    return took
+
+
+async def events(url: str, *, translated: bool) -> tuple[float, float]:
+    """(wall seconds, CPU seconds of this process) for EVENTS pod events."""
+    metrics = Metrics()
+    credentials, inbox = Fixed(url), Counting(metrics)
+    session = KubeSession(credentials)
+    loop = Loop(Ledger(), inbox, lambda command: None, metrics)
+
+    async def reconfigure(name: str) -> None: ...
+
+    async with watching_cluster(Memo(inbox, credentials, reconfigure), session, "muster"):
+        await inbox.first.wait()
+        began, cpu, first = time.perf_counter(), time.process_time(), inbox.pods
+        while inbox.pods < EVENTS or len(inbox):
+            await inbox.something(1)
+            if translated:
+                loop.turn()
+            else:
+                while inbox.take() is not None:
+                    pass
+            await asyncio.sleep(0)
+        took = time.perf_counter() - began, time.process_time() - cpu
+    await session.close()
+    share = EVENTS / (EVENTS - first)
+    return took[0] * share, took[1] * share
+
+
+def main() -> None:
+    """Measure and print."""
+    with server(0) as url:
+        wall, cpu = uvloop.run(binds(url))
+        print(f"binds:              {BINDS / wall:8,.0f}/s   {BINDS / cpu:8,.0f} a second of CPU")
+    for name, translated in (("events", False), ("events, translated", True)):
+        with server(EVENTS) as url:
+            wall, cpu = uvloop.run(events(url, translated=translated))
+            print(f"{name + ':':19} {EVENTS / wall:8,.0f}/s   {EVENTS / cpu:8,.0f} a second of CPU")
+
+
+if __name__ == "__main__":
+    main()
