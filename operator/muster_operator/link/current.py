@@ -1,0 +1,135 @@
+"""The present session with the core, and how far its recovery is (semantics 19).
+
+Lists complete, applications, their answers, nodes with what is on them, asks, fence, open nodes: each step once the one
+before is done. Called by `link.loop`, which sends what a step says before it asks for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Final
+
+import structlog
+
+from muster_operator.agent import recovery
+from muster_operator.agent.ledger import Ledger
+from muster_operator.link import dump
+from muster_operator.link.core import Session, state_dump
+from muster_operator.link.inbox import Fenced, Input, SessionLost, SessionUp
+from muster_operator.model.outcome import Outcome
+from muster_si import muster_pb2
+from muster_si.errors import SchedulerInterfaceError
+
+log = structlog.get_logger("muster.session")
+
+#: Resources whose first list has to be complete before the core is told anything.
+NEEDED: Final = frozenset({"pods", "nodes", "namespaces", "priorityclasses"})
+
+
+class Stage(StrEnum):
+    """How far the session with the core is; the values are what `/readyz` says."""
+
+    NO_SESSION = "no session with the core"
+    DRAINING = "shutting down"
+    LISTING = "waiting for the first lists of the cluster"
+    ANSWERS = "waiting for the core to answer the applications"
+    REPORT = "telling the core what the cluster holds"
+    FENCE = "waiting for the core to take in the cluster"
+    LIVE = ""
+
+
+_RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE})
+
+
+class Current:
+    """The session that is obeyed; none while there is none, or at the end."""
+
+    def __init__(self, ledger: Ledger, put: Callable[[Input], None]) -> None:
+        self._ledger, self._put = ledger, put
+        self.session: Session | None = None
+        self.stage = Stage.NO_SESSION
+        self._listed: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def listed(self, plural: str) -> None:
+        """A first, or another, complete list of a resource is in the ledger."""
+        self._listed.add(plural)
+
+    def drain(self) -> None:
+        """From now on no session is obeyed."""
+        self.session, self.stage = None, Stage.DRAINING
+
+    def failed(self) -> None:
+        """The agent failed on an input; a recovery that is under way is not to be trusted."""
+        if self.session is not None and self.stage in _RECOVERING:
+            self.session.session_lost("the recovery failed")
+
+    def changed(self, item: SessionUp | SessionLost | Fenced, now: float) -> Outcome:
+        """A session came, went, or has taken in everything."""
+        match item:
+            case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
+                self.session, self.stage = session, Stage.LISTING
+            case SessionLost(session=session, reason=reason) if session is self.session:
+                log.warning("the session with the core is over", reason=reason)
+                self.session, self.stage = None, Stage.NO_SESSION
+                recovery.pause(self._ledger)
+            case Fenced(session=session) if session is self.session:
+                return self._open(now)
+            case _:
+                pass
+        return Outcome()
+
+    def next_step(self, now: float) -> Outcome | None:
+        """What the recovery says next, None = it has to wait for something, or is done."""
+        match self.stage:
+            case Stage.LISTING if self._listed >= NEEDED:
+                self.stage = Stage.ANSWERS
+                return recovery.begin(self._ledger, now)
+            case Stage.ANSWERS if recovery.is_answered(self._ledger):
+                self.stage = Stage.REPORT
+                return recovery.report_nodes(self._ledger, now)
+            case Stage.REPORT:
+                self.stage = Stage.FENCE
+                return recovery.submit_asks(self._ledger, now)
+            case _:
+                return None
+
+    def sent(self) -> None:
+        """The last step was handed to the session; after the asks comes the fence."""
+        if self.stage is Stage.FENCE and self.session is not None:
+            self._spawn(self._fence(self.session))
+
+    def answer_dump(self, question: muster_pb2.Callback) -> None:
+        """Give the core our ledger as it is now."""
+        if self.session is not None:
+            self._spawn(self._answer(self.session, state_dump(question, dump.as_json(self._ledger))))
+
+    def _open(self, now: float) -> Outcome:
+        out = recovery.open_nodes(self._ledger, now)
+        self.stage = Stage.LIVE
+        gc.collect()
+        gc.freeze()  # what a cluster looks like stays for long: the collector need not walk it (semantics 26)
+        log.info("recovered", pods=len(self._ledger.pods), nodes=len(self._ledger.nodes))
+        return out
+
+    async def _fence(self, session: Session) -> None:
+        try:
+            await session.fence()
+        except SchedulerInterfaceError as error:
+            session.session_lost(f"no fence: {error}")
+        else:
+            self._put(Fenced(session))
+
+    async def _answer(self, session: Session, answer: muster_pb2.Answer) -> None:
+        try:
+            await session.answer(answer)
+        except SchedulerInterfaceError as error:
+            log.info("a state dump was not delivered", reason=str(error))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
