@@ -1,0 +1,74 @@
+"""A peer that speaks SchedulerAPI, records what it is told, and refuses or breaks on request. Not a scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from muster_si import muster_pb2, si_pb2
+from muster_si.api import ResourceManagerCallback
+from muster_si.errors import Refused, SchedulerInterfaceError, SessionLost
+
+Message = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest
+
+
+@dataclass
+class Peer:
+    """Accepts every application at once, unless `answers` is off."""
+
+    registrations: list[si_pb2.RegisterResourceManagerRequest] = field(default_factory=list)
+    callbacks: list[ResourceManagerCallback] = field(default_factory=list)
+    said: list[Message | muster_pb2.FenceRequest | muster_pb2.UnregisterRequest] = field(default_factory=list)
+    answered: list[muster_pb2.Answer] = field(default_factory=list)
+    configurations: list[si_pb2.UpdateConfigurationRequest] = field(default_factory=list)
+    refusals: list[SchedulerInterfaceError] = field(default_factory=list)
+    configuration_refusal: Refused | None = None
+    accepts: bool = True
+    broken: bool = False
+
+    @property
+    def callback(self) -> ResourceManagerCallback:
+        """The way back of the present session."""
+        return self.callbacks[-1]
+
+    async def register_resource_manager(
+        self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.registrations.append(request)
+        self.callbacks.append(callback)
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
+        self._take(request)
+
+    async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
+        self._take(request)
+        if self.accepts:
+            accepted = [si_pb2.AcceptedApplication(applicationID=new.applicationID) for new in request.new]
+            self.callback.update_application(si_pb2.ApplicationResponse(accepted=accepted))
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        self._take(request)
+
+    async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
+        if self.configuration_refusal is not None:
+            raise self.configuration_refusal
+        self.configurations.append(request)
+
+    async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
+        self.answered.append(answer)
+
+    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+        self.said.append(request)
+
+    async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
+        self.said.append(request)
+
+    async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
+        raise NotImplementedError
+
+    def _take(self, message: Message) -> None:
+        if self.broken:
+            raise SessionLost("the connection broke")
+        self.said.append(message)

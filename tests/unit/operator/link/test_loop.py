@@ -1,0 +1,260 @@
+"""One task owns the ledger: the recovery's order, lists that show missed deletes, and inputs that fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster_operator.agent.ledger import Ledger
+from muster_operator.link.core import CoreLink
+from muster_operator.link.current import NEEDED
+from muster_operator.link.inbox import Ended, Inbox
+from muster_operator.link.loop import Loop
+from muster_operator.link.metrics import Metrics
+from muster_operator.link.settings import parse
+from muster_operator.link.si_encode import Encoder
+from muster_operator.model.commands import BindPod, Command
+from muster_si import muster_pb2, si_pb2
+from tests.unit.operator.link.scheduler import Peer
+
+
+def a_node(name: str, version: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+
+
+def a_pod(name: str, node: str = "", version: int = 1, app: str = "app") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": str(version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"applicationId": app},
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            **({"nodeName": node} if node else {}),
+        },
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+@dataclass
+class Operator:
+    """A loop with its inbox, a peer for a core, and the commands that came out."""
+
+    peer: Peer = field(default_factory=Peer)
+    metrics: Metrics = field(default_factory=Metrics)
+    commands: list[Command] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.metrics)
+        self.ledger = Ledger()
+        self.loop = Loop(self.ledger, self.inbox, self.commands.append, self.metrics)
+        self.link = CoreLink(self.peer, Encoder("rm", "default"), parse({}), self.inbox, lambda: None)
+
+    async def lists(self, **objects: list[dict[str, Any]]) -> None:
+        """A complete list of every resource."""
+        for plural in sorted(NEEDED):
+            await self.inbox.list_begun(plural)
+            for raw in objects.get(plural, []):
+                await self.inbox.watched(plural, None, raw)
+            keys = (raw["metadata"]["uid" if plural == "pods" else "name"] for raw in objects.get(plural, []))
+            await self.inbox.listed(plural, frozenset(keys))
+
+    async def ready(self) -> None:
+        """Wait until it is recovered."""
+        async with asyncio.timeout(5):
+            while self.loop.missing:  # noqa: ASYNC110 - readiness is a level that nobody signals
+                await asyncio.sleep(0.001)
+
+    async def settled(self) -> None:
+        """Let everything that can happen now happen."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    def nodes_said(self) -> list[tuple[str, int]]:
+        """Node actions in the order in which the core heard them."""
+        requests = [message for message in self.peer.said if isinstance(message, si_pb2.NodeRequest)]
+        return [(node.nodeID, node.action) for request in requests for node in request.nodes]
+
+
+@asynccontextmanager
+async def running(operator: Operator) -> AsyncIterator[Operator]:
+    tasks = [asyncio.create_task(operator.loop.run()), asyncio.create_task(operator.link.run())]
+    try:
+        yield operator
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+INFO = si_pb2.NodeInfo
+
+
+async def test_a_recovery_tells_applications_then_nodes_with_their_pods_then_asks_then_fence_then_opens() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
+        await operator.ready()
+        await operator.settled()
+    kinds = [type(message).__name__ for message in operator.peer.said]
+    assert kinds[0] == "ApplicationRequest"
+    assert kinds.index("NodeRequest") > kinds.index("ApplicationRequest")
+    assert kinds.index("FenceRequest") > max(kinds.index("NodeRequest"), kinds.index("AllocationRequest"))
+    assert kinds[-1] == "NodeRequest"
+    assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+    first = next(message for message in operator.peer.said if isinstance(message, si_pb2.NodeRequest))
+    assert [allocation.allocationKey for allocation in first.nodes[0].existingAllocations] == ["uid-bound"]
+
+
+async def test_nothing_is_told_before_every_list_is_complete() -> None:
+    async with running(Operator()) as operator:
+        await operator.inbox.list_begun("pods")
+        await operator.inbox.watched("pods", None, a_pod("waiting"))
+        await operator.inbox.listed("pods", frozenset({"uid-waiting"}))
+        await operator.settled()
+        assert operator.loop.missing == "waiting for the first lists of the cluster"
+    assert operator.peer.said == []
+
+
+async def test_an_application_that_is_not_answered_keeps_the_operator_from_being_ready() -> None:
+    async with running(Operator(Peer(accepts=False))) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.settled()
+        assert operator.loop.missing == "waiting for the core to answer the applications"
+        assert operator.nodes_said() == []
+
+
+async def test_a_lost_session_is_replayed_whole() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        operator.peer.said.clear()
+        operator.peer.callback.session_lost("gone")
+        await operator.settled()
+        await operator.ready()
+        await operator.settled()
+    assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+
+
+async def test_an_allocation_of_the_core_becomes_a_bind() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        operator.peer.callback.update_allocation(
+            si_pb2.AllocationResponse(
+                new=[si_pb2.Allocation(applicationID="app", allocationKey="uid-waiting", nodeID="n1")]
+            )
+        )
+        await operator.settled()
+    assert [type(command) for command in operator.commands] == [BindPod]
+
+
+async def test_a_word_of_an_older_session_is_not_obeyed() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        older = operator.peer.callback
+        older.session_lost("gone")
+        await operator.settled()
+        await operator.ready()
+        older.update_allocation(
+            si_pb2.AllocationResponse(
+                new=[si_pb2.Allocation(applicationID="app", allocationKey="uid-waiting", nodeID="n1")]
+            )
+        )
+        await operator.settled()
+    assert operator.commands == []
+
+
+async def test_what_vanished_unseen_is_found_by_the_next_list() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1"), a_node("n2")], pods=[a_pod("bound", "n1")])
+        await operator.ready()
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.settled()
+    assert operator.nodes_said()[-1] == ("n2", INFO.DECOMISSION)
+    assert "uid-bound" not in operator.ledger.pods
+    assert (
+        operator.metrics.registry.get_sample_value("muster_operator_resync_repairs_total", {"resource": "pods"}) == 1.0
+    )
+
+
+async def test_a_pod_that_appears_while_a_list_is_on_its_way_is_not_taken_for_a_lost_one() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        await operator.inbox.list_begun("pods")
+        operator.inbox.read_pod(a_pod("new"))
+        await operator.inbox.listed("pods", frozenset())
+        await operator.settled()
+    assert "uid-new" in operator.ledger.pods
+
+
+async def test_a_pod_read_before_it_was_deleted_does_not_come_back_to_life() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", version=5)])
+        await operator.ready()
+        await operator.inbox.watched("pods", "DELETED", a_pod("p", version=7))
+        operator.inbox.read_pod(a_pod("p", version=6))
+        await operator.settled()
+    assert operator.ledger.pods == {}
+
+
+async def test_an_older_state_that_was_read_does_not_undo_what_the_watch_has_shown() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", "n1", version=9)])
+        await operator.ready()
+        operator.inbox.read_pod(a_pod("p", version=8))
+        await operator.settled()
+        [pod] = operator.ledger.pods.values()
+        assert pod.node == "n1"
+
+
+async def test_an_input_that_the_agent_fails_on_costs_only_itself() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        await operator.inbox.watched("pods", "ADDED", {"metadata": {"uid": 7, "name": ["no", "name"]}, "spec": 3})
+        operator.inbox.put(Ended("no result"))  # type: ignore[arg-type] # a bug somewhere else
+        await operator.inbox.watched("pods", "ADDED", a_pod("p"))
+        await operator.settled()
+        assert "uid-p" in operator.ledger.pods
+        assert operator.loop.missing == ""
+    failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Ended"})
+    assert failures == 1.0
+
+
+async def test_the_ledger_is_given_to_the_core_as_json() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p")])
+        await operator.ready()
+        operator.peer.callback.call_back(muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=7)))
+        await operator.settled()
+    answer = operator.peer.answered[-1].stateDump
+    assert answer.id == 7
+    assert '"uid-p"' in answer.json
+
+
+async def test_a_draining_operator_obeys_nobody() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        operator.loop.drain()
+        operator.peer.callback.update_allocation(
+            si_pb2.AllocationResponse(
+                new=[si_pb2.Allocation(applicationID="app", allocationKey="uid-waiting", nodeID="n1")]
+            )
+        )
+        await operator.settled()
+        assert operator.loop.missing == "shutting down"
+    assert operator.commands == []
