@@ -211,6 +211,17 @@ def main(
     runs: Annotated[int, typer.Option(help="Runs; the median is shown.")] = 3,
 ) -> None:
     """Measure the gRPC transport over a unix socket."""
+    results = measured(asks, runs)
+    table = Table("a second", "median", "lowest", "highest", f"target {TARGET:,}")
+    for name, rates in results.items():
+        median = statistics.median(rates)
+        verdict = "met" if median >= TARGET else "missed"
+        table.add_row(name, f"{median:,.0f}", f"{min(rates):,.0f}", f"{max(rates):,.0f}", verdict)
+    Console().print(table)
+
+
+def measured(asks: int, runs: int) -> dict[str, list[float]]:
+    """Every figure, with the scheduler in a process of its own."""
     context = multiprocessing.get_context("spawn")
     is_listening, shall_stop = context.Event(), context.Event()
     with tempfile.TemporaryDirectory() as folder:
@@ -219,16 +230,10 @@ def main(
         scheduler.start()
         try:
             is_listening.wait()
-            results = uvloop.run(measure(address, asks, runs))
+            return uvloop.run(measure(address, asks, runs))
         finally:
             shall_stop.set()
             scheduler.join()
-    table = Table("a second", "median", "lowest", "highest", f"target {TARGET:,}")
-    for name, rates in results.items():
-        median = statistics.median(rates)
-        verdict = "met" if median >= TARGET else "missed"
-        table.add_row(name, f"{median:,.0f}", f"{min(rates):,.0f}", f"{max(rates):,.0f}", verdict)
-    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,76 @@
+"""``python -m benchmarks``: runs the benchmarks whose names contain one of the given words, all without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks import cluster, in_process, report
+from benchmarks.figures import Figure, Options
+from devcluster.errors import DevclusterError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Benchmarks that are measured together."""
+
+    names: Sequence[str]
+    measure: Callable[[Sequence[str], Options], list[Figure]]
+
+
+FAMILIES: Mapping[str, Family] = {
+    "core": Family(in_process.CORE, in_process.core),
+    "si": Family(in_process.SI, in_process.si),
+    "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),
+    "cluster": Family(tuple(cluster.BENCHES), cluster.measure),
+}
+
+
+@app.command()
+def main(
+    words: Annotated[list[str] | None, typer.Argument(help="parts of names: core, cluster/gang, 1000")] = None,
+    *,
+    runs: Annotated[int, typer.Option(min=1, help="runs of each; the median counts")] = 3,
+    quick: Annotated[bool, typer.Option(help="one small run of each, to see that everything works")] = False,
+    json: Annotated[Path | None, typer.Option(help="write all figures and details to this file")] = None,
+    names: Annotated[bool, typer.Option("--list", help="print the names and measure nothing")] = False,
+) -> None:
+    """Measure Muster, and show the peers' numbers beside ours."""
+    chosen = {key: [name for name in family.names if _is_wanted(name, words)] for key, family in FAMILIES.items()}
+    if names:
+        print("\n".join(name for some in chosen.values() for name in some))
+        return
+    console, figures = Console(), list[Figure]()
+    options = Options(1 if quick else runs, quick)
+    for key, some in chosen.items():
+        if not some:
+            continue
+        try:
+            figures += FAMILIES[key].measure(some, options)
+        except DevclusterError as error:
+            console.print(f"{key}: {error}", style="red", markup=False, highlight=False)
+            raise typer.Exit(1) from error
+    if not figures:
+        console.print("no benchmark has such a name; --list prints them")
+        raise typer.Exit(2)
+    for figure in figures:
+        if figure.beside:
+            console.print(report.beside(figure))
+    console.print(report.table(figures))
+    if json is not None:
+        report.write(json, figures, quick=quick)
+
+
+def _is_wanted(name: str, words: Sequence[str] | None) -> bool:
+    return not words or any(word in name for word in words)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,53 @@
+"""The families that need no cluster: the core's engine, the wire between core and operator, the operator's I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import uvloop
+
+from benchmarks import core_placement, si_throughput
+from benchmarks import operator_io as io
+from benchmarks.figures import Figure, Options
+
+CORE = tuple(f"core/{size}" for size in core_placement.SIZES)
+SI = ("si/transport",)
+BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
+"""A CPU second (docs/architecture.md, Operator)."""
+OPERATOR_IO = tuple(BUDGETS)
+
+
+def core(names: Sequence[str], options: Options) -> list[Figure]:
+    """Allocations a processor second by the engine, by number of nodes."""
+    asks = 1000 if options.quick else 10_000
+    return [_engine(name, asks, options.runs) for name in names]
+
+
+def _engine(name: str, asks: int, runs: int) -> Figure:
+    size = int(name.partition("/")[2])
+    rates = [asks / core_placement.by_the_engine(size, asks, mixed=False) for _ in range(runs)]
+    return Figure(name, "/s", rates, core_placement.TARGET)
+
+
+def si(names: Sequence[str], options: Options) -> list[Figure]:
+    """Messages a second through the gRPC transport."""
+    results = si_throughput.measured(6000 if options.quick else 60_000, options.runs)
+    return [Figure(f"si/{name}", "/s", rates, si_throughput.TARGET) for name, rates in results.items()]
+
+
+def operator_io(names: Sequence[str], options: Options) -> list[Figure]:
+    """Binds and watch events a second of the operator's CPU."""
+    return [_io(name, options.runs) for name in names]
+
+
+def _io(name: str, runs: int) -> Figure:
+    rates = [_io_once(name) for _ in range(runs)]
+    return Figure(name, "/CPU s", rates, BUDGETS[name])
+
+
+def _io_once(name: str) -> float:
+    if name == "operator-io/binds":
+        with io.server(0) as url:
+            return io.BINDS / uvloop.run(io.binds(url))[1]
+    with io.server(io.EVENTS) as url:
+        return io.EVENTS / uvloop.run(io.events(url, translated=name.endswith("translated")))[1]
