@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,11 +70,15 @@ class Operator:
             keys = (raw["metadata"]["uid" if plural == "pods" else "name"] for raw in objects.get(plural, []))
             await self.inbox.listed(plural, frozenset(keys))
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(10):
+            while not holds():  # noqa: ASYNC110 - a level that nobody signals
+                await asyncio.sleep(0.001)
+
     async def ready(self) -> None:
         """Wait until it is recovered."""
-        async with asyncio.timeout(5):
-            while self.loop.missing:  # noqa: ASYNC110 - readiness is a level that nobody signals
-                await asyncio.sleep(0.001)
+        await self.until(lambda: not self.loop.missing)
 
     async def settled(self) -> None:
         """Let everything that can happen now happen."""
@@ -104,8 +108,7 @@ INFO = si_pb2.NodeInfo
 async def test_a_recovery_tells_applications_then_nodes_with_their_pods_then_asks_then_fence_then_opens() -> None:
     async with running(Operator()) as operator:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
-        await operator.ready()
-        await operator.settled()
+        await operator.until(lambda: len(operator.nodes_said()) == 2)
     kinds = [type(message).__name__ for message in operator.peer.said]
     assert kinds[0] == "ApplicationRequest"
     assert kinds.index("NodeRequest") > kinds.index("ApplicationRequest")
@@ -140,9 +143,7 @@ async def test_a_lost_session_is_replayed_whole() -> None:
         await operator.ready()
         operator.peer.said.clear()
         operator.peer.callback.session_lost("gone")
-        await operator.settled()
-        await operator.ready()
-        await operator.settled()
+        await operator.until(lambda: len(operator.nodes_said()) == 2)
     assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
 
 
@@ -155,7 +156,7 @@ async def test_an_allocation_of_the_core_becomes_a_bind() -> None:
                 new=[si_pb2.Allocation(applicationID="app", allocationKey="uid-waiting", nodeID="n1")]
             )
         )
-        await operator.settled()
+        await operator.until(lambda: bool(operator.commands))
     assert [type(command) for command in operator.commands] == [BindPod]
 
 
@@ -165,7 +166,7 @@ async def test_a_word_of_an_older_session_is_not_obeyed() -> None:
         await operator.ready()
         older = operator.peer.callback
         older.session_lost("gone")
-        await operator.settled()
+        await operator.until(lambda: len(operator.peer.callbacks) == 2)
         await operator.ready()
         older.update_allocation(
             si_pb2.AllocationResponse(
@@ -181,7 +182,7 @@ async def test_what_vanished_unseen_is_found_by_the_next_list() -> None:
         await operator.lists(nodes=[a_node("n1"), a_node("n2")], pods=[a_pod("bound", "n1")])
         await operator.ready()
         await operator.lists(nodes=[a_node("n1")])
-        await operator.settled()
+        await operator.until(lambda: len(operator.nodes_said()) == 5)
     assert operator.nodes_said()[-1] == ("n2", INFO.DECOMISSION)
     assert "uid-bound" not in operator.ledger.pods
     assert (
@@ -239,7 +240,7 @@ async def test_the_ledger_is_given_to_the_core_as_json() -> None:
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p")])
         await operator.ready()
         operator.peer.callback.call_back(muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=7)))
-        await operator.settled()
+        await operator.until(lambda: len(operator.peer.answered) == 2)
     answer = operator.peer.answered[-1].stateDump
     assert answer.id == 7
     assert '"uid-p"' in answer.json
