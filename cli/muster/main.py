@@ -1,0 +1,78 @@
+"""The `muster` command: everything that is one process.
+
+`muster run --embedded` holds core and operator in one event loop with the in-process transport between them: for a
+first look, for demos and small clusters. Production runs two processes over a socket: `muster core`, `muster operator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version as installed_version
+from typing import Annotated
+
+import typer
+import uvloop
+
+from muster_core import main as core
+from muster_operator import main as operator
+from muster_operator.link import logs
+from muster_operator.link.errors import LinkError
+from muster_operator.link.logs import LogFormat, LogLevel
+from muster_si.api import SI_VERSION
+from muster_si.transport.inprocess import InProcessClient
+
+app = typer.Typer(
+    help="A gang scheduler for Kubernetes.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
+app.command("core", help="Run the scheduler core as a process of its own.")(core.main)
+app.command("operator", help="Run the operator as a process of its own.")(operator.main)
+
+
+@app.command()
+def version() -> None:
+    """Print the version of Muster and of the Scheduler Interface it speaks."""
+    typer.echo(f"muster {installed_version('muster-scheduler')} (scheduler interface {SI_VERSION})")
+
+
+@app.command()
+def run(  # noqa: PLR0913 - the command line is its options
+    *,
+    embedded: Annotated[bool, typer.Option("--embedded", help="core and operator in this process")] = False,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    health_port: Annotated[
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
+    ] = 8081,
+    rest_address: Annotated[
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and the core's metrics listen")
+    ] = "127.0.0.1",
+    rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.CONSOLE,
+) -> None:
+    """Schedule the cluster that KUBECONFIG names, until stopped."""
+    if not embedded:
+        typer.echo("say --embedded, or run `muster core` and `muster operator` as two processes", err=True)
+        raise typer.Exit(2)
+    logs.configure(log_level, log_format)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(
+                run_embedded(
+                    operator.Options(namespace, health_port),
+                    core.Options(rest_address=rest_address, rest_port=rest_port),
+                )
+            )
+    except (LinkError, core.StartError) as error:
+        typer.echo(f"muster cannot start: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+async def run_embedded(operator_options: operator.Options, core_options: core.Options) -> None:
+    """Core and operator in this event loop, until SIGTERM or SIGINT; the operator drains before the core stops.
+
+    Raises:
+        LinkError: the operator cannot serve as it is configured.
+        StartError: the core cannot.
+    """
+    async with core.running(core_options) as scheduler:
+        await operator.run(operator_options, lambda: InProcessClient(scheduler))
