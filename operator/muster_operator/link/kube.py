@@ -18,7 +18,7 @@ import structlog
 from muster_operator.link import requests
 from muster_operator.link.errors import Unreachable
 from muster_operator.link.event_series import Series
-from muster_operator.link.retry import Policies, Retry
+from muster_operator.link.retry import UNAVAILABLE, Policies, Retry
 from muster_operator.link.session import KubeSession, Reply, Request
 from muster_operator.model.commands import (
     BindPod,
@@ -126,7 +126,7 @@ class Kube:
                 settled = await self._settle_bind(command, reply)
                 if settled is not None:
                     return settled
-            pause_s = self._policies.bind.pause_s(attempt, reply.status, reply.retry_after_s)
+            pause_s = _pause_s(self._policies.bind, attempt, reply)
             if pause_s is None:
                 break
             self._attempts.retried("BindPod", reply.status)
@@ -201,7 +201,7 @@ class Kube:
             attempt += 1
             reply = await self._once(request)
             final = reply.ok or _already_exists(reply)
-            pause_s = None if final else policy.pause_s(attempt, reply.status, reply.retry_after_s)
+            pause_s = None if final else _pause_s(policy, attempt, reply)
             if pause_s is None:
                 return reply
             self._attempts.retried(kind, reply.status)
@@ -218,6 +218,12 @@ class Kube:
 
 #: After these it is unknown, or contested, whether the pod got the node.
 _SETTLED_BY_READING = frozenset({0, 404, 409, 500, 502, 503, 504})
+
+
+def _pause_s(policy: Retry, attempt: int, reply: Reply) -> float | None:
+    """Seconds until the next try, None = none; rights that are missing may be on their way."""
+    status = UNAVAILABLE if reply.is_access_denied else reply.status
+    return policy.pause_s(attempt, status, reply.retry_after_s)
 
 
 def _already_exists(reply: Reply) -> bool:

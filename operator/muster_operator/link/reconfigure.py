@@ -13,7 +13,7 @@ from muster_operator.link.configmaps import read_entries
 from muster_operator.link.core import CoreLink
 from muster_operator.link.errors import ApiRefused, BadSetting, Unreachable
 from muster_operator.link.session import KubeSession
-from muster_operator.link.settings import POLICY_GROUP, Configuration, parse
+from muster_operator.link.settings import Configuration, parse
 from muster_operator.model.commands import Command, EventType, Importance, PostEvent, Subject
 from muster_si.errors import Refused, SchedulerInterfaceError
 
@@ -37,7 +37,7 @@ class Reconfigurer:
                 return
             try:
                 entries = await read_entries(self._session, self._namespace)
-                await self._take(parse({**entries, POLICY_GROUP: self._core.configuration.policy_group}))
+                await self._take(parse(entries, self._core.configuration.policy_group))
             except BadSetting as error:
                 self._refuse(name, str(error))
             except Refused as error:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+UNAVAILABLE: Final = 503
 #: Statuses that say "not now": throttled, or the server or its store in trouble.
-PASSING: Final = frozenset({429, 500, 502, 503, 504})
+PASSING: Final = frozenset({429, 500, 502, UNAVAILABLE, 504})
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,11 @@ class Reply:
         """The server's reason, from its Status object or as text."""
         return str(self.json().get("message") or self.body[:200].decode(errors="replace") or self.status)
 
+    @property
+    def is_access_denied(self) -> bool:
+        """Whether our rights are in question, not the request: an API server that starts says so until it has them."""
+        return self.status == 401 or (self.status == 403 and "User " in (said := self.message()) and " cannot " in said)
+
     def reason(self) -> str:
         """The Status object's machine readable reason ("AlreadyExists", "Conflict"), else empty."""
         return str(self.json().get("reason") or "")

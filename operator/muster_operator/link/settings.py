@@ -96,15 +96,15 @@ class Configuration:
     """Whether changes of the ConfigMaps are taken while running."""
 
 
-def parse(entries: Mapping[str, str]) -> Configuration:
-    """Read the merged entries of the ConfigMaps; `Configuration()` for none.
+def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Configuration:
+    """Read the merged entries of the ConfigMaps. `policy_group`: the one in force, which a reload cannot change.
 
     Raises:
         BadSetting: a value means nothing; the message names key, value and fix.
     """
     for key in DURATIONS:
         _read(entries, key, "", _duration)
-    policy_group = _read(entries, POLICY_GROUP, "queues", _word)
+    policy_group = policy_group or _read(entries, POLICY_GROUP, "queues", _word)
     return Configuration(
         settings=_settings(entries),
         cluster_id=_read(entries, CLUSTER_ID, "mycluster", _word),

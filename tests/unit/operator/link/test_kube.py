@@ -150,6 +150,16 @@ async def test_a_forbidden_create_is_final_at_once() -> None:
     assert len(server.seen) == 1
 
 
+async def test_rights_that_are_missing_may_be_on_their_way() -> None:
+    server = ApiServer()
+    denied = (
+        'pods is forbidden: User "system:serviceaccount:muster:muster-operator" cannot create resource "pods/binding"'
+    )
+    server.plan(BIND, lambda: status(403, "Forbidden", denied))
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+
+
 async def test_a_condition_goes_to_the_status_of_the_pod_of_that_uid() -> None:
     server = ApiServer()
     await run(server, a_condition())

@@ -30,6 +30,12 @@ def test_the_policy_group_picks_the_queue_configuration() -> None:
     assert (configuration.policy_group, configuration.queues) == ("ours", "partitions: []")
 
 
+def test_a_reload_keeps_the_policy_group_in_force() -> None:
+    entries = {"service.policyGroup": "new", "new.yaml": "n", "queues.yaml": "q"}
+    configuration = parse(entries, "queues")
+    assert (configuration.policy_group, configuration.queues) == ("queues", "q")
+
+
 def test_unknown_keys_go_to_the_core_and_queue_configurations_do_not() -> None:
     configuration = parse({"event.maxStreams": "7", "queues.yaml": "x", "health.checkInterval": "1s"})
     assert configuration.extra == {
