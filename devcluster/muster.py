@@ -40,6 +40,8 @@ class Setup:
     namespace: str = NAMESPACE
     log_level: str = "info"
     tethered: bool = True
+    embedded: bool = False
+    """Both halves in one process with the in-process transport between them (``muster run --embedded``)."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -66,13 +68,20 @@ async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[No
 
 
 class Muster:
-    """The two processes. ``core`` and ``operator`` can be stopped, killed and started each on its own."""
+    """The two processes. ``core`` and ``operator`` can be stopped, killed and started each on its own.
+
+    Embedded they are one process, under both names.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.rest_port, self.health_port = ports.free(2)
         self.socket = f"unix://{setup.folder / 'core.sock'}"
         level = f"--log-level={setup.log_level}"
+        flags = (f"--rest-port={self.rest_port}", f"--health-port={self.health_port}")
+        if setup.embedded:
+            self.core = self.operator = self._process("muster", "muster", "run", "--embedded", *flags, level)
+            return
         self.core = self._process(
             "core", "muster_core", f"--listen={self.socket}", f"--rest-port={self.rest_port}", level
         )
@@ -82,7 +91,7 @@ class Muster:
 
     async def start(self) -> None:
         """Start both (what runs already stays) and return when the operator is ready."""
-        for process in (self.core, self.operator):
+        for process in self._processes():
             if not process.is_running():
                 process.start()
         await self.ready()
@@ -104,8 +113,8 @@ class Muster:
 
     async def stop(self) -> None:
         """SIGTERM to both, the operator first, for it drains into the core."""
-        await self.operator.stop()
-        await self.core.stop()
+        for process in self._processes():
+            await process.stop()
 
     async def dump(self) -> Json:
         """The core's ledgers, from its debug endpoint."""
@@ -117,7 +126,11 @@ class Muster:
 
     def tails(self, lines: int = 40) -> str:
         """The ends of both logs, for a failure's report."""
-        return "\n".join(f"--- {p.name} ---\n{_own_words(p.tail(500), lines)}" for p in (self.core, self.operator))
+        return "\n".join(f"--- {p.name} ---\n{_own_words(p.tail(500), lines)}" for p in self._processes())
+
+    def _processes(self) -> list[Process]:
+        """In the order in which they stop: the operator first. Any order will do to start."""
+        return [self.operator] if self.setup.embedded else [self.operator, self.core]
 
     def _process(self, name: str, module: str, *flags: str) -> Process:
         setup = self.setup

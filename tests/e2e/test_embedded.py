@@ -1,0 +1,40 @@
+"""Core and operator in one process, with the in-process transport between them: the same lives as over gRPC."""
+
+from __future__ import annotations
+
+import pytest
+
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.scene import Scene
+
+NODES = [FakeNode("node-0"), FakeNode("node-1")]
+
+
+async def test_a_gang_goes_through_its_whole_cycle_in_one_process(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, embedded=True)
+    await scene.create([*a_gang("gang", [Group("driver", 1), Group("executors", 3)]), a_pod("single")])
+    await scene.all_bound(5)
+
+
+async def test_soft_times_out_in_one_process(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, embedded=True)
+    await scene.create(a_gang("large", [Group("workers", 500, real=2)], style="Soft", timeout_s=2))
+    await scene.all_bound(2)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [("POST", r"/pods/tg-[^/]*/binding$"), ("DELETE", r"/pods/tg-[^/]*$")],
+    ids=["half bound", "release sent"],
+)
+async def test_the_one_process_survives_a_kill(request_: tuple[str, str], open_scene: OpenScene) -> None:
+    scene: Scene = await open_scene(NODES, gated=True, embedded=True)
+    held = scene.gate.hold(*request_, skip=1)
+    await scene.create(a_gang("gang", [Group("workers", 4)], timeout_s=600))
+    await held.reached(1)
+    await scene.muster.core.kill()
+    scene.gate.clear()
+    await scene.muster.start()
+    await scene.all_bound(4)
