@@ -109,11 +109,11 @@ def _held_by_queues(partitions: Iterable[Partition]) -> dict[str, Json]:
         queue.path: {
             "allocated": views.amounts(queue.allocated),
             "pending": views.amounts(queue.pending),
-            "pledged": views.amounts(queue.pledged),
+            "pledged": views.amounts(queue.pledged + queue.awaited),
         }
         for partition in partitions
         for queue in partition.queues.by_path.values()
-        if queue.allocated or queue.pending or queue.pledged
+        if queue.allocated or queue.pending or queue.pledged or queue.awaited
     }
 
 

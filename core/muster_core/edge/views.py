@@ -152,7 +152,7 @@ def queue(item: Queue, partition: Partition) -> dict[str, Json]:
         "maxResource": amounts(item.max if item.path != ROOT else Limit(dict(partition.nodes.capacity_total.items()))),
         "guaranteedResource": amounts(item.guaranteed),
         "allocatedResource": amounts(item.allocated),
-        "pledgedResource": amounts(item.pledged),
+        "pledgedResource": amounts(item.pledged + item.awaited),
         "isLeaf": item.is_leaf,
         "isManaged": item.managed,
         "parent": item.parent.path if item.parent else "",

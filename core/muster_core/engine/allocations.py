@@ -65,7 +65,7 @@ def end(partition: Partition, app: Application, allocation: Allocation, now_ns: 
     ledger.drop(partition, app, allocation)
     if allocation.spec.placeholder:
         if app.is_reserving and app.gang.pledge:
-            ledger.set_pledge(partition, app, lacking(app))
+            ledger.set_pledge(partition, app, lacking(app), backed=app.gang.backed)
         more = gangs.lost_placeholder(partition, app, was, now_ns)
     else:
         more = lifecycle.complete_if_done(partition, app, now_ns)

@@ -82,8 +82,8 @@ def quota_refusal(leaf: Queue, spec: ApplicationSpec) -> str:
             name = min(excess)
             asked, bound = spec.placeholder_ask[name], queue.max.get(name)
             return (
-                f"the gang asks for {name}={asked} in all, the maximum of queue {queue.path} is {name}={bound}: "
-                "it could never be scheduled"
+                f"the gang asks for {name}={asked} in all (placeholderAsk), the maximum of queue {queue.path} is "
+                f"{name}={bound}: it could never be scheduled; lower minMember or minResource, or raise the maximum"
             )
     return ""
 

@@ -55,6 +55,8 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
     if app.is_reserving:
         # The last missing member may just have been called off (semantics 9).
         effects += gangs.after_placing(partition, app, now_ns)
+    if app.is_reserving:
+        gangs.stop_claiming(partition, app)
     if any(not ask.spec.placeholder for ask in gone):
         effects += lifecycle.complete_if_done(partition, app, now_ns)
     return effects

@@ -46,7 +46,7 @@ def commit(partition: Partition, decision: Decision, now_ns: int) -> list[Effect
         case Eviction():
             return _evict(partition, app, decision)
         case Pledge():
-            ledger.set_pledge(partition, app, decision.amount)
+            ledger.set_pledge(partition, app, decision.amount, backed=decision.backed)
             return []
         case _:
             assert_never(decision)

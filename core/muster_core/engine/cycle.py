@@ -96,9 +96,10 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int) -> list[Effect]:
 def _try(partition: Partition, app: Application, at_most: int, now_ns: int) -> tuple[int, bool, list[Effect]]:
     if app.is_reserving:
         outline = gang.plan(partition, app, now_ns)
-        app.gang.checked_at = partition.nodes.capacity_total
+        if outline.checked:
+            app.gang.checked_at = partition.nodes.capacity_total
         placed, effects = _carry_out(partition, app, outline, now_ns)
-        app.gang.tried_at = (partition.nodes.epoch, partition.partial)
+        app.gang.tried_at = gang.moment(partition, app)
         return placed, outline.blocks, effects
     swapped, effects = _carry_out(partition, app, swap.plan(partition, app), now_ns)
     placed, more = _carry_out(partition, app, usual.plan(partition, app, at_most), now_ns)

@@ -29,7 +29,8 @@ def after_placing(partition: Partition, app: Application, now_ns: int) -> list[E
     """Placeholders were added: shrink the pledge, and run if that was the last of them."""
     if not app.is_reserving:
         return []
-    ledger.set_pledge(partition, app, lacking(app) if app.gang.pledge else app.gang.pledge)
+    if app.gang.pledge:
+        ledger.shrink_pledge(partition, app, lacking(app))
     if is_reserved(app):
         finish(partition, app)
         return lifecycle.run(partition, app, now_ns)
@@ -45,9 +46,7 @@ def finish(partition: Partition, app: Application) -> None:
     """The reservation is over, however it ended: nothing is promised or held back any more."""
     app.gang.over = True
     ledger.clear_pledge(partition, app)
-    if partition.partial == app.id:
-        partition.partial = None
-        partition.stir_all()
+    _free_slot(partition, app)
     partition.stir(app.queue.path)
 
 
@@ -97,19 +96,39 @@ def time_out(partition: Partition, app: Application, now_ns: int) -> list[Effect
     if app.state in _EARLY:
         return give_up(partition, app, now_ns, "the placeholder time-out ended before the gang had all its places")
     if app.state in (ApplicationState.RUNNING, ApplicationState.COMPLETING):
-        return take_back_placeholders(partition, app, "left-over placeholder")
+        answer = take_back_placeholders(partition, app, "left-over placeholder")
+        if app.gang.allocated:
+            return answer
+        # They went by themselves, and real pods never came (semantics 13).
+        return answer + lifecycle.complete_if_done(partition, app, now_ns)
     return []
 
 
 def lost_placeholder(partition: Partition, app: Application, was: Termination | None, now_ns: int) -> list[Effect]:
     """A placeholder is gone without a swap: what that means for clocks and state."""
-    gang = app.gang
-    if gang.allocated:
+    if app.gang.allocated:
         return []
-    gang.clock = 0  # nothing is held any more: the clock starts anew with the next one
-    if was is Termination.TIMEOUT:
+    if app.is_reserving:
+        app.gang.clock = 0  # nothing is held any more: the clock starts anew with the next one
+        stop_claiming(partition, app)
+    elif was is Termination.TIMEOUT:
         return lifecycle.complete_if_done(partition, app, now_ns)
     return []
+
+
+def stop_claiming(partition: Partition, app: Application) -> None:
+    """A reserving gang that holds nothing needs no partial slot, and no promise if it does not ask either."""
+    if app.gang.allocated:
+        return
+    _free_slot(partition, app)
+    if not app.placeholder_asks:
+        ledger.clear_pledge(partition, app)
+
+
+def _free_slot(partition: Partition, app: Application) -> None:
+    if partition.partial == app.id:
+        partition.partial = None
+        partition.stir_all()
 
 
 def _tell(partition: Partition, app: Application, allocation: Allocation, why: str) -> Release:

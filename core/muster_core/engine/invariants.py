@@ -107,18 +107,21 @@ def _queues(partition: Partition) -> Iterator[str]:
     allocated: dict[QueuePath, Resources] = {}
     pending: dict[QueuePath, Resources] = {}
     pledged: dict[QueuePath, Resources] = {}
+    awaited: dict[QueuePath, Resources] = {}
     for app in partition.applications.values():
         used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
         asked = sum((a.spec.resources.times(a.left) for a in app.asks.values()), NOTHING)
         for queue in app.queue.path_up():
             allocated[queue.path] = allocated.get(queue.path, NOTHING) + used
             pending[queue.path] = pending.get(queue.path, NOTHING) + asked
-            pledged[queue.path] = pledged.get(queue.path, NOTHING) + app.gang.pledge
+            promised = pledged if app.gang.backed else awaited
+            promised[queue.path] = promised.get(queue.path, NOTHING) + app.gang.pledge
     for path, queue in partition.queues.by_path.items():
         for name, kept, counted in (
             ("allocated", queue.allocated, allocated.get(path, NOTHING)),
             ("pending", queue.pending, pending.get(path, NOTHING)),
             ("pledged", queue.pledged, pledged.get(path, NOTHING)),
+            ("awaited", queue.awaited, awaited.get(path, NOTHING)),
         ):
             if kept != counted:
                 yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"

@@ -12,6 +12,7 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
 from muster_core.world.applications import Allocation, Application, Ask, GroupCount
+from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
 
@@ -135,16 +136,34 @@ def mark_releasing(app: Application, allocation: Allocation, termination: Termin
         app.gang.groups[allocation.spec.group].timed_out += 1
 
 
-def set_pledge(partition: Partition, app: Application, amount: Resources) -> None:
-    """Promise `amount` to the gang on every queue of its path, instead of what was promised before."""
-    before = app.gang.pledge
-    if amount == before:
+def set_pledge(partition: Partition, app: Application, amount: Resources, *, backed: bool) -> None:
+    """Promise `amount` to the gang on every queue of its path, instead of what was promised before;
+    `backed`: with the head room behind it.
+    """
+    gang = app.gang
+    before, was_backed = gang.pledge, gang.backed
+    if (amount, backed) == (before, was_backed):
         return
     for queue in app.queue.path_up():
-        queue.pledged = queue.pledged.plus(amount, 1).plus(before, -1)
-    app.gang.pledge = amount
-    if not amount.covers(before):
+        _promise(queue, before, -1, backed=was_backed)
+        _promise(queue, amount, 1, backed=backed)
+    gang.pledge, gang.backed = amount, backed
+    if (was_backed and not backed) or not amount.covers(before):
         partition.stir_all()
+
+
+def shrink_pledge(partition: Partition, app: Application, amount: Resources) -> None:
+    """A part of what was promised is allocated now, `amount` of it is not: nobody else has more room for that."""
+    for queue in app.queue.path_up():
+        _promise(queue, amount - app.gang.pledge, 1, backed=app.gang.backed)
+    app.gang.pledge, app.gang.backed = amount, app.gang.backed and bool(amount)
+
+
+def _promise(queue: Queue, amount: Resources, times: int, *, backed: bool) -> None:
+    if backed:
+        queue.pledged = queue.pledged.plus(amount, times)
+    else:
+        queue.awaited = queue.awaited.plus(amount, times)
 
 
 def hold(partition: Partition, node: NodeId, amount: Resources) -> None:
@@ -154,4 +173,4 @@ def hold(partition: Partition, node: NodeId, amount: Resources) -> None:
 
 def clear_pledge(partition: Partition, app: Application) -> None:
     """Nothing is promised any more."""
-    set_pledge(partition, app, NOTHING)
+    set_pledge(partition, app, NOTHING, backed=False)

@@ -56,11 +56,14 @@ class Eviction:
 @dataclass(frozen=True, slots=True)
 class Pledge:
     """A gang begins to reserve: `amount` is promised to it on every queue of its
-    path, so that nobody else takes it meanwhile (semantics 11)."""
+    path, so that nobody else takes it meanwhile (semantics 11). `backed`: the head
+    room is there; else the gang starves and asks for it first.
+    """
 
     partition: PartitionId
     application: ApplicationId
     amount: Resources
+    backed: bool
 
 
 Decision = Placement | Swap | Eviction | Pledge

@@ -10,8 +10,8 @@ takes its places as its asks arrive; the others wait until all have.
 from __future__ import annotations
 
 from muster_core.model.decisions import Placement, Pledge
-from muster_core.model.ids import AllocationKey, NodeId
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
@@ -30,26 +30,32 @@ def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
         return Outline()
     outline = _reserve(partition, app, kinds, now_ns)
     if outline.blocks:
-        outline.notice = _notice(partition, app)
+        _warn(partition, app, outline)
         return outline
-    moment = (partition.nodes.epoch, partition.partial)
-    if app.gang.tried_at == moment:
-        return outline
-    _place(partition, app, kinds, outline)
+    if app.gang.tried_at != moment(partition, app):
+        _place(partition, app, kinds, outline)
     return outline
+
+
+def moment(partition: Partition, app: Application) -> tuple[int, ApplicationId | None, Limit]:
+    """What the places of a gang depend on besides its asks: while it is equal, so is the answer."""
+    return partition.nodes.epoch, partition.partial, headroom.room(app)
 
 
 def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> Outline:
     """Ask for head room; a gang that starves pledges before it is there (semantics 11)."""
     rest = lacking(app)
-    pledge = Pledge(partition.id, app.id, rest)
-    is_new = rest != app.gang.pledge
-    if headroom.room(app).allows(rest):
+    has_room = headroom.room(app).allows(rest)
+    pledge = Pledge(partition.id, app.id, rest, backed=has_room and bool(rest))
+    is_new = (pledge.amount, pledge.backed) != (app.gang.pledge, app.gang.backed)
+    if has_room:
         return Outline([pledge] if is_new else [])
     why = headroom.explain(app, rest)
     is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
     unplaced = [Unplaced(kind, why) for kind in kinds]
-    return Outline([pledge] if is_new and is_starving else [], unplaced, blocks=True)
+    # What was promised and lost its head room (a lower maximum) waits for it like a starving gang's.
+    claims = is_starving or bool(app.gang.pledge)
+    return Outline([pledge] if is_new and claims else [], unplaced, blocks=True)
 
 
 def _place(partition: Partition, app: Application, kinds: list[AskClass], outline: Outline) -> None:
@@ -66,7 +72,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
         outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
         return
-    outline.notice = _notice(partition, app)
+    _warn(partition, app, outline)
     if has_slot:
         _place_part(partition, app, counts, outline)
     elif answer is not None:
@@ -107,18 +113,19 @@ def _within_quota(app: Application, counts: dict[AskClass, int]) -> bool:
     return headroom.room(app).allows(total)
 
 
-def _notice(partition: Partition, app: Application) -> str:
+def _warn(partition: Partition, app: Application, outline: Outline) -> None:
     """Said once: not even an empty cluster of these nodes could hold the gang (semantics 10)."""
     nodes = partition.nodes
     if app.gang.warned or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
-        return ""
+        return
     members = app.spec.members
     short = lacking_when_empty(nodes, [(Shape(m.resources, m.constraints), m.count) for m in members])
+    outline.checked = True
     if short is None:
-        return ""
+        return
     member = members[short.demand]
     why = Shortfall(Lack.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text() or "there are no nodes"
-    return (
+    outline.notice = (
         f"even an empty cluster could not hold the gang: {short.missing} of {member.count} members of task group "
         f"{member.group} would have no place: {why} It waits for nodes to be added"
     )

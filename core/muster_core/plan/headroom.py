@@ -1,8 +1,10 @@
 """How much more an application may take of its queues (seed 000, "Scheduling in queues with a quota set").
 
 Head room of a queue = its maximum less what is allocated and what is pledged
-to others; of a path = the tightest of its queues, name by name. What nodes have
-is another question (fit.py).
+to others; of a path = the tightest of its queues, name by name. What starving
+gangs await counts only for those to whom nothing is pledged: two that await
+the same room would keep it from each other for ever. What nodes have is
+another question (fit.py).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ def room(app: Application) -> Limit:
     """What the application may still take; its own pledge is its own to use."""
     left = UNLIMITED
     for queue in app.queue.path_up():
-        left = left.narrowed(_left(queue, app))
+        if queue.max:
+            left = left.narrowed(_left(queue, app))
     return left
 
 
@@ -36,5 +39,11 @@ def explain(app: Application, wanted: Resources) -> Shortfall:
 
 
 def _left(queue: Queue, app: Application) -> Limit:
-    others = queue.pledged - app.gang.pledge
-    return queue.max.room(queue.allocated + others)
+    taken = queue.allocated
+    if queue.pledged:
+        taken += queue.pledged
+    if app.gang.backed:
+        taken -= app.gang.pledge
+    elif queue.awaited and not app.gang.pledge:
+        taken += queue.awaited
+    return queue.max.room(taken)

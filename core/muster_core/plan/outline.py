@@ -23,12 +23,14 @@ class Unplaced:
 @dataclass(slots=True)
 class Outline:
     """To be committed in order. `blocks`: no application of the leaf that has not
-    started may go before this one (semantics 11). `notice`: a warning for people.
+    started may go before this one (semantics 11). `checked`: the empty cluster was
+    asked about; `notice`: a warning for people.
     """
 
     decisions: list[Decision] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
     blocks: bool = False
+    checked: bool = False
     notice: str = ""
 
 

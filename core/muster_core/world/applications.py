@@ -17,7 +17,7 @@ from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
 from muster_core.model.release import Termination
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
@@ -100,6 +100,8 @@ class Gang:
     allocated: Resources = NOTHING
     #: Promised on the queues of the path and not yet allocated (semantics 11).
     pledge: Resources = NOTHING
+    #: The pledge had its head room when it was made; else it waits for it (Queue.awaited).
+    backed: bool = False
     #: Live placeholders by task group, oldest first.
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
@@ -107,8 +109,8 @@ class Gang:
     #: It was seen with places when it was reported: its partial placement is not of
     #: this world's making (semantics 12, 17).
     recovered: bool = False
-    #: When it was last planned for: node epoch, and who held the partial slot then.
-    tried_at: tuple[int, ApplicationId | None] | None = None
+    #: When it was last planned for: node epoch, who held the partial slot, and its head room then.
+    tried_at: tuple[int, ApplicationId | None, Limit] | None = None
     #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
     checked_at: Resources | None = None
     #: It was told that not even an empty cluster could hold it (semantics 10).

@@ -42,6 +42,9 @@ class Queue:
     excused: bool = False
     #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
     pledged: Resources = NOTHING
+    #: Promised to gangs that starve, with no head room behind it yet: kept from those to
+    #: whom nothing is promised, but never from each other or from what is `pledged`.
+    awaited: Resources = NOTHING
 
     def path_up(self) -> Iterator[Queue]:
         """This queue, its parent, and so on up to the root."""

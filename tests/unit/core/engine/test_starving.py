@@ -1,0 +1,102 @@
+"""Promises of head room never block each other for ever, and never outlive their gang: semantics 11, 12."""
+
+from __future__ import annotations
+
+from muster_core.model.config import Timing
+from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, NodeAction
+from muster_core.model.resources import Resources
+from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources
+from tests.unit.core.engine.scene import Scene, notices, placed, rejection, states
+
+TIMING = Timing(starvation_age_ns=60 * SECOND)
+
+
+def crowded() -> Scene:
+    """Under a parent with 4 cores: a busy application has 2, and gangs of 3 wait in two leaves beside it."""
+    queues = a_queue("p", a_queue("a"), a_queue("b"), a_queue("c"), vcore=4000)
+    scene = Scene(a_configuration(queues, timing=TIMING), nodes=4)
+    scene.tell(ApplicationAdded(an_application("busy", queue="root.p.c")))
+    scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(2)))
+    for name in ("a", "b"):
+        assert placed(scene.gang(ApplicationAdded(an_application(name, queue=f"root.p.{name}", gang=3)), 3)) == {}
+    return scene
+
+
+def test_two_starving_gangs_under_one_parent_do_not_keep_each_other_from_starting() -> None:
+    scene = crowded()
+    scene.wait(61)
+    assert scene.app("a").gang.pledge, "starving gangs pledge before the head room is there"
+    freed = [*scene.release("b0", "busy"), *scene.release("b1", "busy")]
+    first, second = ("a", "b") if scene.app("a").state == "Running" else ("b", "a")
+    assert states(freed, first) == ["Running"]
+    rest = [effect for index in range(3) for effect in scene.release(f"{first}-p{index}", first)]
+    assert states(rest, second) == ["Running"]
+
+
+def test_a_starving_gang_does_not_take_what_was_promised_to_another() -> None:
+    queues = a_queue("p", a_queue("a"), a_queue("b"), vcore=4000)
+    scene = Scene(a_configuration(queues, timing=TIMING), nodes=1, vcore=2000)
+    assert len(placed(scene.gang(ApplicationAdded(an_application("a", queue="root.p.a", gang=4)), 4))) == 2
+    scene.gang(ApplicationAdded(an_application("b", queue="root.p.b", gang=2)), 2)
+    scene.wait(61)
+    grown = scene.add_node("n1", vcore=2000)
+    assert states(grown, "a") == ["Running"]
+
+
+def test_a_starving_gang_that_gives_up_leaves_no_promise_behind() -> None:
+    scene = crowded()
+    scene.wait(61)
+    for index in range(3):
+        scene.release_ask(f"a-p{index}", "a")
+        scene.release_ask(f"b-p{index}", "b")
+    parent = scene.app("busy").queue.parent
+    assert parent is not None
+    assert (parent.pledged, parent.awaited) == (Resources(), Resources())
+    assert placed(scene.ask(an_ask("b2", app="busy"), an_ask("b3", app="busy"))).keys() == {"b2", "b3"}
+
+
+def test_a_gang_whose_asks_are_called_off_before_it_holds_anything_promises_nothing_any_more() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=1, vcore=500)
+    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 1)
+    assert scene.app("gang").gang.pledge == resources(vcore=4000, pods=4)
+    scene.release_ask("gang-p0", "gang")
+    scene.tell(ApplicationAdded(an_application("other")))
+    assert placed(scene.ask(an_ask("o", app="other", vcore=500))) == {"o": "n0"}
+
+
+def test_a_gang_that_lost_everything_it_held_leaves_the_partial_slot_to_others() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
+    scene.gang(ApplicationAdded(an_application("one", gang=4)), 2)
+    assert scene.partition.partial == "one"
+    scene.node("n0", NodeAction.DECOMMISSION)
+    assert scene.partition.partial is None
+    scene.add_node("n1", vcore=1000)
+    assert placed(scene.gang(ApplicationAdded(an_application("two", queue="root.b", gang=2)), 2)) == {"two-p0": "n1"}
+
+
+def test_placeholders_larger_than_promised_are_placed_when_the_quota_is_raised() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
+    scene.tell(ApplicationAdded(an_application("gang", gang=4)))
+    asks = (an_ask(f"p{i}", app="gang", vcore=1200, group="workers", placeholder=True) for i in range(4))
+    assert len(placed(scene.ask(*asks))) == 3
+    raised = scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=6000))))
+    assert states(raised, "gang") == ["Running"]
+
+
+def test_the_warning_comes_too_when_the_asks_come_one_by_one() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    scene.tell(ApplicationAdded(an_application(gang=3)))
+    said = [
+        notice
+        for index in range(3)
+        for notice in notices(scene.ask(an_ask(f"p{index}", group="workers", placeholder=True)))
+    ]
+    assert len(said) == 1
+    assert "even an empty cluster" in said[0]
+
+
+def test_the_refusal_for_a_quota_names_the_field_and_the_fix() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=2000)))
+    reason = rejection(scene.tell(ApplicationAdded(an_application(gang=3))))
+    assert "placeholderAsk" in reason
+    assert "minMember" in reason
