@@ -7,7 +7,7 @@ from typing import Final
 from muster_operator.agent import applications, endings, tasks, telling
 from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task
 from muster_operator.model import vocabulary as words
-from muster_operator.model.commands import BindPod, CreatePlaceholder, SetCondition
+from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, SetCondition
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
 from muster_operator.model.states import TaskState
@@ -21,6 +21,8 @@ _MAX_BINDS: Final = 3
 def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
     """What follows from the end of a command. Without a session nothing does: the pods themselves will tell."""
     out = Outcome()
+    if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
+        deletion.answered = now
     if ledger.phase is not Phase.LIVE:
         return out
     match result.command:

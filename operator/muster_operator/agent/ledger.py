@@ -123,6 +123,8 @@ class Deletion:
     since: float
     tries: int = 1
     is_told: bool = False
+    answered: float | None = None
+    """When the API server answered the delete that was sent last; None: it waits its turn or is in flight."""
 
 
 class Look(Enum):

@@ -50,19 +50,28 @@ def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 
 
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """A pod that was told to go and is still there: tell it again, and tell the user (semantics 14)."""
+    """A pod that was told to go and is still there: tell it again, and tell the user (semantics 14).
+
+    The pause counts from the answer to the last delete. Where thousands of writes wait, another delete would only wait
+    behind them, and find the pod gone.
+    """
     deletion = ledger.deletions.get(uid)
     if deletion is None:
         return
     settings = ledger.settings
-    pod = ledger.pods.get(uid)
-    if deletion.at_once or pod is None or not pod.terminating:
-        out.commands.append(DeletePod(deletion.pod, deletion.reason, deletion.at_once))
-        deletion.tries += 1
     if deletion.at_once and not deletion.is_told and now - deletion.since >= settings.delete_warning_s:
         deletion.is_told = True
         _tell_stuck(out, deletion, round(now - deletion.since))
     pause = settings.delete_retry_s * min(deletion.tries, _MAX_PAUSES)
+    earliest = (now if deletion.answered is None else deletion.answered) + pause
+    if earliest > now:
+        remember(ledger, Deadline(earliest, Look.DELETION, uid))
+        return
+    pod = ledger.pods.get(uid)
+    if deletion.at_once or pod is None or not pod.terminating:
+        out.commands.append(DeletePod(deletion.pod, deletion.reason, deletion.at_once))
+        deletion.tries += 1
+        deletion.answered = None
     remember(ledger, Deadline(now + pause, Look.DELETION, uid))
 
 

@@ -1,6 +1,7 @@
 """Who writes next: bounded concurrency, urgency, and one write at a time for each pod.
 
-Binds and deletes go before creates, creates before patches, patches before events (architecture 7). Jobs of one pod run
+Binds go before deletes, deletes before creates, creates before patches, patches before events (architecture 7): when a
+thousand placeholders are to go, the real pod of the first one does not wait for the last one. Jobs of one pod run
 in the order in which they came, never two at once; a job that waits behind a less urgent one of its pod lends it its
 urgency. Events wait in a bounded buffer of their own and run only while nothing else waits; when it is full the least
 important one is dropped and counted. With a rate limit (`kubernetes.qps`) jobs wait for their turn in that order too.
@@ -33,8 +34,9 @@ class Urgency(IntEnum):
     """Smaller goes first."""
 
     BIND = 0
-    CREATE = 1
-    PATCH = 2
+    DELETE = 1
+    CREATE = 2
+    PATCH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,10 @@ def key_of(command: Command) -> str:
 def urgency_of(command: Command) -> Urgency:
     """How soon a command has to go."""
     match command:
-        case BindPod() | DeletePod():
+        case BindPod():
             return Urgency.BIND
+        case DeletePod():
+            return Urgency.DELETE
         case CreatePlaceholder():
             return Urgency.CREATE
         case FailPod() | SetCondition() | MarkResumed() | PostEvent():

@@ -122,6 +122,20 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     assert driver.released("uid-w0", preempted).news == confirmed  # asked again: it is gone all the same
 
 
+def test_a_delete_without_effect_is_sent_again_some_time_after_it_was_answered_and_not_before() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    [order] = orders(driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER))
+    pause = driver.ledger.settings.delete_retry_s
+    assert not driver.wait(10 * pause).commands  # thousands of writes are before it
+    driver.result(done(order))
+    assert not driver.wait(0.5 * pause).commands
+    assert driver.wait(pause).commands == [order]
+    assert not driver.wait(10 * pause).commands
+
+
 def test_a_bind_that_fails_for_good_is_released_and_asked_again_elsewhere() -> None:
     driver = live()
     waiting(driver)

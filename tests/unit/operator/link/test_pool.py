@@ -51,13 +51,13 @@ async def finished(pool: Pool, api: Api) -> list[Command]:
     return api.started
 
 
-async def test_binds_go_before_creates_before_patches_before_events() -> None:
+async def test_binds_go_before_deletes_before_creates_before_patches_before_events() -> None:
     api = Api()
     async with a_pool(api, writers=1) as pool:
-        commands: list[Command] = [an_event(), a_condition("c"), a_create(), a_bind("b"), a_delete("d")]
+        commands: list[Command] = [an_event(), a_condition("c"), a_create(), a_delete("d"), a_bind("b")]
         for command in commands:
             pool.submit(command)
-        assert await finished(pool, api) == [commands[3], commands[4], commands[2], commands[1], commands[0]]
+        assert await finished(pool, api) == commands[::-1]
 
 
 async def test_writes_to_one_pod_run_one_at_a_time_in_their_order() -> None:
