@@ -166,7 +166,10 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
 def configure_logs(level: LogLevel, form: LogFormat) -> None:
     """Structured logs to standard error."""
     renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if form is LogFormat.JSON else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer()
+        if form is LogFormat.JSON
+        # Never with the values of local variables: they may hold a user's secrets, or a whole world.
+        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     )
     errors = [structlog.processors.format_exc_info] if form is LogFormat.JSON else []
     structlog.configure(

@@ -47,7 +47,10 @@ _THRESHOLD: Final = _Threshold()
 def configure(level: str, form: LogFormat) -> None:
     """Set up both structlog and the standard library's logging, which kopf uses. Once per process."""
     renderer: Processor = (
-        structlog.processors.JSONRenderer(default=str) if form is LogFormat.JSON else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer(default=str)
+        if form is LogFormat.JSON
+        # Never with the values of local variables: they may hold a user's secrets, or a whole world.
+        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     )
     errors: list[Processor] = [structlog.processors.format_exc_info] if form is LogFormat.JSON else []
     structlog.configure(
