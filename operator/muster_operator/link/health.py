@@ -5,6 +5,7 @@ Alive = this loop answers. Ready = in session with the core and recovered; the b
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -51,7 +52,12 @@ async def health_server(port: int, missing: Missing, metrics: Metrics) -> AsyncI
 
 
 async def _listen(runner: web.AppRunner, port: int) -> None:
+    """On one socket for IPv4 and IPv6, where the machine has both: the kubelet may come by either."""
     try:
-        await web.TCPSite(runner, None, port).start()
+        if socket.has_dualstack_ipv6():
+            listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        else:
+            listener = socket.create_server(("", port))
     except OSError as error:
         raise StartupRefused(f"--health-port {port} cannot be used: {error.strerror or error}") from error
+    await web.SockSite(runner, listener).start()

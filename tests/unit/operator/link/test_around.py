@@ -1,0 +1,150 @@
+"""What stands around the loop: probes, the look for a running YuniKorn, and a changed ConfigMap."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from muster_operator.link.beside import refuse_beside_yunikorn
+from muster_operator.link.core import CoreLink
+from muster_operator.link.errors import StartupRefused
+from muster_operator.link.health import health_server
+from muster_operator.link.inbox import Inbox
+from muster_operator.link.metrics import Metrics
+from muster_operator.link.reconfigure import Reconfigurer
+from muster_operator.link.session import KubeSession
+from muster_operator.link.settings import parse
+from muster_operator.link.si_encode import Encoder
+from muster_operator.model.commands import Command, PostEvent, Subject
+from muster_si.errors import RefusalCode, Refused
+from tests.unit.operator.link.apiserver import ApiServer, FixedCredentials, reply, serving, status
+from tests.unit.operator.link.scheduler import Peer
+
+DEPLOYMENTS = "GET /apis/apps/v1/deployments"
+BOTH = frozenset({"muster", "yunikorn"})
+
+
+@asynccontextmanager
+async def a_session(server: ApiServer) -> AsyncIterator[KubeSession]:
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        try:
+            yield session
+        finally:
+            await session.close()
+
+
+async def fetched(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as client, client.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_ready_follows_what_is_missing_and_alive_does_not() -> None:
+    missing = ["no session with the core"]
+    async with health_server(0, lambda: missing[0], Metrics()) as port:
+        base = f"http://127.0.0.1:{port}"
+        assert await fetched(f"{base}/readyz") == (503, "no session with the core\n")
+        assert (await fetched(f"{base}/livez"))[0] == 200
+        missing[0] = ""
+        assert await fetched(f"{base}/readyz") == (200, "ok\n")
+
+
+async def test_metrics_show_counts_and_queue_depths() -> None:
+    metrics = Metrics()
+    metrics.commands.labels("BindPod", "200").inc()
+    metrics.watch("", lambda: {"inbox": 3})
+    async with health_server(0, lambda: "", metrics) as port:
+        _, text = await fetched(f"http://127.0.0.1:{port}/metrics")
+    assert 'muster_operator_commands_total{kind="BindPod",status="200"} 1.0' in text
+    assert 'muster_operator_queue_depth{queue="inbox"} 3.0' in text
+    assert "muster_operator_ready 1.0" in text
+
+
+async def test_a_port_that_is_taken_is_said_in_one_line() -> None:
+    async with health_server(0, lambda: "", Metrics()) as port:
+        with pytest.raises(StartupRefused, match=f"--health-port {port} cannot be used"):
+            async with health_server(port, lambda: "", Metrics()):
+                raise AssertionError
+
+
+def a_deployment(wanted: int, running: int = 0) -> dict[str, Any]:
+    return {"metadata": {"namespace": "yk"}, "spec": {"replicas": wanted}, "status": {"replicas": running}}
+
+
+@pytest.mark.parametrize("wanted,running", [(1, 0), (0, 1)])
+async def test_the_name_yunikorn_is_not_served_beside_a_running_yunikorn(wanted: int, running: int) -> None:
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(wanted, running)]}))
+    async with a_session(server) as session:
+        with pytest.raises(StartupRefused, match=r"yk/yunikorn-scheduler is running.*service\.schedulerNames: muster"):
+            await refuse_beside_yunikorn(session, BOTH)
+
+
+async def test_a_yunikorn_scaled_to_nothing_does_not_matter() -> None:
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(0)]}))
+    async with a_session(server) as session:
+        await refuse_beside_yunikorn(session, BOTH)
+
+
+async def test_who_serves_only_muster_does_not_look() -> None:
+    server = ApiServer()
+    async with a_session(server) as session:
+        await refuse_beside_yunikorn(session, frozenset({"muster"}))
+    assert server.seen == []
+
+
+async def test_who_may_not_look_goes_on() -> None:
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, lambda: status(403, "Forbidden"))
+    async with a_session(server) as session:
+        await refuse_beside_yunikorn(session, BOTH)
+
+
+CONFIGS = "GET /api/v1/namespaces/muster/configmaps/"
+
+
+async def reconfigured(peer: Peer, data: dict[str, str], *, started: dict[str, str] | None = None) -> list[Command]:
+    """What follows for Kubernetes when `muster-configs` comes to hold this data."""
+    server, commands = ApiServer(), list[Command]()
+    server.plan(f"{CONFIGS}muster-defaults", lambda: status(404, "NotFound"))
+    server.plan(f"{CONFIGS}muster-configs", lambda: reply(200, {"data": data}))
+    link = CoreLink(peer, Encoder("rm", "default"), parse(started or {}), Inbox(Metrics()), lambda: None)
+    async with a_session(server) as session:
+        await Reconfigurer(session, "muster", link, commands.append).changed("muster-configs")
+    return commands
+
+
+async def test_a_changed_queue_configuration_is_told_to_the_core() -> None:
+    peer = Peer()
+    assert await reconfigured(peer, {"queues.yaml": "new"}) == []
+    assert [request.config for request in peer.configurations] == ["new"]
+
+
+async def test_a_config_map_that_says_what_is_in_force_is_not_told() -> None:
+    peer = Peer()
+    assert await reconfigured(peer, {"queues.yaml": "same"}, started={"queues.yaml": "same"}) == []
+    assert peer.configurations == []
+
+
+async def test_hot_refresh_off_means_a_restart() -> None:
+    peer = Peer()
+    off = {"service.enableConfigHotRefresh": "false"}
+    assert await reconfigured(peer, {"queues.yaml": "new"}, started=off) == []
+    assert peer.configurations == []
+
+
+@pytest.mark.parametrize(
+    "data,said",
+    [({"log.level": "loud"}, "log.level = 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
+)
+async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], said: str) -> None:
+    peer = Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "the core says no"))
+    [event] = await reconfigured(peer, data)
+    assert isinstance(event, PostEvent)
+    assert (event.subject, event.namespace, event.name) == (Subject.CONFIG_MAP, "muster", "muster-configs")
+    assert said in event.note
