@@ -84,11 +84,19 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
     async with AsyncExitStack() as stack:
 
         async def open_one(
-            nodes: Sequence[FakeNode] = (), config: Mapping[str, str] | None = None, *, gated: bool = False
+            nodes: Sequence[FakeNode] = (),
+            config: Mapping[str, str] | None = None,
+            *,
+            gated: bool = False,
+            started: bool = True,
+            embedded: bool = False,
         ) -> Scene:
             gate = await _gate(home, stack) if gated else None
-            scene = await _open(home, stack, [*nodes], {**QUICK, **(config or {})}, gate)
+            settings = {**QUICK, **(config or {})}
+            scene = await _open(home, stack, [*nodes], settings, gate, embedded=embedded)
             scenes.append(scene)
+            if started:
+                await scene.muster.start()
             return scene
 
         yield open_one
@@ -102,7 +110,13 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
 
 
 async def _open(
-    cluster: Cluster, stack: AsyncExitStack, nodes: list[FakeNode], config: Mapping[str, str], gate: Gate | None
+    cluster: Cluster,
+    stack: AsyncExitStack,
+    nodes: list[FakeNode],
+    config: Mapping[str, str],
+    gate: Gate | None,
+    *,
+    embedded: bool,
 ) -> Scene:
     namespace = f"scene-{next(_numbers)}"
     await cluster.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -111,14 +125,13 @@ async def _open(
     stack.push_async_callback(cluster.remove_nodes)
     await cluster.add_nodes(nodes)
     stack.push_async_callback(_no_pod, cluster, namespace)
-    muster = await _muster(cluster, namespace, config, gate)
+    muster = Muster(await _setup(cluster, namespace, config, gate, embedded=embedded))
     stack.push_async_callback(muster.stop)
-    await muster.start()
     return Scene(cluster, muster, namespace, gate)
 
 
-async def _muster(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> Muster:
-    """Muster, not started yet, with its ConfigMap written and no lease of a killed one in its way."""
+async def _setup(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None, *, embedded: bool) -> Setup:
+    """Where Muster will run, with its ConfigMap written and no lease of a killed one in its way."""
     home = muster_processes.NAMESPACE
     document: Json = {
         "apiVersion": "v1",
@@ -132,7 +145,7 @@ async def _muster(cluster: Cluster, name: str, config: Mapping[str, str], gate: 
     kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, home, gate.url if gate else None)
     folder = cluster.folder / name
     folder.mkdir()
-    return Muster(Setup(kubeconfig, folder, log_level="debug"))
+    return Setup(kubeconfig, folder, log_level="debug", embedded=embedded)
 
 
 async def _gate(cluster: Cluster, stack: AsyncExitStack) -> Gate:

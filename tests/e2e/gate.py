@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -24,6 +25,12 @@ from devcluster.waiting import until
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
 """Headers that belong to one connection and are made anew for the next (RFC 9110, 7.6.1)."""
+
+
+EXPIRED = (
+    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"gate"}}\n'
+)
+"""What the API server says to a watch whose version it has compacted away."""
 
 
 class Action(Enum):
@@ -94,6 +101,9 @@ class Gate:
         self._rules: list[Rule] = []
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._generation = 0
+        self.requests: Counter[tuple[str, str, bool]] = Counter()
+        """Method, path and whether it was a watch, of everything that came to the gate."""
         self.url = ""
         self.waiting = 0
         """How many requests are held just now, whose clients still live."""
@@ -149,6 +159,11 @@ class Gate:
         """Events of the API server no longer get through, until ``clear``; requests do."""
         self._flowing.clear()
 
+    def expire_watches(self) -> None:
+        """What was frozen is lost: open watches end with 410 Gone, as if the API server had forgotten their version."""
+        self._generation += 1
+        self._flowing.set()
+
     def clear(self) -> None:
         """No more rules; everything held goes on."""
         self._flowing.set()
@@ -157,6 +172,7 @@ class Gate:
         self._rules.clear()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests[request.method, request.path, _is_watch(request)] += 1
         rule = next((rule for rule in self._rules if rule.takes(request.method, request.path)), None)
         match rule:
             case Rule(action=Action.HOLD):
@@ -190,15 +206,23 @@ class Gate:
 
     async def _answer(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         headers = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
-        if request.query.get("watch") not in {"1", "true"}:
+        if not _is_watch(request):
             return web.Response(status=answer.status, headers=headers, body=await answer.read())
         stream = web.StreamResponse(status=answer.status, headers=headers)
         await stream.prepare(request)
+        generation = self._generation
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()
+            if self._generation != generation:
+                await stream.write(EXPIRED)
+                break
             await stream.write(chunk)
         await stream.write_eof()
         return stream
+
+
+def _is_watch(request: web.Request) -> bool:
+    return request.query.get("watch") in {"1", "true"}
 
 
 def _failure(rule: Rule) -> web.Response:

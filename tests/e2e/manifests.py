@@ -90,8 +90,9 @@ def with_annotations(pod: Json, annotations: Mapping[str, str]) -> Json:
 
 
 def is_placeholder(pod: Json) -> bool:
-    """By the annotation that Muster writes."""
-    return bool((pod["metadata"].get("annotations") or {}).get(PLACEHOLDER) == "true")
+    """By the annotation and the owner that Muster writes; a user's pod may have the annotation too (semantics 18)."""
+    metadata = pod["metadata"]
+    return (metadata.get("annotations") or {}).get(PLACEHOLDER) == "true" and bool(metadata.get("ownerReferences"))
 
 
 def is_bound(pod: Json) -> bool:

@@ -55,6 +55,38 @@ async def test_a_member_whose_node_goes_during_its_swap_is_scheduled_elsewhere(o
         assert pod["spec"]["nodeName"] != node
 
 
+async def test_a_swap_to_another_node_goes_on_when_the_node_of_its_placeholder_goes(open_scene: OpenScene) -> None:
+    """Semantics 14, the second case: the place that is held on the living node is taken."""
+    scene = await open_scene([FakeNode("node-0")], gated=True)
+    held = scene.gate.hold("DELETE", PLACEHOLDER_DELETE)
+    gang = a_gang("crosses", [Group("workers", 2)], timeout_s=600)
+    for pod in gang:
+        pod["spec"]["nodeSelector"] = {"disk": "ssd"}
+    await scene.create(gang)
+    await reserved(scene, 2)
+    await scene.cluster.add_nodes([FakeNode("node-1", labels={"disk": "ssd"})])
+    await held.reached(2)
+    await scene.cluster.remove_nodes(["node-0"])
+
+    async def both_took_their_places() -> bool:
+        return [pod["spec"]["nodeName"] for pod in await scene.bound()] == ["node-1"] * 2
+
+    await scene.eventually("both are bound, no delete was answered", both_took_their_places)
+    held.open()
+    await scene.all_bound(2)
+
+
+async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_scene: OpenScene) -> None:
+    """Nothing new goes to a cordoned node, not even a member to its own placeholder's place."""
+    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    await scene.create(a_gang("drained", [Group("workers", 4)], timeout_s=600))
+    await reserved(scene, 2)
+    await scene.api.patch("nodes", "node-0", {"spec": {"unschedulable": True}})
+    await scene.cluster.add_nodes([FakeNode("node-1")])
+    for pod in await scene.all_bound(4):
+        assert pod["spec"]["nodeName"] == "node-1"
+
+
 async def test_a_placeholder_deleted_by_hand_during_its_swap_counts_as_released(open_scene: OpenScene) -> None:
     """Semantics 14: one that dies by itself counts as confirmed."""
     scene = await open_scene([FakeNode("node-0")], gated=True)
@@ -79,20 +111,3 @@ async def test_a_placeholder_deleted_by_hand_while_reserving_does_not_end_the_ga
     await scene.api.delete("pods", (await scene.bound(placeholders=True))[0]["metadata"]["name"], scene.namespace)
     await scene.cluster.add_nodes([FakeNode("node-1", cpu="4")])
     await scene.all_bound(4)
-
-
-async def test_a_bind_whose_answer_is_lost_is_settled_by_reading_the_pod(open_scene: OpenScene) -> None:
-    """Semantics 20."""
-    scene = await open_scene([FakeNode("node-0")], gated=True)
-    lost = scene.gate.lose_answer("POST", r"/binding", times=3)
-    await scene.create(a_gang("lost", [Group("workers", 3)], timeout_s=600))
-    await lost.reached(3)
-    await scene.all_bound(3)
-
-
-async def test_a_busy_api_server_is_asked_again(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0")], gated=True)
-    for method, path, status in [("POST", r"/pods$", 429), ("POST", r"/binding", 500), ("DELETE", r"/pods/tg-", 503)]:
-        scene.gate.fail(method, path, status, times=2, retry_after_s=1 if status == 429 else None)
-    await scene.create(a_gang("busy", [Group("workers", 3)], timeout_s=600))
-    await scene.all_bound(3)
