@@ -125,13 +125,14 @@ def an_allocation(
     placeholder: bool = False,
     foreign: bool = False,
     allocated_s: int = 0,
+    identity: str = "",
 ) -> AllocationSpec:
     """An existing allocation, as a recovery reports it."""
     return AllocationSpec(
         PARTITION,
         ApplicationId(app),
         AllocationKey(key),
-        AllocationId(f"{key}-0"),
+        AllocationId(identity or f"{key}-0"),
         NodeId(node),
         resources(vcore=vcore, pods=1),
         group=TaskGroup(group),

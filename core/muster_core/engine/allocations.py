@@ -8,7 +8,7 @@ from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, allocation_id
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
-from muster_core.model.states import ApplicationEvent, ApplicationState
+from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Allocation, Application, GroupCount, lacking
 from muster_core.world.world import Partition, World
 
@@ -22,7 +22,7 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
     app = partition.applications.get(spec.application)
     if app is None:
         return _reject(partition, spec, f"application {spec.application} is not known")
-    if spec.key in app.ids:
+    if _identity(spec) in app.allocations:
         return _reject(partition, spec, f"allocation {spec.key} is known already")
     waiting = app.asks.get(spec.key)
     if waiting is not None:
@@ -34,15 +34,10 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
 
 def release(world: World, partition: Partition, event: AllocationReleased, now_ns: int) -> list[Effect]:
     """The resource manager says that allocations are gone, of its own or as we asked."""
-    if event.id is not None and event.id in partition.foreign:
-        return _release_foreign(partition, event, event.id)
     app = partition.applications.get(event.application)
-    if app is None:
-        return _release_independent(world, partition, event)
-    gone = [app.allocations[identity] for identity in _meant(app, event) if identity in app.allocations]
-    if not gone:
-        world.ignore("release of an unknown allocation")
-        return []
+    gone = _meant(app, event) if app is not None else []
+    if app is None or not gone:
+        return _release_foreign(world, partition, event)
     effects: list[Effect] = []
     if event.termination is Termination.STOPPED_BY_RM:
         confirmed = tuple(
@@ -72,17 +67,21 @@ def end(partition: Partition, app: Application, allocation: Allocation, now_ns: 
     return more + lifecycle.settle(partition, app, now_ns)
 
 
-def _meant(app: Application, event: AllocationReleased) -> list[AllocationId]:
+def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
     if event.id is not None:
-        return [event.id]
+        return [app.allocations[event.id]] if event.id in app.allocations else []
     if event.key is not None:
-        return list(app.ids.get(event.key, ()))
-    return list(app.allocations)
+        return [app.allocations[identity] for identity in app.ids.get(event.key, ())]
+    return list(app.allocations.values())
+
+
+def _identity(spec: AllocationSpec) -> AllocationId:
+    return spec.id or allocation_id(spec.key, 0)
 
 
 def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
     ask = _ask_of(spec)
-    allocation = Allocation(ask, spec.id or allocation_id(spec.key, 0), spec.node, spec.allocated_ns or now_ns)
+    allocation = Allocation(ask, _identity(spec), spec.node, spec.allocated_ns or now_ns)
     if ask.placeholder:
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
         group.count += 1
@@ -114,18 +113,35 @@ def _ask_of(spec: AllocationSpec) -> AskSpec:
 
 def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> list[Effect]:
     effects: list[Effect] = []
+    if app.state is ApplicationState.FAILING:
+        return gangs.take_back_everything(partition, app, "the application has failed")
+    if spec.placeholder and (app.state is ApplicationState.RESUMING or app.ending):
+        return gangs.take_back_placeholders(partition, app, "the reservation of the application is over")
     if app.state is ApplicationState.NEW:
-        effects.append(lifecycle.move(partition, app, ApplicationEvent.ACCEPT, now_ns))
-    app.gang.recovered = True
+        effects += lifecycle.accept(partition, app, now_ns)
+    since_ns = spec.allocated_ns or now_ns
     if not spec.placeholder:
-        # One bound real member means that the gang ran already (semantics 17).
-        if app.is_reserving:
-            gangs.finish(partition, app)
-        if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
-            effects += lifecycle.run(partition, app, now_ns)
-        return effects
-    effects += _recover_clock(partition, app, spec.allocated_ns or now_ns)
-    return effects + gangs.after_placing(partition, app, now_ns)
+        return effects + _after_real(partition, app, since_ns, now_ns)
+    app.gang.recovered = True
+    effects += _recover_clock(partition, app, since_ns)
+    effects += gangs.after_placing(partition, app, now_ns)
+    if app.is_reserving and partition.partial is None:
+        partition.partial = app.id
+    return effects
+
+
+def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> list[Effect]:
+    """One bound real member means that the gang ran already: no placeholder is made any more (semantics 17)."""
+    effects: list[Effect] = []
+    if app.is_reserving:
+        gangs.finish(partition, app)
+        effects += gangs.call_off(partition, app, "a member of the gang is bound already")
+    is_earlier = since_ns < (app.started_ns or now_ns + 1)
+    if is_earlier:
+        app.started_ns = since_ns
+    if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
+        return effects + lifecycle.run(partition, app, now_ns)
+    return effects + lifecycle.run_clock(partition, app, now_ns) if is_earlier else effects
 
 
 def _recover_clock(partition: Partition, app: Application, since_ns: int) -> list[Effect]:
@@ -137,30 +153,41 @@ def _recover_clock(partition: Partition, app: Application, since_ns: int) -> lis
 
 
 def _report_foreign(partition: Partition, spec: AllocationSpec) -> list[Effect]:
-    identity = spec.id or allocation_id(spec.key, 0)
+    identity = _identity(spec)
     if identity in partition.foreign:
         return _reject(partition, spec, f"allocation {spec.key} is known already")
     partition.foreign[identity] = spec
+    partition.nodes.record(spec.node).foreigners[identity] = None
     partition.nodes.take(spec.node, spec.resources, foreign=True)
     return []
 
 
-def _release_foreign(partition: Partition, event: AllocationReleased, identity: AllocationId) -> list[Effect]:
-    spec = partition.foreign.pop(identity)
-    partition.nodes.give_back(spec.node, spec.resources, foreign=True)
-    if event.termination is not Termination.STOPPED_BY_RM:
+def _release_foreign(world: World, partition: Partition, event: AllocationReleased) -> list[Effect]:
+    released: list[Release] = []
+    for identity in _foreigners_meant(partition, event):
+        spec = partition.foreign.pop(identity)
+        partition.nodes.give_back(spec.node, spec.resources, foreign=True)
+        del partition.nodes.record(spec.node).foreigners[identity]
+        termination = Termination.STOPPED_BY_RM
+        released.append(Release(partition.id, spec.application, spec.key, identity, termination, event.message))
+    if not released:
+        world.ignore("release of an unknown allocation")
+    if not released or event.termination is not Termination.STOPPED_BY_RM:
         return []
-    release_ = Release(partition.id, spec.application, spec.key, identity, Termination.STOPPED_BY_RM, event.message)
-    return [AllocationAnswer(partition.rm, released=(release_,))]
+    return [AllocationAnswer(partition.rm, released=tuple(released))]
 
 
-def _release_independent(world: World, partition: Partition, event: AllocationReleased) -> list[Effect]:
-    if event.key is not None:
-        identity = allocation_id(event.key, 0)
-        if identity in partition.foreign:
-            return _release_foreign(partition, event, identity)
-    world.ignore("release of an unknown allocation")
-    return []
+def _foreigners_meant(partition: Partition, event: AllocationReleased) -> list[AllocationId]:
+    """By identity, or all of the key; the application has to be the one they were reported with, if any."""
+    foreign = partition.foreign
+    identity = event.id or (allocation_id(event.key, 0) if event.key else None)
+    if identity in foreign:
+        found = [identity]
+    elif event.id is None:
+        found = [one for one, spec in foreign.items() if spec.key == event.key]
+    else:
+        found = []
+    return [one for one in found if foreign[one].application == event.application]
 
 
 def _reject(partition: Partition, spec: AllocationSpec, reason: str) -> list[Effect]:

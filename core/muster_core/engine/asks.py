@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from muster_core.engine import gangs, ledger, lifecycle
-from muster_core.model.effects import AllocationAnswer, AskRelease, ClockSet, Effect, Refusal
-from muster_core.model.events import AskReleased, ClockKind
+from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refusal
+from muster_core.model.events import AskReleased
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
-from muster_core.model.states import ApplicationEvent, ApplicationState
+from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Application, Ask, class_of
 from muster_core.world.world import Partition, World
 
@@ -62,12 +62,6 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
     return effects
 
 
-def starvation_clock(partition: Partition, app: Application) -> ClockSet:
-    """When the gang, still waiting for head room, may pledge first (semantics 11)."""
-    at_ns = app.submitted_ns + partition.timing.starvation_age_ns
-    return lifecycle.set_clock(partition, app, ClockKind.STARVATION, app.sequence, at_ns)
-
-
 def _forget(partition: Partition, app: Application, ask: Ask) -> None:
     """A parked ask's placeholder was told to go already: it is simply gone (semantics 14)."""
     ledger.unlink(partition, app, ask.spec.key)
@@ -78,10 +72,7 @@ def _forget(partition: Partition, app: Application, ask: Ask) -> None:
 def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) -> list[Effect]:
     match app.state:
         case ApplicationState.NEW:
-            effects: list[Effect] = [lifecycle.move(partition, app, ApplicationEvent.ACCEPT, now_ns)]
-            if app.is_reserving:
-                effects.append(starvation_clock(partition, app))
-            return effects
+            return lifecycle.accept(partition, app, now_ns)
         case ApplicationState.COMPLETING if not spec.placeholder:
             return lifecycle.run(partition, app, now_ns)
         case _:

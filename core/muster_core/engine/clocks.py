@@ -14,7 +14,6 @@ from muster_core.world.applications import Application
 from muster_core.world.world import Partition
 
 _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
-_ALIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 
 def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
@@ -35,7 +34,7 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
         case ClockKind.RUN:
             return _run_time(partition, app, now_ns) if clock.generation == app.sequence else []
         case ClockKind.ALLOCATION_RUN:
-            return _allocation_run_time(partition, app, clock) if clock.generation == app.sequence else []
+            return _allocation_run_time(partition, app, clock, now_ns) if clock.generation == app.sequence else []
         case ClockKind.RELEASE:
             return _release(partition, app, clock)
         case ClockKind.MANAGER:
@@ -61,15 +60,17 @@ def _complete(partition: Partition, app: Application, now_ns: int) -> list[Effec
 
 
 def _run_time(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
-    if app.state not in _ALIVE:
+    if app.state is not ApplicationState.RUNNING or now_ns < app.started_ns + app.spec.timeout_ns:
         return []
     return gangs.fail(partition, app, now_ns, "the application ran longer than its execution time-out")
 
 
-def _allocation_run_time(partition: Partition, app: Application, clock: Clock) -> list[Effect]:
+def _allocation_run_time(partition: Partition, app: Application, clock: Clock, now_ns: int) -> list[Effect]:
     allocation = app.allocations.get(AllocationId(clock.key))
     if allocation is None or allocation.releasing is not None:
         return []
+    if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
+        return []  # the clock of an earlier allocation of this identity (semantics 5)
     ledger.mark_releasing(app, allocation, Termination.TIMEOUT)
     why = "the allocation ran longer than its execution time-out"
     release = Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.TIMEOUT, why)

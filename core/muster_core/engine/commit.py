@@ -25,7 +25,7 @@ from muster_core.model.effects import (
 )
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
-from muster_core.model.ids import AllocationKey, NodeId, allocation_id
+from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import ApplicationState
@@ -63,7 +63,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     clocks: list[ClockSet] = []
     for key, node in decision.places:
         ask = app.asks[key]
-        allocation = Allocation(ask.spec, allocation_id(key, ask.made), node, now_ns)
+        allocation = Allocation(ask.spec, ledger.next_id(app, ask), node, now_ns)
         told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
@@ -132,7 +132,7 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
     if not decision.same_node:
         if not partition.nodes.available(decision.node).covers(ask.spec.resources):
             raise BrokenDecision("swap", f"node {decision.node} has no room")
-        ledger.hold(partition, decision.node, ask.spec.resources)
+        ledger.hold(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
     ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED)
     placeholder.successor = ask.spec.key
@@ -169,9 +169,9 @@ def confirm_swap(
     ledger.drop(partition, app, placeholder)
     if swap.same_node:
         partition.nodes.take(swap.node, ask.spec.resources)
-    allocation = Allocation(
-        ask.spec, allocation_id(ask.spec.key, ask.made), swap.node, now_ns, replaced_placeholder=True
-    )
+    else:
+        ledger.no_target(partition, app, ask, swap.node)
+    allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
     ledger.book(partition, app, allocation)
     ledger.count_in(partition, app, ask.spec, 1)
     clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []

@@ -14,6 +14,7 @@ from muster_core.model.config import ApplicationOrder, PartitionConfig, QueueCon
 from muster_core.model.effects import Effect
 from muster_core.model.events import ConfigurationReplaced
 from muster_core.model.ids import child_path, partition_id
+from muster_core.world.applications import Application
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition, World, make_partition
 
@@ -32,7 +33,7 @@ def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> list[Eff
         name = partition_id(event.rm, config.name)
         partition = world.partitions.get(name)
         if partition is None:
-            world.partitions[name] = make_partition(name, event.rm, config, event.configuration.timing)
+            world.partitions[name] = make_partition(name, manager, config, event.configuration.timing)
             continue
         partition.timing = event.configuration.timing
         effects += _apply(partition, config, now_ns)
@@ -41,19 +42,23 @@ def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> list[Eff
 
 def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[Effect]:
     partition.config = config
+    # What was impossible before came from a recovery and is not this configuration's doing.
+    possible = [app for app in partition.applications.values() if app.is_reserving and not _obstacle(app)]
     _update(partition, partition.queues.root, config.root)
     effects: list[Effect] = []
-    for app in list(partition.applications.values()):
-        if not app.is_reserving:
-            continue
-        reason = quota_refusal(app.queue, app.spec)
-        if app.queue.order is ApplicationOrder.FAIR:
-            reason = f"queue {app.queue.path} now sorts its applications by fair share, which a gang cannot use"
-        if reason:
+    for app in possible:
+        if reason := _obstacle(app):
             effects += gangs.fail(partition, app, now_ns, f"the configuration changed: {reason}")
     partition.misfits.clear()
     partition.stir_all()
     return effects
+
+
+def _obstacle(app: Application) -> str:
+    """Why the queue's configuration lets a gang never start; empty = it may."""
+    if app.queue.order is ApplicationOrder.FAIR:
+        return f"queue {app.queue.path} now sorts its applications by fair share, which a gang cannot use"
+    return quota_refusal(app.queue, app.spec)
 
 
 def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:

@@ -69,16 +69,21 @@ def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> li
 def fail(partition: Partition, app: Application, now_ns: int, why: str) -> list[Effect]:
     """Failing: everything the application has or wants is taken back (TIMEOUT)."""
     finish(partition, app)
-    for ask in list(app.asks.values()):
-        ledger.unlink(partition, app, ask.spec.key)
-    releases = tuple(
-        _tell(partition, app, allocation, why)
-        for allocation in list(app.allocations.values())
-        if allocation.releasing is None
-    )
-    answer = _answer(partition, releases, _drop_asks(partition, app, why, placeholders_only=False))
+    answer = take_back_everything(partition, app, why)
     moved = lifecycle.move(partition, app, ApplicationEvent.FAIL, now_ns, why)
     return [*answer, moved, *lifecycle.settle(partition, app, now_ns)]
+
+
+def take_back_everything(partition: Partition, app: Application, why: str) -> list[Effect]:
+    """Release all allocations and asks, as one answer (TIMEOUT); what was told to go already is not told again."""
+    for key in app.asks:
+        ledger.unlink(partition, app, key)
+    releases = tuple(
+        _tell(partition, app, allocation, why)
+        for allocation in app.allocations.values()
+        if allocation.releasing is None
+    )
+    return _answer(partition, releases, _drop_asks(partition, app, why, placeholders_only=False))
 
 
 def take_back_placeholders(partition: Partition, app: Application, why: str) -> list[Effect]:
@@ -89,6 +94,11 @@ def take_back_placeholders(partition: Partition, app: Application, why: str) -> 
     live = [identity for group in app.gang.live.values() for identity in group]
     releases = tuple(_tell(partition, app, app.allocations[identity], why) for identity in live)
     return _answer(partition, releases, _drop_asks(partition, app, why, placeholders_only=True))
+
+
+def call_off(partition: Partition, app: Application, why: str) -> list[Effect]:
+    """Take pending placeholder asks back (TIMEOUT); placeholders that are there stay."""
+    return _answer(partition, (), _drop_asks(partition, app, why, placeholders_only=True))
 
 
 def time_out(partition: Partition, app: Application, now_ns: int) -> list[Effect]:

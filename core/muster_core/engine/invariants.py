@@ -165,16 +165,31 @@ def _indices(partition: Partition) -> Iterator[str]:
         if bool(app.waiting) != (app.id in app.queue.waiting):
             yield f"application {app.id}: the queue's index of who waits is wrong"
         for allocation in app.allocations.values():
-            if partition.placed.get(allocation.node, {}).get(allocation.id) is not allocation:
+            if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
                 yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
-    placed = sum(len(on_node) for on_node in partition.placed.values())
-    if placed != sum(len(app.allocations) for app in partition.applications.values()):
-        yield "the index by node has allocations that no application has"
+    yield from _indices_by_node(partition)
     for path, queue in partition.queues.by_path.items():
         if bool(queue.waiting) != (path in partition.waiting):
             yield f"queue {path}: the partition's index of who waits is wrong"
     if partition.partial is not None and partition.partial not in partition.applications:
         yield f"the partial slot belongs to {partition.partial}, which is gone"
+
+
+def _indices_by_node(partition: Partition) -> Iterator[str]:
+    targets = {
+        (ask.swap.node, app.id, ask.spec.key)
+        for app in partition.applications.values()
+        for ask in app.asks.values()
+        if ask.swap is not None and not ask.swap.same_node
+    }
+    if targets != {(node, *key) for node, keys in partition.targets.items() for key in keys}:
+        yield "the index of swaps' targets is wrong"
+    foreign = {(spec.node, identity) for identity, spec in partition.foreign.items()}
+    if foreign != {(node, one) for node in partition.nodes for one in partition.nodes.record(node).foreigners}:
+        yield "the index by node of foreign allocations is wrong"
+    placed = sum(len(on_node) for on_node in partition.placed.values())
+    if placed != sum(len(app.allocations) for app in partition.applications.values()):
+        yield "the index by node has allocations that no application has"
 
 
 def _negative(what: str, amounts: Resources) -> Iterator[str]:

@@ -7,7 +7,7 @@ never decides; it keeps the sums of the four ledgers equal (invariants.py).
 from __future__ import annotations
 
 from muster_core.model.decisions import Swap
-from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
@@ -48,6 +48,13 @@ def note_waiting(partition: Partition, app: Application) -> None:
         partition.stirred.pop(queue.path, None)
 
 
+def next_id(app: Application, ask: Ask) -> AllocationId:
+    """The identity of the ask's next allocation: one that no reported allocation has taken."""
+    while (identity := allocation_id(ask.spec.key, ask.made)) in app.allocations:
+        ask.made += 1
+    return identity
+
+
 def count_made(app: Application, ask: Ask) -> None:
     """One allocation of the ask was made; the ask is gone with its last one.
 
@@ -78,7 +85,7 @@ def charge(partition: Partition, app: Application, amount: Resources, times: int
 def book(partition: Partition, app: Application, allocation: Allocation) -> None:
     """Enter one allocation in application and node index; sums come by `count_in`."""
     app.add_allocation(allocation)
-    partition.placed.setdefault(allocation.node, {})[allocation.id] = allocation
+    partition.placed.setdefault(allocation.node, {})[app.id, allocation.id] = allocation
 
 
 def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
@@ -92,7 +99,7 @@ def drop(partition: Partition, app: Application, allocation: Allocation) -> None
     app.remove_allocation(allocation)
     charge(partition, app, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
-    del on_node[allocation.id]
+    del on_node[app.id, allocation.id]
     if not on_node:
         del partition.placed[allocation.node]
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
@@ -116,7 +123,8 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
     placeholder = app.allocations.get(swap.placeholder)
     if placeholder is not None:
         placeholder.successor = None
-    if not swap.same_node and swap.node in partition.nodes:
+    if not swap.same_node:
+        no_target(partition, app, ask, swap.node)
         partition.nodes.give_back(swap.node, ask.spec.resources)
     ask.swap = None
     return ask
@@ -166,9 +174,18 @@ def _promise(queue: Queue, amount: Resources, times: int, *, backed: bool) -> No
         queue.awaited = queue.awaited.plus(amount, times)
 
 
-def hold(partition: Partition, node: NodeId, amount: Resources) -> None:
+def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
     """Hold room on a node for a swap whose target is not the placeholder's node (semantics 14)."""
-    partition.nodes.take(node, amount)
+    partition.nodes.take(node, ask.spec.resources)
+    partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None
+
+
+def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+    """The node is no longer a target; its room is the caller's business."""
+    on_node = partition.targets[node]
+    del on_node[app.id, ask.spec.key]
+    if not on_node:
+        del partition.targets[node]
 
 
 def clear_pledge(partition: Partition, app: Application) -> None:

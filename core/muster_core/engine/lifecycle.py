@@ -40,11 +40,16 @@ def run(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
     """Accepted or Completing → Running, with the clock of its run time where it has one."""
     app.ending = False
     app.completing = 0
-    effects: list[Effect] = [move(partition, app, ApplicationEvent.RUN, now_ns)]
-    if app.spec.timeout_ns and not app.spec.is_gang:
-        at_ns = app.submitted_ns + app.spec.timeout_ns
-        effects.append(set_clock(partition, app, ClockKind.RUN, app.sequence, max(at_ns, now_ns)))
-    return effects
+    app.started_ns = app.started_ns or now_ns
+    return [move(partition, app, ApplicationEvent.RUN, now_ns), *run_clock(partition, app, now_ns)]
+
+
+def run_clock(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """The limit of an application's run time, from when it first ran; a gang's time-out is another (semantics 2)."""
+    if not app.spec.timeout_ns or app.spec.is_gang:
+        return []
+    at_ns = max(app.started_ns + app.spec.timeout_ns, now_ns)
+    return [set_clock(partition, app, ClockKind.RUN, app.sequence, at_ns)]
 
 
 def complete_if_done(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
@@ -68,15 +73,30 @@ def settle(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
     has_placeholders = bool(app.gang.allocated)
     match app.state:
         case ApplicationState.RESUMING if not has_placeholders:
-            effects: list[Effect] = [move(partition, app, ApplicationEvent.ACCEPT, now_ns)]
             partition.stir(app.queue.path)
-            return effects
+            return [move(partition, app, ApplicationEvent.ACCEPT, now_ns), *_go_on(partition, app, now_ns)]
         case ApplicationState.FAILING if not app.allocations:
             return end(partition, app, ApplicationEvent.FAIL, now_ns)
         case ApplicationState.COMPLETING if app.ending and not has_placeholders:
             return end(partition, app, ApplicationEvent.COMPLETE, now_ns)
         case _:
             return []
+
+
+def _go_on(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """Accepted again: real pods may have got their places, or all have gone, while placeholders went."""
+    if app.real_allocations:
+        return run(partition, app, now_ns)
+    return complete_if_done(partition, app, now_ns) if app.had_real else []
+
+
+def accept(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """New → Accepted, with the clock of a gang that may starve: then it pledges first (semantics 11)."""
+    effects: list[Effect] = [move(partition, app, ApplicationEvent.ACCEPT, now_ns)]
+    if app.is_reserving:
+        at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)
+        effects.append(set_clock(partition, app, ClockKind.STARVATION, app.sequence, at_ns))
+    return effects
 
 
 def end(

@@ -11,7 +11,7 @@ from muster_core.model.ids import NodeId
 from muster_core.model.release import Termination
 from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NODE, NodeEvent, NodeState, follow
-from muster_core.world.applications import Allocation, Application
+from muster_core.world.applications import Allocation
 from muster_core.world.world import Partition
 
 
@@ -60,25 +60,28 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effec
     """Everything on the node is gone with it; swaps are settled as semantics 14 says."""
     partition.nodes.set_draining(node, draining=True)
     effects: list[Effect] = []
-    for app in list(partition.applications.values()):
-        _abandon_targets(partition, app, node)
     gone = list(partition.placed.get(node, {}).values())
+    _abandon_targets(partition, node, gone)
     if gone:
         effects.append(AllocationAnswer(partition.rm, released=tuple(_told(partition, one, node) for one in gone)))
     for allocation in gone:
         app = partition.applications[allocation.spec.application]
         effects += allocations.end(partition, app, allocation, now_ns)
-    for identity in [key for key, spec in partition.foreign.items() if spec.node == node]:
+    for identity in partition.nodes.record(node).foreigners:
         del partition.foreign[identity]
     partition.nodes.remove(node)
     return effects
 
 
-def _abandon_targets(partition: Partition, app: Application, node: NodeId) -> None:
+def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation]) -> None:
     """Swaps whose target was to be this node: the real ask is scheduled as usual."""
-    for ask in [ask for ask in app.asks.values() if ask.swap is not None and ask.swap.node == node]:
-        ledger.unlink(partition, app, ask.spec.key)
-        ledger.wait_again(partition, app, ask, as_usual=True)
+    here = [(one.spec.application, one.successor) for one in gone if one.successor is not None]
+    for name, key in [*here, *partition.targets.get(node, {})]:
+        app = partition.applications[name]
+        ask = app.asks[key]
+        if ask.swap is not None and ask.swap.node == node:
+            ledger.unlink(partition, app, key)
+            ledger.wait_again(partition, app, ask, as_usual=True)
 
 
 def _told(partition: Partition, allocation: Allocation, node: NodeId) -> Release:

@@ -6,6 +6,7 @@ anew (semantics 7, 19).
 
 from __future__ import annotations
 
+from muster_core.engine import clocks
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind, ManagerRegistered
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, partition_id
@@ -21,23 +22,42 @@ def register(world: World, event: ManagerRegistered) -> list[Effect]:
     manager.configuration = event.configuration
     manager.state = follow(MANAGER, manager.state, ManagerEvent.REGISTER)
     manager.fence_up = event.fenced
+    manager.overdue.clear()
     manager.generation += 1
     world.managers[event.rm] = manager
     for config in event.configuration.partitions:
         name = partition_id(event.rm, config.name)
-        world.partitions[name] = make_partition(name, event.rm, config, event.configuration.timing)
+        world.partitions[name] = make_partition(name, manager, config, event.configuration.timing)
     return []
 
 
-def pass_fence(world: World, rm: RmId) -> list[Effect]:
-    """Everything has been told: scheduling may begin."""
+def pass_fence(world: World, rm: RmId, now_ns: int) -> list[Effect]:
+    """Everything has been told: scheduling may begin, and clocks that came before it are heard."""
     manager = world.managers.get(rm)
-    if manager is not None:
-        manager.fence_up = False
-        for partition in world.partitions.values():
-            if partition.rm == rm:
-                partition.stir_all()
-    return []
+    if manager is None:
+        return []
+    manager.fence_up = False
+    for partition in world.partitions.values():
+        if partition.rm == rm:
+            partition.stir_all()
+    overdue, manager.overdue = manager.overdue, []
+    return [effect for clock in overdue for effect in hear(world, clock, now_ns)]
+
+
+def hear(world: World, clock: Clock, now_ns: int) -> list[Effect]:
+    """A deadline came. Behind the fence nothing is decided: what would be too late may
+    only not have been told yet (semantics 19).
+    """
+    if clock.kind is ClockKind.MANAGER:
+        return time_out(world, clock)
+    partition = world.partitions.get(clock.partition)
+    if partition is None:
+        return []
+    manager = world.managers[partition.rm]
+    if manager.fence_up:
+        manager.overdue.append(clock)
+        return []
+    return clocks.ring(partition, clock, now_ns)
 
 
 def lose(world: World, rm: RmId, now_ns: int) -> list[Effect]:

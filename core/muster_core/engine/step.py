@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, applications, asks, clocks, configuration, nodes, registration
+from muster_core.engine import allocations, applications, asks, configuration, nodes, registration
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
     AllocationReleased,
@@ -18,7 +18,6 @@ from muster_core.model.events import (
     ApplicationRemoved,
     AskAdded,
     AskReleased,
-    ClockKind,
     ClockRang,
     ConfigurationReplaced,
     ConnectionLost,
@@ -51,7 +50,7 @@ def step(world: World, event: Event, now_ns: int) -> list[Effect]:
         case ManagerRegistered():
             return registration.register(world, event)
         case FencePassed():
-            return registration.pass_fence(world, event.rm)
+            return registration.pass_fence(world, event.rm, now_ns)
         case ConnectionLost():
             return registration.lose(world, event.rm, now_ns)
         case ManagerLeft():
@@ -59,10 +58,7 @@ def step(world: World, event: Event, now_ns: int) -> list[Effect]:
         case ConfigurationReplaced():
             return configuration.replace(world, event, now_ns)
         case ClockRang():
-            if event.clock.kind is ClockKind.MANAGER:
-                return registration.time_out(world, event.clock)
-            partition = world.partitions.get(event.clock.partition)
-            return clocks.ring(partition, event.clock, now_ns) if partition else []
+            return registration.hear(world, event.clock, now_ns)
         case _:
             return _step_partition(world, event, now_ns)
 

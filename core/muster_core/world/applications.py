@@ -11,7 +11,9 @@ Written by engine/ only. Nothing here knows queues' limits, nodes or policy.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
@@ -22,6 +24,9 @@ from muster_core.model.shortfall import Lack
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world.queues import Queue
+
+#: Changes of state that are kept of one application for people to look at.
+_STATES_KEPT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,10 @@ class Application:
     sequence: int
     submitted_ns: int
     state: ApplicationState = ApplicationState.NEW
-    state_log: list[tuple[int, ApplicationState]] = field(default_factory=list)
+    #: When it first ran: where its run time begins. 0 = it did not yet.
+    started_ns: int = 0
+    #: The newest of its states and their times.
+    state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)
     waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
@@ -142,6 +150,8 @@ class Application:
     pending: Resources = NOTHING
     real_allocations: int = 0
     real_asks: int = 0
+    #: It had a real ask or allocation at some time: with none left, it is done (semantics 13).
+    had_real: bool = False
     placeholder_asks: int = 0
     #: Its end was decided; it comes with the last confirmed release (semantics 1).
     ending: bool = False
@@ -167,6 +177,7 @@ class Application:
             self.placeholder_asks += 1
         else:
             self.real_asks += 1
+            self.had_real = True
 
     def remove_ask(self, ask: Ask) -> None:
         """Drop an ask, waiting or parked; what it still wanted is taken out of `pending` by the caller."""
@@ -200,6 +211,7 @@ class Application:
             self.gang.live.setdefault(spec.group, {})[allocation.id] = None
         else:
             self.real_allocations += 1
+            self.had_real = True
 
     def add_sums(self, spec: AskSpec, count: int) -> None:
         """Count `count` new allocations of this shape in."""

@@ -28,8 +28,8 @@ class NodeRecord:
 
     spec: NodeSpec
     state: NodeState
-    #: Of applications; kept by engine/, the table never reads it.
-    allocations: dict[AllocationId, None] = field(default_factory=dict)
+    #: Foreign allocations on it (semantics 7); kept by engine/, the table never reads it.
+    foreigners: dict[AllocationId, None] = field(default_factory=dict)
     #: Sum of what was taken as foreign (semantics 7), besides `spec.occupied`.
     foreign: Resources = NOTHING
 

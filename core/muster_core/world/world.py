@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_core.model.config import Configuration, PartitionConfig, Timing
-from muster_core.model.ids import AllocationId, ApplicationId, NodeId, PartitionId, QueuePath, RmId
+from muster_core.model.events import Clock
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ManagerState
 from muster_core.world.applications import Allocation, Application, AskClass
@@ -20,6 +21,8 @@ from muster_core.world.users import UserLedger
 
 #: Ended applications that are kept for people to look at.
 HISTORY: Final = 1000
+
+_NUMBER_BITS: Final = 40
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +34,8 @@ class Manager:
     state: ManagerState = ManagerState.INIT
     fence_up: bool = False
     generation: int = 0
+    #: Clocks that rang while the fence was up.
+    overdue: list[Clock] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,8 +50,10 @@ class Partition:
     nodes: NodeTable = field(default_factory=NodeTable)
     users: UserLedger = field(default_factory=UserLedger)
     applications: dict[ApplicationId, Application] = field(default_factory=dict)
-    #: What runs where, per node, of our applications.
-    placed: dict[NodeId, dict[AllocationId, Allocation]] = field(default_factory=dict)
+    #: What runs where, per node, of our applications. An identity is unique in its application only.
+    placed: dict[NodeId, dict[tuple[ApplicationId, AllocationId], Allocation]] = field(default_factory=dict)
+    #: Asks whose swap holds room on a node that is not their placeholder's.
+    targets: dict[NodeId, dict[tuple[ApplicationId, AllocationKey], None]] = field(default_factory=dict)
     #: What others run on our nodes (semantics 7), by allocation id.
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     #: Ended applications, newest last, for people to look at.
@@ -95,6 +102,9 @@ class World:
         self.ignored[kind] = self.ignored.get(kind, 0) + 1
 
 
-def make_partition(partition: PartitionId, rm: RmId, config: PartitionConfig, timing: Timing) -> Partition:
-    """An empty partition of this configuration."""
-    return Partition(partition, rm, config, timing, make_tree(config.root))
+def make_partition(partition: PartitionId, manager: Manager, config: PartitionConfig, timing: Timing) -> Partition:
+    """An empty partition of this configuration. Its numbers begin where no earlier session's
+    can have come to: clocks of that one may still be set.
+    """
+    tree = make_tree(config.root)
+    return Partition(partition, manager.id, config, timing, tree, sequence=manager.generation << _NUMBER_BITS)

@@ -207,3 +207,79 @@ def test_an_execution_time_out_of_an_ask_limits_the_run_time_of_its_allocation()
     scene.tell(ApplicationAdded(an_application()))
     scene.ask(an_ask("r0", timeout_s=10), an_ask("r1"))
     assert releases(scene.wait(11)) == {"r0": TIMEOUT}
+
+
+def test_the_run_time_of_an_allocation_starts_anew_when_its_key_is_asked_for_again() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application()))
+    scene.ask(an_ask("r0", timeout_s=10))
+    scene.wait(5)
+    scene.release("r0")
+    scene.ask(an_ask("r0", timeout_s=10))
+    assert scene.wait(6) == [], "the clock of the first one"
+    assert releases(scene.wait(5)) == {"r0": TIMEOUT}
+
+
+def test_an_execution_time_out_does_not_count_the_time_spent_waiting() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ApplicationAdded(an_application(timeout_s=60)))
+    scene.ask(an_ask("r0"))
+    scene.wait(100)
+    assert states(scene.add_node("n0")) == ["Running"]
+    assert scene.wait(59) == []
+    assert states(scene.wait(2)) == ["Failing"]
+
+
+def test_an_execution_time_out_goes_on_over_a_pause_in_completing() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application(timeout_s=60)))
+    scene.ask(an_ask("r0"))
+    scene.wait(40)
+    scene.release("r0")
+    scene.ask(an_ask("r1"))
+    assert states(scene.wait(21)) == ["Failing"]
+
+
+def test_a_real_pod_placed_while_resuming_makes_the_application_run_when_it_is_accepted_again() -> None:
+    scene = partial(GangStyle.SOFT)
+    scene.ask(an_ask("r0", group="workers", vcore=500))
+    scene.add_node("n1", vcore=500)
+    timed_out = scene.wait(61)
+    assert placed(timed_out) == {"r0": "n1"}
+    scene.release("app-p0", why=TIMEOUT)
+    assert states(scene.release("app-p1", why=TIMEOUT)) == ["Accepted", "Running"]
+
+
+def test_an_application_whose_last_real_ask_went_while_resuming_completes() -> None:
+    scene = partial(GangStyle.SOFT)
+    scene.ask(an_ask("r0", group="workers", vcore=9000))
+    scene.wait(61)
+    assert states(scene.release_ask("r0")) == []
+    scene.release("app-p0", why=TIMEOUT)
+    assert states(scene.release("app-p1", why=TIMEOUT)) == ["Accepted", "Completing"]
+
+
+def test_an_application_that_resumes_before_its_pods_have_come_waits_for_them() -> None:
+    scene = partial(GangStyle.SOFT)
+    scene.wait(61)
+    scene.release("app-p0", why=TIMEOUT)
+    assert states(scene.release("app-p1", why=TIMEOUT)) == ["Accepted"]
+    assert states(scene.wait(1000)) == []
+
+
+def test_the_clock_ends_a_reserved_gang_even_where_its_placeholders_went_by_themselves() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.gang(ApplicationAdded(an_application(gang=2, timeout_s=60)), 2)
+    scene.release("app-p0")
+    assert states(scene.release("app-p1")) == []
+    assert states(scene.wait(61)) == ["Completing"]
+
+
+def test_the_log_of_states_of_an_application_that_comes_and_goes_has_an_end() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application()))
+    for _ in range(100):
+        scene.ask(an_ask("r0"))
+        scene.release("r0")
+    assert len(scene.app().state_log) <= 100
+    assert scene.app().state_log[-1][1] == "Completing"

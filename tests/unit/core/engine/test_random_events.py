@@ -56,7 +56,7 @@ def _configuration(parent: int, leaf: int) -> Configuration:
     )
 
 
-class RandomEvents(RuleBasedStateMachine):
+class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that may happen
     """The rules are what may happen; Scene.tell checks after each."""
 
     def __init__(self) -> None:

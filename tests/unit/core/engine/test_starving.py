@@ -22,6 +22,11 @@ def crowded() -> Scene:
     return scene
 
 
+def slot(scene: Scene) -> str | None:
+    """The gang that may hold a part of its places."""
+    return scene.partition.partial
+
+
 def test_two_starving_gangs_under_one_parent_do_not_keep_each_other_from_starting() -> None:
     scene = crowded()
     scene.wait(61)
@@ -67,9 +72,9 @@ def test_a_gang_whose_asks_are_called_off_before_it_holds_anything_promises_noth
 def test_a_gang_that_lost_everything_it_held_leaves_the_partial_slot_to_others() -> None:
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
     scene.gang(ApplicationAdded(an_application("one", gang=4)), 2)
-    assert scene.partition.partial == "one"
+    assert slot(scene) == "one"
     scene.node("n0", NodeAction.DECOMMISSION)
-    assert scene.partition.partial is None
+    assert slot(scene) is None
     scene.add_node("n1", vcore=1000)
     assert placed(scene.gang(ApplicationAdded(an_application("two", queue="root.b", gang=2)), 2)) == {"two-p0": "n1"}
 
