@@ -44,15 +44,15 @@ class InProcessClient:
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
         """Hands the request to the core. Raises SessionLost."""
-        await self._deliver(request.rmID, request, self._core.update_allocation)
+        await _deliver(self._core, self._present(), request.rmID, request, self._core.update_allocation)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
         """Hands the request to the core. Raises SessionLost."""
-        await self._deliver(request.rmID, request, self._core.update_application)
+        await _deliver(self._core, self._present(), request.rmID, request, self._core.update_application)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
         """Hands the request to the core. Raises SessionLost."""
-        await self._deliver(request.rmID, request, self._core.update_node)
+        await _deliver(self._core, self._present(), request.rmID, request, self._core.update_node)
 
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
         """Asks the core to take a configuration. Raises Refused, SessionLost."""
@@ -60,7 +60,7 @@ class InProcessClient:
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Hands the answer to the core. Raises SessionLost."""
-        await self._deliver(rm_id, answer, lambda given: self._core.answer(rm_id, given))
+        await _deliver(self._core, self._present(), rm_id, answer, lambda given: self._core.answer(rm_id, given))
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
         """Waits for the core to have taken in what the request counts. Raises Refused, SessionLost."""
@@ -100,15 +100,17 @@ class InProcessClient:
         require_rm_id(message.DESCRIPTOR.name, rm_id, session.rm_id)
         return await session.unless_over(take(message))
 
-    async def _deliver(self, rm_id: str, message: M, take: Callable[[M], Awaitable[None]]) -> None:
-        """A refused message ends the session, as it ends the streams of the other transport."""
-        session = self._present()
-        try:
-            require_rm_id(message.DESCRIPTOR.name, rm_id, session.rm_id)
-            await take(message)
-        except Refused as refusal:
-            session.session_lost(str(refusal))
-            await self._core.connection_lost(session.rm_id, session)
-        except SessionLost as lost:
-            session.session_lost(lost.reason)
-            raise
+
+async def _deliver(
+    core: SchedulerAPI, session: ClientSession, rm_id: str, message: M, take: Callable[[M], Awaitable[None]]
+) -> None:
+    """A refused message ends the session, as it ends the streams of the other transport."""
+    try:
+        require_rm_id(message.DESCRIPTOR.name, rm_id, session.rm_id)
+        await take(message)
+    except Refused as refusal:
+        session.session_lost(str(refusal))
+        await core.connection_lost(session.rm_id, session)
+    except SessionLost as lost:
+        session.session_lost(lost.reason)
+        raise
