@@ -78,7 +78,7 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if app is None:
         app = create(ledger, out, pod)
     task = attach(ledger, app, pod)
-    _warn_of_unknown_group(out, app, task)
+    warn_of_group(ledger, out, app, task)
     if is_new:
         submit(ledger, out, app)
     elif app.failure is not None:
@@ -89,16 +89,45 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
             tasks.submit(ledger, out, task, now)
 
 
-def _warn_of_unknown_group(out: Outcome, app: Application, task: Task) -> None:
-    group = task.pod.membership.task_group
-    if app.gang is None or not group or task.pod.node is not None or app.gang.group(group):
+def warn_of_group(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
+    """A waiting pod that counts on a task group which its application does not have is told: never silently no gang."""
+    pod = task.pod
+    if pod.node is not None:
         return
-    known = ", ".join(known.name for known in app.gang.groups)
+    if app.gang is not None:
+        _warn_of_unknown_group(out, app.gang, pod)
+    elif not app.source.task_groups.strip() and not ledger.settings.disable_gang and not app.is_told_no_gang:
+        app.is_told_no_gang = _warn_of_missing_definition(out, app, pod)
+
+
+def _warn_of_unknown_group(out: Outcome, gang: GangDefinition, pod: Pod) -> None:
+    group = pod.membership.task_group
+    if not group or gang.group(group):
+        return
+    known = ", ".join(known.name for known in gang.groups)
     note = (
-        f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {app.id}; the pod is "
-        f"scheduled without one, write one of: {known[:400]}"
+        f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {pod.membership.app}; the "
+        f"pod is scheduled without one, write one of: {known[:400]}"
     )
-    telling.warn_gang(out, task.pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+    telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+
+
+def _warn_of_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
+    """Whether there was something to warn of; once an application, its other pods have the same trouble."""
+    wanted = {
+        words.ANNOTATION_TASK_GROUPS: pod.membership.gang.task_groups,
+        words.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
+    }
+    key = next((key for key, value in wanted.items() if value), None)
+    if key is None:
+        return False
+    note = (
+        f"{key}: application {app.id} began with pod {app.originator.ref.name}, which defines no task groups; the pod "
+        f"is scheduled without a gang. Write {words.ANNOTATION_TASK_GROUPS} on every pod of the application, and give "
+        f"a gang a {words.LABEL_APP_ID} of its own"
+    )
+    telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+    return True
 
 
 def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:

@@ -85,7 +85,7 @@ class Application:
 
     ``slots`` by placeholder name, while reserving; ``open_slots`` are those not bound yet. ``failure``: reason and
     message for pods that have to fail. ``is_over``: the core has no such application any more. ``is_our_end``: we ended
-    it, so that we have to remove it from the core.
+    it, so that we have to remove it from the core. ``is_told_no_gang``: a pod was told that there is no gang to join.
     """
 
     id: AppId
@@ -102,6 +102,7 @@ class Application:
     core_is_running: bool = False
     is_over: bool = False
     is_our_end: bool = False
+    is_told_no_gang: bool = False
     failure: tuple[str, str] | None = None
 
 

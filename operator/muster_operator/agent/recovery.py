@@ -100,7 +100,8 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if app is None:
         app = applications.create(ledger, out, pod)
     app.created_s = min(app.created_s, pod.created_s)
-    applications.attach(ledger, app, pod)
+    task = applications.attach(ledger, app, pod)
+    applications.warn_of_group(ledger, out, app, task)
 
 
 def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:

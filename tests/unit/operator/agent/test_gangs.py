@@ -183,11 +183,21 @@ def test_a_member_of_an_unknown_group_is_warned_of_and_scheduled_as_usual() -> N
     assert events(out) == [("w2", "GangScheduling", "TaskGroupsError")]
 
 
-def test_a_later_definition_is_not_read() -> None:
+def test_a_later_definition_is_not_read_and_its_first_pod_is_told() -> None:
     driver = live()
-    driver.see(a_pod("w0", app=APP))
-    driver.see(a_member("w1"))
+    assert events(driver.see(a_pod("w0", app=APP))) == []
+    out = driver.see(a_member("w1"))
+    event = out.commands[0]
+    assert isinstance(event, PostEvent)
+    assert (event.name, event.action) == ("w1", "TaskGroupsError")
+    assert event.note.startswith("yunikorn.apache.org/task-groups: application job began with pod w0, which defines")
+    assert events(driver.see(a_member("w2"))) == []
     assert creates(driver.accepted()) == []
+
+
+def test_a_group_that_nobody_defines_is_told() -> None:
+    raw = a_pod("w0", app=APP, annotations=gang_annotations(member_of="g"))
+    assert events(live().see(raw)) == [("w0", "GangScheduling", "TaskGroupsError")]
 
 
 def test_gang_scheduling_can_be_switched_off() -> None:

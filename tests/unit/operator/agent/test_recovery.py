@@ -18,7 +18,7 @@ from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import PodRef
 from muster_operator.model.verdicts import ApplicationRejected, ApplicationVerdict
 from muster_si import keys
-from tests.unit.operator.agent.driver import APP, Driver, asked, done, live, orders, waiting
+from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, waiting
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
 
@@ -164,6 +164,12 @@ def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
     spec = recovery.begin(gathered(raw).ledger, 0.0).news[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
+
+
+def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
+    stranger = a_pod("w1", app=APP, annotations=gang_annotations(member_of="other"))
+    driver = gathered(older(a_member("w0"), 1), stranger)
+    assert events(recovery.begin(driver.ledger, 0.0)) == [("w1", "GangScheduling", "TaskGroupsError")]
 
 
 def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
