@@ -19,6 +19,7 @@ from muster_core.world.queues import QueueTree
 
 RECOVERY: Final = child_path(ROOT, "@recovery@")
 NOT_PLACED: Final = "application rejected: no placement rule matched"
+_FIX: Final = "name a leaf queue that queues.yaml has, or let one of its rules make it (create: true)"
 
 _FALLBACK: Final = child_path(ROOT, "default")
 _QUALIFIED: Final = f"{ROOT}."
@@ -56,7 +57,7 @@ def choose_queue(tree: QueueTree, rules: Sequence[PlacementRule], application: A
     fallback = _usable(tree, _FALLBACK, create=False)
     if isinstance(fallback, Chosen):
         return fallback
-    return f"{NOT_PLACED} ({'; '.join(whys)})"
+    return f"{NOT_PLACED} ({'; '.join(whys)}); {_FIX}"
 
 
 def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> Chosen | _NoMatch:

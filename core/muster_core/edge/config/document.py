@@ -23,7 +23,7 @@ MOST_DEPTH: Final = 100
 MOST_NODES: Final = 500_000
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_TOP = "the text"
+_TOP = "queues.yaml"
 
 
 def read(text: str) -> Data:

@@ -119,7 +119,8 @@ def test_rules_are_asked_in_order_and_the_first_that_yields_wins() -> None:
     assert choose_queue(TREE, rules, an_app("root.gone", namespace="dev")) == chosen("root.dev", "root.dev")
     assert choose_queue(TREE, rules, an_app("root.gone")) == (
         f"{NOT_PLACED} (provided: queue root.gone does not exist and the rule may not create it; "
-        "tag: the application has no such tag)"
+        "tag: the application has no such tag); "
+        "name a leaf queue that queues.yaml has, or let one of its rules make it (create: true)"
     )
 
 

@@ -31,9 +31,9 @@ def in_queue(text: str) -> ConfigurationError:
 @pytest.mark.parametrize(
     "text, path, value, rule",
     [
-        ("a: [", "the text", "line 2: did not find expected node content", "is not YAML"),
+        ("a: [", "queues.yaml", "line 2: did not find expected node content", "is not YAML"),
         ("partitions: []\npartitions: []\n", "partitions", "partitions", "is there twice"),
-        ("? [a]\n: b\n", "the text", "a key", "is not text"),
+        ("? [a]\n: b\n", "queues.yaml", "a key", "is not text"),
         ("hello", "the file", "hello", "is not a mapping"),
         ("- a\n", "the file", "a list", "is not a mapping"),
         ("checksum: x\n", "partitions", "nothing", "is required"),
@@ -47,9 +47,9 @@ def in_queue(text: str) -> ConfigurationError:
             "DEFAULT",
             "is the name of another partition",
         ),
-        ("x: " + "[" * 200, "the text", "line 1", "is nested too deep"),
-        ("x: &a [*a]\n", "the text", "an alias", "makes the document too large"),
-        (" " * (MOST_CHARACTERS + 1), "the text", f"{MOST_CHARACTERS + 1} characters", "is too long"),
+        ("x: " + "[" * 200, "queues.yaml", "line 1", "is nested too deep"),
+        ("x: &a [*a]\n", "queues.yaml", "an alias", "makes the document too large"),
+        (" " * (MOST_CHARACTERS + 1), "queues.yaml", f"{MOST_CHARACTERS + 1} characters", "is too long"),
     ],
 )
 def test_a_text_without_the_right_form_is_refused(text: str, path: str, value: str, rule: str) -> None:
