@@ -21,6 +21,8 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
         app = ledger.applications.get(task.app)
         if task.held or (app is not None and app.state is AppState.SUBMITTED):
             return None
+        if node not in {task.node, task.pod.node}:
+            return None  # its bind failed while the node was away
         if app is not None and app.state in ANSWERED:
             task.held = True
             return allocation_of(ledger, task, node)
@@ -47,14 +49,14 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
 
 
 def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
-    """A node no longer exists: the core drops what is on it.
+    """A node no longer exists: the core drops what is on it, also pods whose bind is under way.
 
     Its pods are kept, in case the node comes back; but a placeholder without a node is of no use, and a gang that still
     reserves gets another one sooner than the cluster's garbage collector would notice.
     """
     out.news.append(NodeDecommissioned(name))
     for task in list(ledger.tasks.values()):
-        if task.pod.node == name:
+        if name in {task.node, task.pod.node}:
             task.held = False
             tasks.await_node(ledger, task.uid, name)
             if task.pod.membership.placeholder:

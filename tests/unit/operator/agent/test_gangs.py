@@ -296,12 +296,14 @@ def test_a_node_for_a_placeholder_that_is_leaving_is_given_back_when_it_is_gone(
     assert driver.gone_uid(key).news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
 
 
-def test_a_placeholder_whose_node_is_gone_is_replaced_without_waiting_for_the_garbage_collector() -> None:
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_placeholder_whose_node_is_gone_is_replaced_without_waiting_for_the_garbage_collector(bound: bool) -> None:  # noqa: FBT001
     driver, placeholders = reserving()
     key = PodUid(uid(placeholders[0]))
     driver.allocated(key)
-    placeholders[0]["spec"]["nodeName"] = "n1"
-    driver.see(placeholders[0])
+    if bound:
+        placeholders[0]["spec"]["nodeName"] = "n1"
+        driver.see(placeholders[0])
     out = driver.fact(NodeGone(NodeName("n1")))
     assert out.news == [NodeDecommissioned(NodeName("n1"))]
     assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.agent.resync import known_nodes, known_pods, missed_nodes, missed_pods
 from muster_operator.model.facts import NodeGone, PodGone
-from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
     AllocationReported,
@@ -14,7 +14,7 @@ from muster_operator.model.news import (
     NodeOpened,
     NodeUpdated,
 )
-from tests.unit.operator.agent.driver import APP, live, waiting
+from tests.unit.operator.agent.driver import APP, asked, done, live, orders, refused, waiting
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import Raw, a_node, a_pod
 
@@ -89,6 +89,32 @@ def test_a_node_that_comes_back_brings_its_pods_again() -> None:
     created = driver.fact(node_seen(a_node("n1"))).news[0]
     assert isinstance(created, NodeCreated)
     assert sorted(allocation.ask.key for allocation in created.existing) == ["uid-dns", "uid-w0"]
+
+
+def test_a_pod_whose_bind_is_under_way_comes_again_with_its_node() -> None:
+    driver = live()
+    waiting(driver)
+    [bind] = orders(driver.allocated("uid-w0"))
+    driver.fact(NodeGone(N1))
+    driver.result(done(bind))
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    created = driver.fact(node_seen(a_node("n1"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.key for allocation in created.existing] == ["uid-w0"]
+    assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
+
+
+def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None:
+    driver = live("n1", "n2")
+    waiting(driver)
+    [bind] = orders(driver.allocated("uid-w0"))
+    driver.fact(NodeGone(N1))
+    out = driver.result(refused(bind))
+    assert asked(out) == ["uid-w0"]
+    assert not [item for item in out.news if isinstance(item, AllocationReleased)]
+    created = driver.fact(node_seen(a_node("n1"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert created.existing == ()
 
 
 def test_what_a_list_no_longer_holds_is_gone_but_not_what_came_meanwhile() -> None:
