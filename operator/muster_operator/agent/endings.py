@@ -161,8 +161,9 @@ def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, n
 
 def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodUid, now: float) -> None:
     """The oldest member left takes over. Placeholders of the old one die with it and are made again by the new."""
+    was_resumed = old in ledger.resumed or app.originator.membership.resumed
     app.originator = next(iter(app.members.values())).pod
-    if old in ledger.resumed:
+    if was_resumed:
         mark_resumed(ledger, out, app)
     if app.state is AppState.RESERVING:
         for task in list(app.placeholders.values()):

@@ -74,13 +74,15 @@ def _clear(ledger: Ledger) -> None:
 def _by_application(ledger: Ledger) -> list[tuple[list[Pod], list[Pod]]]:
     """Members and placeholders of each application, originator first; the oldest application first.
 
-    The originator is the owner of placeholders that exist, else the oldest pod; among equals one that defines a gang.
+    The originator is the owner of placeholders that exist, or has the mark of a gang that was given up, else it is the
+    oldest pod; among equals one that defines a gang.
     """
-    owners = {pod.membership.owner for pod in ledger.pods.values() if pod.membership.placeholder}
+    known = {pod.membership.owner for pod in ledger.pods.values() if pod.membership.placeholder}
+    known |= ledger.resumed | {pod.ref.uid for pod in ledger.pods.values() if pod.membership.resumed}
 
     def rank(pod: Pod) -> tuple[bool, int, bool, str, PodUid]:
         defines = bool(pod.membership.gang.task_groups)
-        return pod.ref.uid not in owners, pod.created_s, not defines, pod.ref.name, pod.ref.uid
+        return pod.ref.uid not in known, pod.created_s, not defines, pod.ref.name, pod.ref.uid
 
     groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
     for pod in sorted(ledger.pods.values(), key=rank):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Phase
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod
+from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, MarkResumed
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
@@ -164,6 +164,26 @@ def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
     spec = recovery.begin(gathered(raw).ledger, 0.0).news[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
+
+
+RESUMED = {"internal.yunikorn.apache.org/gang-outcome": "resumed"}
+
+
+def test_a_gang_stays_resumed_whichever_of_its_pods_of_one_second_carries_the_mark() -> None:
+    """Live the first pod seen is the originator, and a Job makes many in a second."""
+    marked = a_member("w1")
+    marked["metadata"]["annotations"] |= RESUMED
+    spec = recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0).news[0]
+    assert isinstance(spec, ApplicationSubmitted)
+    assert not spec.spec.placeholder_ask
+
+
+def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() -> None:
+    marked = a_member("w0")
+    marked["metadata"]["annotations"] |= RESUMED
+    driver = gathered(marked, a_member("w1"))
+    recovered(driver)
+    assert MarkResumed(PodRef("dev", "w1", PodUid("uid-w1"))) in driver.gone("w0").commands
 
 
 def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
