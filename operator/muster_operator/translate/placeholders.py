@@ -25,8 +25,10 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 def _tail(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
     """Ten characters that follow from the member alone.
 
-    Creating the same member twice, also after a crash, meets its own name and not a second pod. Differs: YuniKorn's
-    are random, so a lost answer leaves a surplus pod behind.
+    Creating the same member twice, also after a crash, meets its own name and not a second pod.
+
+    Differs: the tail of a placeholder's name is computed; YuniKorn's is random, so that a lost answer leaves a surplus
+    pod behind.
     """
     seed = f"{owner}\0{app}\0{group}\0{ordinal}".encode("utf-8", "replace")
     number = int.from_bytes(hashlib.blake2b(seed, digest_size=16).digest(), "big")
