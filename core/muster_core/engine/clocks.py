@@ -27,6 +27,7 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
         case ClockKind.WAIT:
             return _wait(partition, app, now_ns) if clock.generation == app.sequence else []
         case ClockKind.STARVATION:
+            app.refused_at = None
             partition.stir(app.queue.path)
             return []
         case ClockKind.COMPLETING:

@@ -166,7 +166,6 @@ def confirm_swap(
     if swap is None:
         raise BrokenDecision("swap", "the ask is not parked")
     app.gang.groups[placeholder.spec.group].replaced += 1
-    ledger.drop(partition, app, placeholder)
     if swap.same_node:
         partition.nodes.take(swap.node, ask.spec.resources)
     else:
@@ -174,6 +173,8 @@ def confirm_swap(
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
     ledger.book(partition, app, allocation)
     ledger.count_in(partition, app, ask.spec, 1)
+    # Only now: between the two a queue over a lowered maximum would look as if it were within it.
+    ledger.drop(partition, app, placeholder)
     clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
     new = NewAllocation(ask.spec, allocation.id, allocation.node)
     ledger.count_pending(app, ask.spec.resources, -1)

@@ -49,6 +49,8 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[E
     for app in possible:
         if reason := _obstacle(app):
             effects += gangs.fail(partition, app, now_ns, f"the configuration changed: {reason}")
+    for app in partition.applications.values():
+        app.refused_at = None
     partition.misfits.clear()
     partition.stir_all()
     return effects

@@ -19,10 +19,10 @@ from muster_core.model.errors import BrokenDecision
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.plan import gang, ordering, swap, usual
-from muster_core.plan.outline import Outline, Unplaced
+from muster_core.plan.outline import Outline, Unplaced, is_settled, moment
 from muster_core.world.applications import Application
 from muster_core.world.queues import Queue
-from muster_core.world.world import Partition, World
+from muster_core.world.world import Misfit, Partition, World
 
 #: Places a leaf gets before another leaf (or, in a FAIR leaf, application) has its turn.
 _TURN: Final = 64
@@ -60,7 +60,7 @@ def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool]) -> CycleResu
                 result.more = True
                 return result
             partition.stirred_at = partition.nodes.epoch
-            result.effects += _turn(partition, leaf, now_ns)
+            result.effects += _turn(partition, leaf, now_ns, may_go_on)
     return result
 
 
@@ -69,7 +69,10 @@ def _is_open(world: World, partition: Partition) -> bool:
     return manager.state is ManagerState.RUNNING and not manager.fence_up
 
 
-def _turn(partition: Partition, leaf: Queue, now_ns: int) -> list[Effect]:
+def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[], bool]) -> list[Effect]:
+    """One leaf's turn: until its places are given, all it waits for is refused, or time is up; then it is
+    stirred again, and who was refused is passed over.
+    """
     is_alone = len(partition.stirred) == 1 and leaf.order is ApplicationOrder.FIFO
     left = _TURN_ALONE if is_alone else _TURN
     del partition.stirred[leaf.path]
@@ -78,32 +81,39 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int) -> list[Effect]:
         partition.misfits_at = partition.nodes.epoch
     effects: list[Effect] = []
     is_blocked = False
-    for app in ordering.applications(partition, leaf):
+    apps = ordering.applications(partition, leaf)
+    for app in apps:
         if is_blocked and not _has_started(app):
             waiting = [Unplaced(kind, _TURN_OF_ANOTHER) for kind in app.waiting]
             effects += _say(partition, app, waiting)
             continue
-        placed, blocks, said = _try(partition, app, left, now_ns)
-        effects += said
-        left -= placed
-        is_blocked = is_blocked or (blocks and leaf.order is ApplicationOrder.FIFO)
-        if left <= 0:
-            partition.stir(leaf.path)
-            break
+        if not is_settled(partition, app):
+            placed, said = _try(partition, app, left, now_ns)
+            effects += said
+            left -= placed
+            if left <= 0 or (app is not apps[-1] and not may_go_on()):
+                partition.stir(leaf.path)
+                break
+        is_blocked = is_blocked or (app.blocks and leaf.order is ApplicationOrder.FIFO)
     return effects
 
 
-def _try(partition: Partition, app: Application, at_most: int, now_ns: int) -> tuple[int, bool, list[Effect]]:
+def _try(partition: Partition, app: Application, at_most: int, now_ns: int) -> tuple[int, list[Effect]]:
     if app.is_reserving:
         outline = gang.plan(partition, app, now_ns)
         if outline.checked:
             app.gang.checked_at = partition.nodes.capacity_total
         placed, effects = _carry_out(partition, app, outline, now_ns)
-        app.gang.tried_at = gang.moment(partition, app)
-        return placed, outline.blocks, effects
-    swapped, effects = _carry_out(partition, app, swap.plan(partition, app), now_ns)
-    placed, more = _carry_out(partition, app, usual.plan(partition, app, at_most), now_ns)
-    return swapped + placed, False, effects + more
+        app.blocks = outline.blocks
+        app.refused_at = None if app.gang.over else moment(partition, app)
+        return placed, effects
+    placed, effects = _carry_out(partition, app, swap.plan(partition, app, at_most), now_ns)
+    if placed < at_most:
+        more, said = _carry_out(partition, app, usual.plan(partition, app, at_most - placed), now_ns)
+        placed, effects = placed + more, effects + said
+    app.blocks = False
+    app.refused_at = moment(partition, app) if placed < at_most else None
+    return placed, effects
 
 
 def _carry_out(partition: Partition, app: Application, outline: Outline, now_ns: int) -> tuple[int, list[Effect]]:
@@ -134,8 +144,8 @@ def _say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> li
     effects: list[Effect] = []
     for entry in unplaced:
         lack = entry.why.lack
-        if lack is Lack.NODES and not entry.kind.placeholder:
-            partition.misfits.add(entry.kind)
+        if entry.room is not None:
+            partition.misfits[entry.kind] = Misfit(entry.room, entry.why)
         text = entry.why.text()
         for key in reversed(app.waiting.get(entry.kind, {})):
             ask = app.asks[key]

@@ -45,6 +45,7 @@ def is_reserved(app: Application) -> bool:
 def finish(partition: Partition, app: Application) -> None:
     """The reservation is over, however it ended: nothing is promised or held back any more."""
     app.gang.over = True
+    app.refused_at = None
     ledger.clear_pledge(partition, app)
     _free_slot(partition, app)
     partition.stir(app.queue.path)

@@ -23,7 +23,6 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     if ask.spec.placeholder:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
         group.count += 1
-        app.gang.tried_at = None
     note_waiting(partition, app)
     partition.stir(app.queue.path)
 

@@ -9,16 +9,18 @@ takes its places as its asks arrive; the others wait until all have.
 
 from __future__ import annotations
 
+import sys
+
 from muster_core.model.decisions import Placement, Pledge
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
-from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.fit import Shape
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
-from muster_core.plan.together import Demand, Places, lacking_when_empty, place_all
+from muster_core.plan.together import Demand, Places, Short, lacking_when_empty, place_all
 from muster_core.world.applications import Application, AskClass, lacking
 from muster_core.world.world import Partition
 
@@ -32,14 +34,8 @@ def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
     if outline.blocks:
         _warn(partition, app, outline)
         return outline
-    if app.gang.tried_at != moment(partition, app):
-        _place(partition, app, kinds, outline)
+    _place(partition, app, kinds, outline)
     return outline
-
-
-def moment(partition: Partition, app: Application) -> tuple[int, ApplicationId | None, Limit]:
-    """What the places of a gang depend on besides its asks: while it is equal, so is the answer."""
-    return partition.nodes.epoch, partition.partial, headroom.room(app)
 
 
 def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> Outline:
@@ -59,14 +55,12 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
 
 
 def _place(partition: Partition, app: Application, kinds: list[AskClass], outline: Outline) -> None:
-    counts = {kind: wanted(app, kind) for kind in kinds}
+    counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     has_all = _has_all(app, counts)
     has_slot = partition.partial in (None, app.id)
     if not has_all and not has_slot:
         return
-    draft = Draft(partition.nodes)
-    demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
-    answer = place_all(draft, demands, partition.config.node_sort) if _within_quota(app, counts) else None
+    answer = _whole(partition, app, counts)
     if isinstance(answer, Places):
         pairs = zip(counts, answer.per_demand, strict=True)
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
@@ -76,7 +70,21 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     if has_slot:
         _place_part(partition, app, counts, outline)
     elif answer is not None:
-        outline.unplaced += [Unplaced(kind, answer.why) for kind in kinds]
+        room = answer.count - answer.missing if answer.alone else None
+        rooms = (room if index == answer.demand else None for index in range(len(kinds)))
+        outline.unplaced += [Unplaced(kind, answer.why, room=room) for kind, room in zip(kinds, rooms, strict=True)]
+
+
+def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) -> Places | Short | None:
+    """Places for all, or which class is short of them; None where head room is short."""
+    if not _within_quota(app, counts):
+        return None
+    for index, (kind, count) in enumerate(counts.items()):
+        misfit = partition.misfits.get(kind)
+        if misfit is not None and misfit.room < count:
+            return Short(index, count - misfit.room, misfit.why, count, alone=True)
+    demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
+    return place_all(Draft(partition.nodes), demands, partition.config.node_sort)
 
 
 def _place_part(partition: Partition, app: Application, counts: dict[AskClass, int], outline: Outline) -> None:
@@ -86,12 +94,16 @@ def _place_part(partition: Partition, app: Application, counts: dict[AskClass, i
     places: list[tuple[AllocationKey, NodeId]] = []
     for kind, count in counts.items():
         allowed = room.count(kind.resources, count)
+        misfit = partition.misfits.get(kind)
+        if misfit is not None and not misfit.room:
+            outline.unplaced.append(Unplaced(kind, misfit.why))
+            continue
         spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
         placed = sum(there for _, there in spots)
         places += assign(app, kind, spots)
         room = room.room(kind.resources.times(placed))
         if placed < allowed:
-            outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind))))
+            outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
         elif allowed < count:
             outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources)))
     if places:

@@ -8,16 +8,21 @@ from itertools import islice
 from muster_core.model.decisions import Decision
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.shortfall import Shortfall
+from muster_core.plan import headroom
 from muster_core.plan.fit import Shape
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application, AskClass, Moment
+from muster_core.world.world import Partition
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Asks of one class that got no place, and why."""
+    """Asks of one class that got no place, and why. `room`: only so many of the class fit
+    while the nodes are as they are; None = that was not asked.
+    """
 
     kind: AskClass
     why: Shortfall
+    room: int | None = None
 
 
 @dataclass(slots=True)
@@ -39,9 +44,25 @@ def shape_of(kind: AskClass) -> Shape:
     return Shape(kind.resources, kind.constraints, kind.avoid)
 
 
-def wanted(app: Application, kind: AskClass) -> int:
-    """How many places the class still wants."""
-    return sum(app.asks[key].left for key in app.waiting[kind])
+def wanted(app: Application, kind: AskClass, at_most: int) -> int:
+    """How many places the class still wants, `at_most` if more."""
+    total = 0
+    for key in app.waiting[kind]:
+        total += app.asks[key].left
+        if total >= at_most:
+            return at_most
+    return total
+
+
+def moment(partition: Partition, app: Application) -> Moment:
+    """What the places of an application depend on besides itself: while it is equal, a "no" is the same "no"."""
+    return partition.nodes.epoch, partition.partial, headroom.room(app)
+
+
+def is_settled(partition: Partition, app: Application) -> bool:
+    """Whether nothing changed since all that the application waits for was refused."""
+    at = app.refused_at
+    return at is not None and at[0] == partition.nodes.epoch and at == moment(partition, app)
 
 
 def assign(

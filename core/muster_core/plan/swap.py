@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 
 from muster_core.model.decisions import Eviction, Swap
 from muster_core.model.ids import AllocationKey
@@ -26,14 +27,15 @@ from muster_core.world.world import Partition
 TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
 
 
-def plan(partition: Partition, app: Application) -> Outline:
-    """Swaps for every real ask that a live placeholder stands for."""
+def plan(partition: Partition, app: Application, at_most: int) -> Outline:
+    """Swaps for real asks that a live placeholder stands for, `at_most` in all."""
     outline = Outline()
-    draft = Draft(partition.nodes)
-    taken: set[str] = set()
+    if not app.gang.live:
+        return outline
+    search = _Search(outline, Draft(partition.nodes), set())
     for kind in classes(app):
         if has_placeholder(app, kind):
-            _plan_class(partition, app, kind, _Search(outline, draft, taken))
+            _plan_class(partition, app, kind, search, at_most - len(outline.decisions))
     return outline
 
 
@@ -60,9 +62,10 @@ class _Candidates:
     smaller: deque[Allocation] = field(default_factory=deque)
 
 
-def _plan_class(partition: Partition, app: Application, kind: AskClass, search: _Search) -> None:
-    candidates = _candidates(partition, app, kind, search.taken)
-    for key in app.waiting[kind]:
+def _plan_class(partition: Partition, app: Application, kind: AskClass, search: _Search, at_most: int) -> None:
+    keys = list(islice(app.waiting[kind], max(at_most, 0)))
+    candidates = _candidates(partition, app, kind, search.taken, len(keys))
+    for key in keys:
         if candidates.here:
             placeholder = candidates.here.popleft()
             swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
@@ -79,11 +82,14 @@ def _plan_class(partition: Partition, app: Application, kind: AskClass, search: 
         search.taken.add(placeholder.id)
 
 
-def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str]) -> _Candidates:
+def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:
+    """No more are looked for when `enough` are of the best kind."""
     allowed = filters.allowed(kind.constraints, partition.nodes)
     row = partition.nodes.rows.row
     found = _Candidates()
     for identity in app.gang.live[kind.group]:
+        if len(found.here) >= enough:
+            break
         if identity in taken:
             continue
         placeholder = app.allocations[identity]
@@ -101,13 +107,14 @@ def _plan_elsewhere(
 ) -> bool:
     kind = app.asks[key].kind
     shape = shape_of(kind)
-    if kind in partition.misfits:
+    misfit = partition.misfits.get(kind)
+    if misfit is not None and not misfit.room:
         if has_untold(app, kind):
-            search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape)))
+            search.outline.unplaced.append(Unplaced(kind, misfit.why))
         return False
     spots = fit.place(search.draft, shape, 1, partition.config.node_sort)
     if not spots:
-        search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape)))
+        search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape), room=0))
         return False
     swap = Swap(partition.id, app.id, key, placeholder.id, spots[0][0], same_node=False)
     search.outline.decisions.append(swap)

@@ -10,7 +10,7 @@ and never claims one that does not hold.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.ids import NodeId
@@ -34,11 +34,15 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """Which demand (by its position) lacks how many places, and why."""
+    """Which demand (by its position, of so many members) lacks how many places, and why.
+    `alone`: it would even if there were no other demand.
+    """
 
     demand: int
     missing: int
     why: Shortfall
+    count: int = 0
+    alone: bool = False
 
 
 def place_all(draft: Draft, demands: Sequence[Demand], sort: NodeSort) -> Places | Short:
@@ -54,8 +58,8 @@ def place_all(draft: Draft, demands: Sequence[Demand], sort: NodeSort) -> Places
             if isinstance(answer, Places):
                 draft.absorb(fork)
                 return answer
-            if queue[0] == answer.demand:  # not even alone
-                return answer
+            if queue[0] == answer.demand:
+                return replace(answer, alone=True)
             first = first or answer
             queue = [answer.demand, *(index for index in queue if index != answer.demand)]
     return first or Places(())
@@ -68,7 +72,7 @@ def _try(draft: Draft, demands: Sequence[Demand], queue: Sequence[int], sort: No
         found[index] = tuple(place(draft, shape, count, sort))
         missing = count - sum(there for _, there in found[index])
         if missing:
-            return Short(index, missing, shortfall(draft, shape))
+            return Short(index, missing, shortfall(draft, shape), count)
     return Places(tuple(found[index] for index in range(len(demands))))
 
 

@@ -15,7 +15,7 @@ from muster_core.world.world import Partition
 def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     """As many places as queues and nodes have, `at_most` in all."""
     outline = Outline()
-    draft = Draft(partition.nodes)
+    draft: Draft | None = None
     room = headroom.room(app)
     left = at_most
     for kind in classes(app):
@@ -23,11 +23,13 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
             break
         if has_placeholder(app, kind):
             continue
-        if kind in partition.misfits:
+        misfit = partition.misfits.get(kind)
+        if misfit is not None and not misfit.room:
             if has_untold(app, kind):
-                outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind))))
+                outline.unplaced.append(Unplaced(kind, misfit.why))
             continue
-        count = min(wanted(app, kind), left)
+        draft = draft or Draft(partition.nodes)
+        count = wanted(app, kind, left)
         allowed = room.count(kind.resources, count)
         spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
         placed = sum(there for _, there in spots)
@@ -36,7 +38,7 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
             room = room.room(kind.resources.times(placed))
             left -= placed
         if placed < allowed:
-            outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind))))
+            outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
         elif allowed < count:
             outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources)))
     return outline

@@ -29,6 +29,10 @@ from muster_core.world.queues import Queue
 _STATES_KEPT: Final = 100
 
 
+#: What else a "no" depends on: node epoch, the holder of the partial slot, head room.
+Moment = tuple[int, ApplicationId | None, Limit]
+
+
 @dataclass(frozen=True, slots=True)
 class AskClass:
     """The scheduling class of an ask within its application: what live filters
@@ -43,6 +47,15 @@ class AskClass:
     placeholder: bool
     #: It no longer looks for a placeholder to take over from (semantics 14, 15).
     as_usual: bool
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once: a class is looked up far more often than it is made."""
+        parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
+        object.__setattr__(self, "_hash", hash((parts, self.as_usual)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def class_of(spec: AskSpec, *, as_usual: bool) -> AskClass:
@@ -114,8 +127,6 @@ class Gang:
     #: It was seen with places when it was reported: its partial placement is not of
     #: this world's making (semantics 12, 17).
     recovered: bool = False
-    #: When it was last planned for: node epoch, who held the partial slot, and its head room then.
-    tried_at: tuple[int, ApplicationId | None, Limit] | None = None
     #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
     checked_at: Resources | None = None
     #: It was told that not even an empty cluster could hold it (semantics 10).
@@ -153,6 +164,10 @@ class Application:
     #: It had a real ask or allocation at some time: with none left, it is done (semantics 13).
     had_real: bool = False
     placeholder_asks: int = 0
+    #: When all that it waits for had last been refused; None = something of its own changed since.
+    refused_at: Moment | None = None
+    #: It then kept those of its leaf from starting that had not started yet (semantics 11).
+    blocks: bool = False
     #: Its end was decided; it comes with the last confirmed release (semantics 1).
     ending: bool = False
     #: Which completing clock runs; a clock of another number is stale.
@@ -171,6 +186,7 @@ class Application:
     def add_ask(self, ask: Ask) -> None:
         """Take in an ask that waits."""
         spec = ask.spec
+        self.refused_at = None
         self.asks[spec.key] = ask
         self.waiting.setdefault(ask.kind, {})[spec.key] = None
         if spec.placeholder:
@@ -182,6 +198,7 @@ class Application:
     def remove_ask(self, ask: Ask) -> None:
         """Drop an ask, waiting or parked; what it still wanted is taken out of `pending` by the caller."""
         spec = ask.spec
+        self.refused_at = None
         del self.asks[spec.key]
         self._stop_waiting(ask)
         if spec.placeholder:
@@ -197,6 +214,7 @@ class Application:
     def wait_again(self, ask: Ask, *, as_usual: bool) -> None:
         """Let an ask wait; `as_usual` = for a place of its own, no placeholder stands for it."""
         self._stop_waiting(ask)
+        self.refused_at = None
         ask.swap = None
         ask.said = None
         ask.kind = class_of(ask.spec, as_usual=as_usual)
@@ -245,6 +263,7 @@ class Application:
         allocation.releasing = termination
 
     def _no_longer_live(self, allocation: Allocation) -> None:
+        self.refused_at = None
         group = self.gang.live[allocation.spec.group]
         del group[allocation.id]
         if not group:

@@ -12,6 +12,7 @@ from typing import Final
 from muster_core.model.config import Configuration, PartitionConfig, Timing
 from muster_core.model.events import Clock
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
+from muster_core.model.shortfall import Shortfall
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ManagerState
 from muster_core.world.applications import Allocation, Application, AskClass
@@ -23,6 +24,14 @@ from muster_core.world.users import UserLedger
 HISTORY: Final = 1000
 
 _NUMBER_BITS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A class of which only so many have room on the nodes, and why not more."""
+
+    room: int
+    why: Shortfall
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +75,8 @@ class Partition:
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Node epoch at which everything that waits was last stirred.
     stirred_at: int = -1
-    #: Classes that no node had room for at node epoch `misfits_at` (semantics 22).
-    misfits: set[AskClass] = field(default_factory=set)
+    #: Classes that nodes had too little room for at node epoch `misfits_at` (semantics 22).
+    misfits: dict[AskClass, Misfit] = field(default_factory=dict)
     misfits_at: int = -1
     #: Decisions that no longer held when they were committed: a bug of plan/ each.
     void_decisions: int = 0

@@ -3,10 +3,13 @@
 A resource manager that behaves, but whose cluster does not: pods die, nodes
 go, confirmations come late, twice or in any order, time passes. Scene checks
 the invariants after every step; here every "no" of the core is planned anew
-without its memo and must be the same "no" (semantics 22).
+without its memo and must be the same "no" (semantics 22), and a world told anew
+by what the resource manager knows is the same world (semantics 17, 19).
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,13 +17,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from muster_core.model.config import ApplicationOrder, Configuration, Timing
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationAnswer, Effect, NewAllocation
 from muster_core.model.events import (
     AllocationReleased,
+    AllocationReported,
     ApplicationAdded,
     ApplicationRemoved,
     AskAdded,
+    AskReleased,
     ConfigurationReplaced,
+    FencePassed,
+    ManagerRegistered,
     NodeAction,
     NodeAdded,
     NodeUpdated,
@@ -28,17 +35,29 @@ from muster_core.model.events import (
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId
 from muster_core.model.release import Termination
 from muster_core.model.resources import Limit
-from muster_core.model.specs import GangStyle
-from muster_core.plan import fit, headroom
+from muster_core.model.specs import AllocationSpec, GangStyle
+from muster_core.model.states import ApplicationState, NodeState
+from muster_core.plan import fit, gang, headroom, ordering, swap, usual
 from muster_core.plan.draft import Draft
-from muster_core.plan.outline import shape_of
+from muster_core.plan.outline import Outline, shape_of
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application
-from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+)
 from tests.unit.core.engine.scene import Scene
 
 _QUEUES = ("root.p.a", "root.p.b", "root.c", "root.fair")
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
+_STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 _TIMING = Timing(
     placeholder_timeout_ns=100 * SECOND,
     starvation_age_ns=200 * SECOND,
@@ -56,6 +75,14 @@ def _configuration(parent: int, leaf: int) -> Configuration:
     )
 
 
+def _reported(new: NewAllocation) -> AllocationSpec:
+    """What was given, as a restart reports it."""
+    ask = new.ask
+    return AllocationSpec(
+        PARTITION, ask.application, ask.key, new.id, new.node, ask.resources, ask.group, ask.placeholder
+    )
+
+
 class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that may happen
     """The rules are what may happen; Scene.tell checks after each."""
 
@@ -64,7 +91,8 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         self.scene = Scene(_configuration(12_000, 6_000))
         self.number = 0
         self.owed: list[tuple[str, str, AllocationId, Termination]] = []
-        self.given: set[tuple[str, AllocationId]] = set()
+        self.given: dict[tuple[str, AllocationId], NewAllocation] = {}
+        self.sizes = (12_000, 6_000)
 
     def tell(self, *events: object) -> None:
         self.hear(self.scene.tell(*events))  # type: ignore[arg-type]  # every rule passes events
@@ -73,12 +101,12 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         """A resource manager's books: what it was given, what it was told to release."""
         for answer in (effect for effect in said if isinstance(effect, AllocationAnswer)):
             for release in answer.released:
-                self.given.discard((release.application, release.id))
+                self.given.pop((release.application, release.id), None)
                 if release.termination is not Termination.STOPPED_BY_RM:
                     self.owed.append((release.application, release.key, release.id, release.termination))
             for new in answer.new:
                 assert (new.ask.application, new.id) not in self.given, "given twice"
-                self.given.add((new.ask.application, new.id))
+                self.given[new.ask.application, new.id] = new
 
     def apps(self) -> list[Application]:
         return list(self.scene.partition.applications.values())
@@ -152,20 +180,29 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         group=st.sampled_from(["workers", "", "other"]),
         count=st.integers(1, 3),
         ssd=st.booleans(),
+        timeout_s=st.sampled_from([0, 0, 20]),
     )
-    def ask_for_real(self, data: st.DataObject, vcore: int, group: str, count: int, *, ssd: bool) -> None:
+    def ask_for_real(
+        self, data: st.DataObject, vcore: int, group: str, count: int, timeout_s: int, *, ssd: bool
+    ) -> None:
+        """Keys are few: some replace an ask that waits or is parked, some are allocated already, some are another's."""
         app = data.draw(st.sampled_from(self.apps()))
         self.number += 1
         constraints = _SSD if ssd else ANYWHERE
-        ask = an_ask(
-            f"r{self.number}",
-            app=app.id,
-            vcore=vcore,
-            group=group,
-            count=1 if group else count,
-            constraints=constraints,
-        )
-        self.tell(AskAdded(ask))
+        key = f"r{self.number % 5}"
+        ask = an_ask(key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints)
+        self.tell(AskAdded(replace(ask, timeout_ns=timeout_s * SECOND)))
+
+    @rule(data=st.data(), arrives=st.booleans())
+    def change_foreign(self, data: st.DataObject, *, arrives: bool) -> None:
+        nodes, foreign = list(self.scene.partition.nodes), list(self.scene.partition.foreign.values())
+        if arrives and nodes:
+            self.number += 1
+            node = data.draw(st.sampled_from(nodes))
+            spec = an_allocation(f"f{self.number}", node, app="", vcore=700, foreign=True)
+            self.tell(AllocationReported(spec))
+        elif foreign:
+            self.hear(self.scene.release(data.draw(st.sampled_from(foreign)).key, app=""))
 
     @precondition(lambda self: any(app.is_reserving for app in self.apps()))
     @rule(data=st.data(), count=st.integers(1, 5))
@@ -183,6 +220,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         index = data.draw(st.integers(0, len(self.owed) - 1))
         app, key, identity, termination = self.owed.pop(index)
         why = Termination.STOPPED_BY_RM if by_itself else termination
+        self.given.pop((app, identity), None)  # told anew since, and going all the same
         event = AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), identity, why)
         self.tell(*([event, event] if twice else [event]))
 
@@ -199,6 +237,17 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         app = data.draw(st.sampled_from([app for app in self.apps() if app.asks]))
         self.hear(self.scene.release_ask(data.draw(st.sampled_from(sorted(app.asks))), app.id))
 
+    @precondition(lambda self: self.apps())
+    @rule(data=st.data(), asks=st.booleans())
+    def release_all(self, data: st.DataObject, *, asks: bool) -> None:
+        """Without key: all of the application."""
+        app = data.draw(st.sampled_from(self.apps()))
+        why = Termination.STOPPED_BY_RM
+        if asks:
+            self.tell(AskReleased(PARTITION, app.id, None, why))
+        else:
+            self.tell(AllocationReleased(PARTITION, app.id, None, None, why))
+
     @precondition(lambda self: len(self.apps()) > 4)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
@@ -210,7 +259,46 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
 
     @rule(parent=st.sampled_from([3_000, 12_000]), leaf=st.sampled_from([2_000, 6_000]))
     def reload(self, parent: int, leaf: int) -> None:
+        self.sizes = (parent, leaf)
         self.tell(ConfigurationReplaced(RM, _configuration(parent, leaf)))
+
+    @rule(data=st.data())
+    def come_back(self, data: st.DataObject) -> None:
+        """The connection broke: everything is told anew, as the resource manager knows it (semantics 19).
+
+        What was told to go is still there; some of it goes later, which is confirmed as if nothing had been.
+        """
+        old = self.scene.partition
+        apps = [app for app in self.apps() if app.state is not ApplicationState.FAILING]
+        for name, _, identity, _ in self.owed:
+            owner = old.applications.get(ApplicationId(name))
+            if owner is not None and (going := owner.allocations.get(identity)) is not None:
+                self.given[name, identity] = NewAllocation(going.spec, identity, going.node)
+        self.owed = data.draw(st.sampled_from([[], self.owed]))
+        known = {app.id: app for app in apps}
+        self.given = {where: new for where, new in self.given.items() if where[0] in known}
+        self.tell(ManagerRegistered(RM, _configuration(*self.sizes), fenced=True))
+        self.tell(*(ApplicationAdded(replace(app.spec, forced=True)) for app in apps))
+        for node in list(old.nodes):
+            existing = [_reported(new) for new in self.given.values() if new.node == node]
+            existing += [spec for spec in old.foreign.values() if spec.node == node]
+            self.tell(NodeAdded(old.nodes.record(node).spec, draining=True, existing=tuple(existing)))
+        self.same_as(known)
+        for app in apps:
+            asks = (ask.spec for ask in app.asks.values() if ask.spec.key not in app.ids)
+            self.tell(*(AskAdded(replace(ask, max_allocations=app.asks[ask.key].left)) for ask in asks))
+        self.tell(FencePassed(RM))
+        for node in list(old.nodes):
+            if old.nodes.record(node).state is NodeState.SCHEDULABLE:
+                self.hear(self.scene.node(node, NodeAction.OPEN))
+
+    def same_as(self, known: dict[ApplicationId, Application]) -> None:
+        """The world that was told anew holds what the old one held."""
+        for name, before in known.items():
+            after = self.scene.partition.applications[name]
+            assert (after.allocated, after.gang.allocated) == (before.allocated, before.gang.allocated)
+            if after.real_allocations:
+                assert after.state is ApplicationState.RUNNING
 
     @invariant()
     def books_agree(self) -> None:
@@ -220,7 +308,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
             for allocation in app.allocations.values()
             if allocation.releasing is None
         }
-        assert held == self.given
+        assert held == self.given.keys()
 
     @invariant()
     def every_no_is_a_no(self) -> None:
@@ -234,6 +322,27 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
                     continue
                 spots = fit.place(Draft(partition.nodes), shape_of(kind), 1, partition.config.node_sort)
                 assert spots == [], f"{app.id} could have been placed on {spots}"
+
+    @invariant()
+    def a_plan_without_memory_decides_nothing_more(self) -> None:
+        partition = self.scene.partition
+        remembered, partition.misfits = partition.misfits, {}
+        for leaf in partition.queues.leaves():
+            is_blocked = False
+            for app in ordering.applications(partition, leaf):
+                outlines = self.planned_anew(app)
+                has_started = app.state in _STARTED or app.real_allocations or app.gang.reserved or app.gang.pledge
+                if not is_blocked or has_started:
+                    decided = [decision for outline in outlines for decision in outline.decisions]
+                    assert decided == [], f"{app.id} need not have waited"
+                    is_blocked = is_blocked or (outlines[0].blocks and leaf.order is ApplicationOrder.FIFO)
+        partition.misfits = remembered
+
+    def planned_anew(self, app: Application) -> list[Outline]:
+        partition = self.scene.partition
+        if app.is_reserving:
+            return [gang.plan(partition, app, self.scene.now_ns)]
+        return [swap.plan(partition, app, 100), usual.plan(partition, app, 100)]
 
     def stands_behind_a_gang(self, app: Application) -> bool:
         is_fifo = app.queue.order is ApplicationOrder.FIFO

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
-from muster_core.model.events import ApplicationAdded, NodeAction, NodeAdded
-from muster_core.model.ids import NodeId
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationAdded,
+    ConfigurationReplaced,
+    NodeAction,
+    NodeAdded,
+)
+from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.release import Termination
-from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.engine.scene import Scene, notices, placed, released_asks, releases, states, waits
 
 REPLACED = Termination.PLACEHOLDER_REPLACED
@@ -209,3 +227,58 @@ def test_the_first_swap_does_not_change_the_state_and_counts_stay_for_people() -
     assert states(scene.release("app-p0", why=REPLACED)) == []
     counts = scene.app().gang.groups[an_ask("x", group="workers").group]
     assert (counts.count, counts.replaced, counts.timed_out) == (2, 1, 0)
+
+
+def test_a_swap_goes_on_in_a_queue_whose_maximum_was_lowered_under_it() -> None:
+    scene = running(members=2)
+    scene.ask(an_ask("r0", group="workers"))
+    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
+    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": "n0"}
+
+
+def test_a_real_ask_for_several_places_swaps_them_one_after_the_other() -> None:
+    scene = running()
+    scene.ask(an_ask("r", group="workers", count=2))
+    swapped = scene.release("app-p0", why=REPLACED)
+    assert releases(swapped) == {"app-p1": REPLACED}
+    scene.release("app-p1", why=REPLACED)
+    assert set(scene.app().allocations) == {"r-0", "r-1"}
+
+
+def test_an_ask_replaced_while_parked_looks_for_another_placeholder() -> None:
+    scene = running()
+    scene.ask(an_ask("r0", group="workers"))
+    assert releases(scene.ask(an_ask("r0", group="workers", vcore=500))) == {"app-p1": REPLACED}
+    assert placed(scene.release("app-p0", why=REPLACED)) == {}
+    assert placed(scene.release("app-p1", why=REPLACED)) == {"r0": "n0"}
+
+
+def test_a_parked_ask_that_is_reported_as_bound_leaves_its_swap() -> None:
+    scene = running()
+    scene.ask(an_ask("r0", group="workers"))
+    scene.add_node("n1")
+    assert placed(scene.tell(AllocationReported(an_allocation("r0", "n1", group="workers")))) == {}
+    assert placed(scene.release("app-p0", why=REPLACED)) == {}
+    assert scene.app().allocated == resources(vcore=1000, pods=1)
+
+
+def test_a_release_of_the_whole_application_lets_a_parked_ask_have_its_place() -> None:
+    scene = running()
+    scene.ask(an_ask("r0", group="workers"))
+    everything = AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM)
+    said = scene.tell(everything)
+    assert set(releases(said)) == {"app-p0", "app-p1"}
+    assert placed(said) == {"r0": "n0"}
+
+
+def test_an_application_that_fails_gives_the_room_held_on_another_node_back() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    scene.tell(ApplicationAdded(an_application(timeout_s=60, forced=True)))
+    scene.tell(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    scene.tell(NodeAdded(a_node("n-ssd", 2000, labels={"disk": "ssd"})))
+    scene.ask(an_ask("other", constraints=SSD), an_ask("r0", group="workers", constraints=SSD))
+    assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 0
+    assert states(scene.wait(61)) == ["Failing"]
+    assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
+    scene.release("other", why=Termination.TIMEOUT)
+    assert states(scene.release("p0", why=REPLACED)) == ["Failed"]
