@@ -72,3 +72,16 @@ async def test_a_busy_api_server_is_asked_again(open_scene: OpenScene) -> None:
         scene.gate.fail(method, path, status, times=2, retry_after_s=1 if status == 429 else None)
     await scene.create(a_gang("busy", [Group("workers", 3)], timeout_s=600))
     await scene.all_bound(3)
+
+
+async def test_a_bind_that_is_refused_for_good_is_told_and_tried_on_another_node(open_scene: OpenScene) -> None:
+    """Semantics 5: the ask keeps its key, the gang its place."""
+    scene = await open_scene([FakeNode("node-0"), FakeNode("node-1")], gated=True)
+    refusal = scene.gate.fail("POST", r"/pods/single/binding", 422)
+    scene.gate.fail("POST", r"/pods/tg-[^/]*/binding", 422)
+    await scene.create([a_pod("single"), *a_gang("keeps", [Group("workers", 2)], timeout_s=LONG_S)])
+    await scene.all_bound(3)
+    assert len(refusal.seen) == 1
+    failures = await scene.events("PodBindFailure")
+    assert "single" in {event["involvedObject"]["name"] for event in failures}
+    assert all("binding to node node-" in event["message"] for event in failures)

@@ -29,6 +29,17 @@ async def test_a_first_pod_that_is_deleted_while_reserving_takes_its_placeholder
     await scene.eventually("nothing of the gang is left", nothing_is_left)
 
 
+async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_reserving(open_scene: OpenScene) -> None:
+    """The places of the first die with it, through their owner reference, and are made again."""
+    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    await scene.create(a_gang("heirs", [Group("workers", 3, real=4)], timeout_s=600))
+    await reserved(scene, 2)
+    await scene.api.delete("pods", "heirs-workers-0", scene.namespace)
+    await scene.cluster.add_nodes([FakeNode("node-1")])
+    await scene.all_bound(3)
+    assert sum(write.what == "create pods" and write.succeeded for write in scene.writes(of_operator=True)) == 6
+
+
 async def test_a_deleted_namespace_takes_the_gang_with_it(open_scene: OpenScene) -> None:
     scene = await open_scene([FakeNode("node-0", cpu="2500m")])
     await scene.create(a_gang("swept", [Group("workers", 4)], timeout_s=600))

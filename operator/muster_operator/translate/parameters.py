@@ -44,7 +44,7 @@ def _style(value: str, warnings: list[str]) -> str:
 
 def _check_placement(value: str, warnings: list[str]) -> None:
     if value in _PLACEMENTS_KNOWN:
-        warnings.append(f'{_PLACEMENT}: "{value}" is not served yet; Reserve is used')
+        warnings.append(f'{_PLACEMENT}: "{value}" is not served yet; Reserve is used, write Reserve')
     elif value != _PLACEMENT_SERVED:
         warnings.append(f'{_PLACEMENT}: "{value[:40]}" is unknown; Reserve is used, write Reserve')
 
