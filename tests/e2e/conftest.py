@@ -131,7 +131,7 @@ async def _open(
 
 
 async def _setup(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None, *, embedded: bool) -> Setup:
-    """Where Muster will run, with its ConfigMap written and no lease of a killed one in its way."""
+    """Where Muster will run, with its ConfigMap written."""
     home = muster_processes.NAMESPACE
     document: Json = {
         "apiVersion": "v1",
@@ -141,7 +141,6 @@ async def _setup(cluster: Cluster, name: str, config: Mapping[str, str], gate: G
     }
     await cluster.admin.delete("configmaps", "muster-configs", home)
     await cluster.admin.create(document, home)
-    await cluster.admin.delete_all("leases", home)
     kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, home, gate.url if gate else None)
     folder = cluster.folder / name
     folder.mkdir()
