@@ -92,17 +92,17 @@ def measure(names: Sequence[str], options: Options) -> list[Figure]:
 
 
 async def _measure(names: Sequence[str], options: Options) -> list[Figure]:
-    figures: list[Figure] = []
+    results = {name: Runs() for name in names}
     async with _stage(100 if options.quick else NODES) as stage:
         await _run_once(stage, Load("warm-up", 20))
-        for name in names:
-            bench, runs = BENCHES[name], Runs()
-            for number in range(options.runs):
+        # By turns, so that a busy minute of the machine touches every load and not all runs of one.
+        for number in range(options.runs):
+            for name, runs in results.items():
+                bench = BENCHES[name]
                 pods = bench.quick_pods if options.quick else bench.pods
                 prefix = f"load-{name.partition('/')[2]}-{number}"
                 await _run(stage, Load(prefix, pods, bench.gangs, bench.scheduler), runs)
-            figures += _figures(name, bench, runs)
-    return figures
+    return [figure for name, runs in results.items() for figure in _figures(name, BENCHES[name], runs)]
 
 
 @asynccontextmanager
