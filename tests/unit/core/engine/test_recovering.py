@@ -189,3 +189,13 @@ def test_the_run_time_of_an_application_goes_on_from_its_earliest_known_allocati
     scene.add_node("n0", an_allocation("r0", "n0", allocated_s=990), an_allocation("r1", "n0", allocated_s=960))
     assert states(scene.wait(19)) == []
     assert states(scene.wait(2)) == ["Failing"]
+
+
+def test_a_member_that_waits_is_swapped_in_when_another_is_reported_as_bound() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=1000)
+    scene.gang(ApplicationAdded(an_application("holder", queue="root.b", gang=4)), 4)
+    scene.tell(ApplicationAdded(an_application(gang=4)))
+    scene.add_node("n1", held("p0", "n1").spec, vcore=1500)
+    assert releases(scene.ask(an_ask("r0", group="workers"))) == {}
+    bound = scene.tell(AllocationReported(an_allocation("r1", "n1", vcore=500)))
+    assert releases(bound) == {"p0": Termination.PLACEHOLDER_REPLACED}

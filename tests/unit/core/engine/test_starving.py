@@ -60,13 +60,40 @@ def test_a_starving_gang_that_gives_up_leaves_no_promise_behind() -> None:
     assert placed(scene.ask(an_ask("b2", app="busy"), an_ask("b3", app="busy"))).keys() == {"b2", "b3"}
 
 
+def test_two_promises_that_a_lower_maximum_no_longer_covers_do_not_block_each_other() -> None:
+    def sized(vcore: int) -> ConfigurationReplaced:
+        return ConfigurationReplaced(RM, a_configuration(a_queue("p", a_queue("a"), a_queue("b"), vcore=vcore)))
+
+    scene = Scene(sized(6000).configuration, nodes=1, vcore=500)
+    for name in ("a", "b"):
+        scene.gang(ApplicationAdded(an_application(name, queue=f"root.p.{name}", gang=3)), 3)
+        assert scene.app(name).gang.backed
+    scene.tell(sized(4000))
+    first = scene.add_node("n1", vcore=8000)
+    assert sorted([*states(first, "a"), *states(first, "b")]) == ["Running"]
+    done, other = ("a", "b") if states(first, "a") else ("b", "a")
+    assert states([e for i in range(3) for e in scene.release(f"{done}-p{i}", done)], other) == ["Running"]
+
+
 def test_a_gang_whose_asks_are_called_off_before_it_holds_anything_promises_nothing_any_more() -> None:
-    scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=1, vcore=500)
-    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 1)
+    queues = a_queue("p", a_queue("a"), a_queue("b"), vcore=4000)
+    scene = Scene(a_configuration(queues), nodes=1, vcore=500)
+    scene.gang(ApplicationAdded(an_application("gang", queue="root.p.a", gang=4)), 1)
     assert scene.app("gang").gang.pledge == resources(vcore=4000, pods=4)
-    scene.release_ask("gang-p0", "gang")
-    scene.tell(ApplicationAdded(an_application("other")))
-    assert placed(scene.ask(an_ask("o", app="other", vcore=500))) == {"o": "n0"}
+    scene.tell(ApplicationAdded(an_application("other", queue="root.p.b")))
+    assert placed(scene.ask(an_ask("o", app="other", vcore=500))) == {}
+    assert placed(scene.release_ask("gang-p0", "gang")) == {"o": "n0"}
+
+
+def test_the_next_gang_has_the_partial_slot_as_soon_as_its_holder_is_reserved() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=2500)
+    scene.gang(ApplicationAdded(an_application("one", gang=2)), 3)
+    half = resources(vcore=500, pods=1)
+    assert placed(scene.gang(ApplicationAdded(an_application("two", queue="root.b", gang=2, each=half)), 2)) == {}
+    called_off = scene.release_ask("one-p2", "one")
+    assert states(called_off, "one") == ["Running"]
+    assert placed(called_off) == {"two-p0": "n0"}
+    assert slot(scene) == "two"
 
 
 def test_a_gang_that_lost_everything_it_held_leaves_the_partial_slot_to_others() -> None:
