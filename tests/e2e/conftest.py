@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -29,14 +30,16 @@ OpenScene = Callable[..., Awaitable[Scene]]
 QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 """Settings of every scenario: an application that ended is forgotten soon, so that empty ledgers can be waited for."""
 
+HERE = Path(__file__).parent
+
 _numbers = itertools.count(1)
 _outcome = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All coroutines share one loop, for the cluster's connections live in it."""
-    for item in items:
-        if pytest_asyncio.is_async_test(item):
+    """All coroutines of this folder share one loop, for the cluster's connections live in it."""
+    for item in items:  # pytest hands over the items of the whole run
+        if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
