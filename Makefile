@@ -39,7 +39,7 @@ check: setup ## style, format, types, layers, generated code: everything that ne
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.proto --check
 
-test: setup ## all tests: units in seconds, then end to end on a local control plane (ARGS="-k name" chooses)
+test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses)
 	$(PYTEST) tests/unit $(wildcard tests/e2e)
 
 e2e: setup ## only the end-to-end tests

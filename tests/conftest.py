@@ -13,7 +13,7 @@ E2E = Path(__file__).parent / "e2e"
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
-settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 

@@ -38,7 +38,6 @@ from muster_core.world.applications import Application
 from muster_core.world.world import Partition, World
 from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_ask
 
-
 #: The check counts everything anew: after each of so many events it would be most of a test.
 _MANY = 50
 
