@@ -40,9 +40,11 @@ check: setup ## style, format, types, layers, generated code: everything that ne
 	$(BIN)/python -m tools.proto --check
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses)
-	$(PYTEST) tests/unit $(wildcard tests/e2e)
+	$(BIN)/python -m devcluster build
+	$(PYTEST) tests/unit tests/e2e
 
 e2e: setup ## only the end-to-end tests
+	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 
 bench: setup ## measure, and compare with the numbers in docs/

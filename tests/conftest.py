@@ -24,4 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(E2E):
             item.add_marker(pytest.mark.e2e)
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST))
+                # Of the test itself: a fixture may have to compile the control plane first.
+                item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST, func_only=True))
