@@ -109,6 +109,8 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
     if order.termination in _OURS:
         return
     task = ledger.tasks.get(key)
+    if task is not None and task.asked:
+        return  # that allocation was given back already; a confirmation now would meet the next one of the same key
     if task is None or not task.held:
         out.news.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from muster_operator.agent.resync import known_nodes, known_pods, missed_nodes, missed_pods
+from muster_operator.model.allocations import TerminationType
 from muster_operator.model.facts import NodeGone, PodGone
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
     AllocationReported,
+    AskSubmitted,
     NodeCreated,
     NodeDecommissioned,
     NodeDrained,
@@ -126,3 +128,13 @@ def test_what_a_list_no_longer_holds_is_gone_but_not_what_came_meanwhile() -> No
     assert missed_pods(pods, {PodUid("uid-dns")}) == [PodGone(PodUid("uid-w0"))]
     assert missed_nodes(nodes, {N1}) == [NodeGone(NodeName("n2"))]
     assert not driver.gone("never-seen")
+
+
+def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_the_next_one() -> None:
+    """The next one has the same key, and may have the same id: it would go with the confirmation (semantics 4)."""
+    driver = live()
+    waiting(driver)
+    driver.fact(NodeGone(N1))
+    given_back = driver.allocated("uid-w0", node="n1")
+    assert [type(item) for item in given_back.news] == [AllocationReleased, AskSubmitted]
+    assert not driver.released("uid-w0", TerminationType.TIMEOUT)
