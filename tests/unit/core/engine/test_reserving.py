@@ -140,14 +140,18 @@ def test_a_missing_member_is_reported_as_outstanding_with_the_nodes_reasons() ->
 
 
 def test_members_that_fit_apart_but_not_together_wait_together_behind_a_partial_gang() -> None:
+    """One of the two has room on the ssd node, and does not get it while another gang holds the partial slot."""
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")))
-    scene.tell(NodeAdded(a_node("n0", 2000)), NodeAdded(a_node("n1", 2000, labels={"disk": "ssd"})))
-    scene.gang(ApplicationAdded(an_application("huge", gang=9)), 9)
+    scene.tell(
+        NodeAdded(a_node("n0", 2000, labels={"disk": "hdd"})), NodeAdded(a_node("n1", 1000, labels={"disk": "ssd"}))
+    )
+    hdd, ssd = (Constraints(node_selector=(("disk", kind),)) for kind in ("hdd", "ssd"))
+    assert len(placed(scene.gang(ApplicationAdded(an_application("huge", gang=9)), 9, hdd))) == 2
     assert scene.partition.partial == "huge"
-    scene.add_node("n2", vcore=1000)
-    picky = Constraints(node_selector=(("disk", "ssd"),))
-    said = scene.gang(ApplicationAdded(an_application("picky", queue="root.b", gang=2)), 2, picky)
+    said = scene.gang(ApplicationAdded(an_application("picky", queue="root.b", gang=2)), 2, ssd)
     assert placed(said) == {}
+    grown = scene.tell(NodeAdded(a_node("n2", 1000, labels={"disk": "ssd"})))
+    assert placed(grown) == {"picky-p0": "n1", "picky-p1": "n2"}
 
 
 def test_a_missing_member_that_is_called_off_lets_the_gang_run() -> None:
