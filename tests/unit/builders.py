@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from muster_core.model.config import (
-    ApplicationOrder,
-    Configuration,
-    PartitionConfig,
-    PlacementRule,
-    QueueConfig,
-    Timing,
-)
+from muster_core.model.access import EVERYBODY
+from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, Timing
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.ids import (
     AllocationId,
@@ -21,6 +15,7 @@ from muster_core.model.ids import (
     TaskGroup,
     partition_id,
 )
+from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member, NodeSpec
 
@@ -43,14 +38,14 @@ def a_queue(
         children=children,
         max=UNLIMITED if vcore is None else Limit({"vcore": vcore}),
         guaranteed=Resources({"vcore": guaranteed}),
-        order=ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO,
+        policies=QueuePolicies(order=ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO),
     )
 
 
 def a_configuration(*queues: QueueConfig, timing: Timing | None = None) -> Configuration:
     """Queues below root; applications go where they say, or into `root.<namespace>`, made on demand."""
     rules = (PlacementRule("provided"), PlacementRule("tag", create=True, value="namespace"))
-    root = QueueConfig("root", parent=True, children=queues, submit_acl="*")
+    root = QueueConfig("root", parent=True, children=queues, submit_acl=EVERYBODY)
     return Configuration((PartitionConfig("default", root, rules),), timing or Timing())
 
 

@@ -28,12 +28,12 @@ from muster_core.model.effects import (
     ApplicationUpdated,
     ClockSet,
     Effect,
-    EventNoted,
     NodeAccepted,
     NodeRejected,
     SchedulingStateChanged,
 )
 from muster_core.model.ids import RmId
+from muster_core.model.notes import EventNoted
 from muster_si import si_pb2
 
 _log = structlog.get_logger(__name__)

@@ -13,15 +13,33 @@ from enum import StrEnum
 from types import MappingProxyType, ModuleType
 from typing import Final, cast
 
-from muster_core.model import config, constraints, decisions, effects, events, release, shortfall, specs, states
-from muster_core.model.resources import Limit, Resources
-
-_MODULES: Final[tuple[ModuleType, ...]] = (
+from muster_core.model import (
+    access,
     config,
     constraints,
     decisions,
     effects,
     events,
+    notes,
+    placement,
+    policies,
+    release,
+    shortfall,
+    specs,
+    states,
+)
+from muster_core.model.resources import Limit, Resources
+
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    access,
+    config,
+    constraints,
+    decisions,
+    effects,
+    events,
+    notes,
+    placement,
+    policies,
     release,
     shortfall,
     specs,

@@ -28,10 +28,10 @@ from muster_core.edge.outlet import Outlet
 from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor
-from muster_core.model.effects import EventNoted, Notice
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.events import ConfigurationReplaced, ConnectionLost, ManagerLeft, ManagerRegistered
 from muster_core.model.ids import RmId
+from muster_core.model.notes import EventNoted, Notice
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused

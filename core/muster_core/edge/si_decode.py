@@ -19,15 +19,7 @@ from muster_core.edge import facts, fields
 from muster_core.edge.facts import NAME_LIMIT, QUANTITY_LIMIT
 from muster_core.edge.fields import Amounts, Partitions
 from muster_core.edge.refusals import Unfit
-from muster_core.model.effects import (
-    AllocationAnswer,
-    ApplicationRejected,
-    Effect,
-    EventNoted,
-    NodeRejected,
-    Notice,
-    Refusal,
-)
+from muster_core.model.effects import AllocationAnswer, ApplicationRejected, Effect, NodeRejected, Refusal
 from muster_core.model.events import (
     AllocationReleased,
     AllocationReported,
@@ -49,6 +41,7 @@ from muster_core.model.ids import (
     RmId,
     allocation_id,
 )
+from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, NodeSpec
 from muster_si import keys, si_pb2
 

@@ -17,17 +17,16 @@ from muster_core.model.effects import (
     ApplicationRejected,
     ApplicationUpdated,
     AskRelease,
-    EventNoted,
     NewAllocation,
     NodeAccepted,
     NodeRejected,
-    Notice,
     Refusal,
     Release,
     SchedulingState,
     SchedulingStateChanged,
 )
 from muster_core.model.ids import PartitionId
+from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_si import muster_pb2, si_pb2

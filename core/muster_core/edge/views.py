@@ -156,7 +156,7 @@ def queue(item: Queue, partition: Partition) -> dict[str, Json]:
         "isLeaf": item.is_leaf,
         "isManaged": item.managed,
         "parent": item.parent.path if item.parent else "",
-        "sortingPolicy": item.order.value if item.is_leaf else None,
+        "sortingPolicy": item.policies.order.value if item.is_leaf else None,
         "maxRunningApps": item.max_applications,
         "applications": list(item.applications),
         "children": [queue(child, partition) for child in item.children.values()],

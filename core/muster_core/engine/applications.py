@@ -8,7 +8,7 @@ that no moment could satisfy. An application that already had bound pods
 from __future__ import annotations
 
 from muster_core.engine import ledger, lifecycle
-from muster_core.model.config import ApplicationOrder, QueueConfig
+from muster_core.model.config import QueueConfig
 from muster_core.model.effects import (
     AllocationAnswer,
     ApplicationAccepted,
@@ -19,6 +19,7 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import ApplicationRemoved, ClockKind
 from muster_core.model.ids import QueuePath
+from muster_core.model.policies import ApplicationOrder
 from muster_core.model.release import Termination
 from muster_core.model.resources import UNLIMITED
 from muster_core.model.specs import ApplicationSpec
@@ -92,7 +93,7 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath) 
     if not spec.is_gang or spec.forced:
         return ""
     queue = partition.queues.get(path)
-    if queue is not None and queue.is_leaf and queue.order is ApplicationOrder.FAIR:
+    if queue is not None and queue.is_leaf and queue.policies.order is ApplicationOrder.FAIR:
         return (
             f"queue {path} sorts its applications by fair share: a gang needs a leaf with application.sort.policy fifo"
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import assert_never
 
 from muster_core.engine import gangs, ledger, lifecycle
-from muster_core.model.effects import AllocationAnswer, Effect, EventNoted, Notice, Release
+from muster_core.model.effects import AllocationAnswer, Effect, Release
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationId
+from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Application

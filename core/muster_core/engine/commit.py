@@ -16,9 +16,7 @@ from muster_core.model.effects import (
     AllocationAnswer,
     ClockSet,
     Effect,
-    EventNoted,
     NewAllocation,
-    Notice,
     Release,
     SchedulingState,
     SchedulingStateChanged,
@@ -26,6 +24,7 @@ from muster_core.model.effects import (
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
 from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import ApplicationState

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from muster_core.engine import gangs
 from muster_core.engine.applications import quota_refusal
-from muster_core.model.config import ApplicationOrder, PartitionConfig, QueueConfig
+from muster_core.model.config import PartitionConfig, QueueConfig
 from muster_core.model.effects import Effect
 from muster_core.model.events import ConfigurationReplaced
 from muster_core.model.ids import child_path, partition_id
+from muster_core.model.policies import ApplicationOrder
 from muster_core.world.applications import Application
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition, World, make_partition
@@ -58,7 +59,7 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[E
 
 def _obstacle(app: Application) -> str:
     """Why the queue's configuration lets a gang never start; empty = it may."""
-    if app.queue.order is ApplicationOrder.FAIR:
+    if app.queue.policies.order is ApplicationOrder.FAIR:
         return f"queue {app.queue.path} now sorts its applications by fair share, which a gang cannot use"
     return quota_refusal(app.queue, app.spec)
 
@@ -67,7 +68,9 @@ def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     queue.managed = True
     queue.draining = False
     queue.max, queue.guaranteed = config.max, config.guaranteed
-    queue.order, queue.max_applications = config.order, config.max_applications
+    queue.policies, queue.max_applications = config.policies, config.max_applications
+    queue.properties, queue.limits, queue.template = config.properties, config.limits, config.template
+    queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
     queue.excused = not queue.max.allows(queue.allocated)
     if not queue.applications and queue.parent is not None:
         queue.is_leaf = not (config.parent or config.children or queue.children)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_core.engine.commit import commit
-from muster_core.model.config import ApplicationOrder
 from muster_core.model.decisions import Placement
-from muster_core.model.effects import Effect, EventNoted, Notice, SchedulingState, SchedulingStateChanged
+from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
+from muster_core.model.notes import EventNoted, Notice
+from muster_core.model.policies import ApplicationOrder
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.plan import gang, ordering, swap, usual
@@ -73,7 +74,7 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[]
     """One leaf's turn: until its places are given, all it waits for is refused, or time is up; then it is
     stirred again, and who was refused is passed over.
     """
-    is_alone = len(partition.stirred) == 1 and leaf.order is ApplicationOrder.FIFO
+    is_alone = len(partition.stirred) == 1 and leaf.policies.order is ApplicationOrder.FIFO
     left = _TURN_ALONE if is_alone else _TURN
     del partition.stirred[leaf.path]
     if partition.misfits_at != partition.nodes.epoch:
@@ -94,7 +95,7 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[]
             if left <= 0 or (app is not apps[-1] and not may_go_on()):
                 partition.stir(leaf.path)
                 break
-        is_blocked = is_blocked or (app.blocks and leaf.order is ApplicationOrder.FIFO)
+        is_blocked = is_blocked or (app.blocks and leaf.policies.order is ApplicationOrder.FIFO)
     return effects
 
 

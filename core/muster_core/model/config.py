@@ -1,9 +1,7 @@
 """The configuration that is in force, as plain values.
 
 Parsed and validated from people's YAML in edge/config/; the world only ever
-sees a configuration that is whole and consistent. Rooms that a later issue
-furnishes (limits, ACLs, templates, preemption) are kept as read, not acted on.
-Source: contract 2.
+sees a configuration that is whole and consistent. Source: contract 2.
 """
 
 from __future__ import annotations
@@ -13,17 +11,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from muster_core.model.access import NOBODY, Access
+from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _SECOND = 1_000_000_000
-
-
-class ApplicationOrder(StrEnum):
-    """`application.sort.policy` of a leaf."""
-
-    FIFO = "fifo"
-    FAIR = "fair"
 
 
 class NodeOrder(StrEnum):
@@ -31,6 +24,41 @@ class NodeOrder(StrEnum):
 
     FAIR = "fair"
     BINPACKING = "binpacking"
+
+
+class GroupResolver(StrEnum):
+    """`usergroupresolver.type`: where the groups of a user come from that its application does not name."""
+
+    NONE = ""
+    OS = "os"
+    LDAP = "ldap"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLimit:
+    """One entry of `limits` (contract 2.7): what each of the users, and each of the groups, may use of a queue
+    and all below it. "*" stands alone: every user, or every group, that no other entry names.
+    """
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    max: Limit = UNLIMITED
+    #: 0 = unlimited.
+    max_applications: int = 0
+    #: The text of `limit`, for people.
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildTemplate:
+    """`childtemplate` (contract 2.6): what a leaf made on demand below the queue gets."""
+
+    max: Limit = UNLIMITED
+    guaranteed: Resources = NOTHING
+    max_applications: int = 0
+    properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    policies: QueuePolicies = DEFAULT_POLICIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +70,30 @@ class QueueConfig:
     children: tuple[QueueConfig, ...] = ()
     max: Limit = UNLIMITED
     guaranteed: Resources = NOTHING
-    order: ApplicationOrder = ApplicationOrder.FIFO
     #: 0 = unlimited.
     max_applications: int = 0
+    #: Effective: with what came down from the parent; `policies` is what they mean.
     properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
-    submit_acl: str = ""
-    admin_acl: str = ""
+    policies: QueuePolicies = DEFAULT_POLICIES
+    submit_acl: Access = NOBODY
+    admin_acl: Access = NOBODY
+    limits: tuple[QuotaLimit, ...] = ()
+    #: Its own, or that of the nearest queue above that has one.
+    template: ChildTemplate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFilter:
+    """`filter` of a placement rule (contract 2.10): whom the rule is for (`allow`), or not for.
+
+    Names are exact; an expression is searched for in the name. Nothing at all = everyone.
+    """
+
+    allow: bool = True
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    user_expression: str = ""
+    group_expression: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +104,7 @@ class PlacementRule:
     create: bool = False
     value: str = ""
     parent: PlacementRule | None = None
+    filter: RuleFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +123,11 @@ class PartitionConfig:
     root: QueueConfig
     rules: tuple[PlacementRule, ...] = ()
     node_sort: NodeSort = NodeSort()
+    #: `preemption.enabled`: by guarantee and for required nodes.
+    preemption: bool = True
+    #: `preemption.quotapreemptionenabled`: for lowered maximums.
+    quota_preemption: bool = False
+    resolver: GroupResolver = GroupResolver.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +143,14 @@ class Timing:
     release_timeout_ns: int = 120 * _SECOND
     #: How long a lost resource manager keeps its world (paused → stopped).
     manager_timeout_ns: int = 300 * _SECOND
+    #: How long an ask that no node has room for waits before a node is reserved for it.
+    reservation_delay_ns: int = 2 * _SECOND
+    #: How long a node stays reserved for one ask.
+    reservation_timeout_ns: int = 3600 * _SECOND
+    #: Between two attempts of one ask to preempt.
+    preemption_interval_ns: int = 15 * _SECOND
+    #: How long an ended application is kept for people to look at (contract 6.3).
+    expiry_ns: int = 72 * 3600 * _SECOND
 
 
 @dataclass(frozen=True, slots=True)

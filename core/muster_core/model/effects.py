@@ -18,7 +18,9 @@ from muster_core.model.ids import (
     PartitionId,
     RmId,
 )
+from muster_core.model.notes import EventNoted
 from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 
@@ -141,24 +143,16 @@ class SchedulingStateChanged:
     reason: str
 
 
-class Notice(StrEnum):
-    """What an event for people is about; edge/ maps it on EventRecord's types."""
-
-    REQUEST = "REQUEST"
-    APPLICATION = "APP"
-    NODE = "NODE"
-    QUEUE = "QUEUE"
-
-
 @dataclass(frozen=True, slots=True)
-class EventNoted:
-    """An EventRecord: `subject` is the object's id, `reference` the second object's."""
+class NodeRecommended:
+    """NodeRecommendation (seed 001): what the resource manager might do about a node, in words, and how much
+    of it should be offered for scheduling.
+    """
 
     rm: RmId
-    about: Notice
-    subject: str
+    node: NodeId
     message: str
-    reference: str = ""
+    recommended: Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +171,7 @@ Effect = (
     | NodeAccepted
     | NodeRejected
     | SchedulingStateChanged
+    | NodeRecommended
     | EventNoted
     | ClockSet
 )

@@ -10,8 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from muster_core.model.config import Configuration
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, RmId
+from muster_core.model.ids import (
+    ROOT,
+    AllocationId,
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    QueuePath,
+    RmId,
+)
 from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
 
 
@@ -102,6 +112,16 @@ class AllocationReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class UtilizationReported:
+    """UtilizationReport (seed 001): what a node, or one allocation, really uses. Exactly one of the two is named."""
+
+    partition: PartitionId
+    used: Resources
+    node: NodeId | None = None
+    allocation: AllocationId | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AskReleased:
     """AllocationAskRelease; key None = every ask of the application."""
 
@@ -170,6 +190,8 @@ class Clock:
     application: ApplicationId
     key: AllocationKey
     generation: int
+    #: Of a queue's clock.
+    queue: QueuePath = ROOT
 
 
 @dataclass(frozen=True, slots=True)

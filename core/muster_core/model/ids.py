@@ -22,6 +22,7 @@ NodeId = NewType("NodeId", str)
 TaskGroup = NewType("TaskGroup", str)
 
 NO_GROUP: Final = TaskGroup("")
+NO_NODE: Final = NodeId("")
 ROOT: Final = QueuePath("root")
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from muster_core.model.constraints import ANYWHERE, Constraints, Taint
 from muster_core.model.ids import (
     NO_GROUP,
+    NO_NODE,
     AllocationId,
     AllocationKey,
     ApplicationId,
@@ -22,6 +23,7 @@ from muster_core.model.ids import (
     PartitionId,
     TaskGroup,
 )
+from muster_core.model.placement import PlacementConstraint
 from muster_core.model.resources import NOTHING, Resources
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
@@ -92,6 +94,10 @@ class AskSpec:
     namespace: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     avoid: frozenset[NodeId] = frozenset()
+    #: The one node it may run on (DaemonSet pods, contract 1.9), empty = any.
+    required_node: NodeId = NO_NODE
+    #: Seed 001's constraint on nodes' attributes and on other allocations; None = none.
+    placement: PlacementConstraint | None = None
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
@@ -117,6 +123,7 @@ class AllocationSpec:
     namespace: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     foreign: bool = False
+    required_node: NodeId = NO_NODE
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster_core.model.config import ApplicationOrder
+from muster_core.model.policies import ApplicationOrder
 from muster_core.model.resources import Resources
 from muster_core.world.applications import Application, AskClass
 from muster_core.world.queues import Queue
@@ -40,7 +40,7 @@ def share(queue: Queue, cluster: Resources) -> float:
 def applications(partition: Partition, leaf: Queue) -> list[Application]:
     """The leaf's applications that wait for something, in the order of its policy."""
     waiting = (partition.applications[name] for name in leaf.waiting)
-    return _ORDERS[leaf.order](waiting, partition.nodes.capacity_total)
+    return _ORDERS[leaf.policies.order](waiting, partition.nodes.capacity_total)
 
 
 def classes(app: Application) -> list[AskClass]:

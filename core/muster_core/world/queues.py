@@ -7,11 +7,13 @@ Source: contract 2.3; seed 000, "Scheduling in queues with a quota set".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from muster_core.model.config import ApplicationOrder, QueueConfig
+from muster_core.model.access import NOBODY, Access
+from muster_core.model.config import ChildTemplate, QueueConfig, QuotaLimit
 from muster_core.model.ids import ROOT, ApplicationId, QueuePath, child_path
+from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
 from muster_core.model.resources import NOTHING, Limit, Resources
 
 
@@ -25,8 +27,14 @@ class Queue:
     managed: bool
     max: Limit
     guaranteed: Resources
-    order: ApplicationOrder
+    policies: QueuePolicies = DEFAULT_POLICIES
+    #: 0 = unlimited.
     max_applications: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    submit_acl: Access = NOBODY
+    admin_acl: Access = NOBODY
+    limits: tuple[QuotaLimit, ...] = ()
+    template: ChildTemplate | None = None
     draining: bool = False
     children: dict[str, Queue] = field(default_factory=dict)
     #: Live applications of a leaf, in the order of their submission.
@@ -40,6 +48,10 @@ class Queue:
     #: More than the maximum is allocated, and rightly so: it was reported as existing,
     #: or the maximum was lowered under it.
     excused: bool = False
+    #: Applications below here that count against `max_applications`: Running, or Accepted with an allocation.
+    running: int = 0
+    #: Of allocations that were told to go by preemption and did not confirm yet.
+    preempting: Resources = NOTHING
     #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
     pledged: Resources = NOTHING
     #: Promised to gangs that starve, with no head room behind it yet: kept from those to
@@ -102,6 +114,11 @@ def _make(path: QueuePath, parent: Queue | None, config: QueueConfig, *, managed
         managed=managed,
         max=config.max,
         guaranteed=config.guaranteed,
-        order=config.order,
+        policies=config.policies,
         max_applications=config.max_applications,
+        properties=config.properties,
+        submit_acl=config.submit_acl,
+        admin_acl=config.admin_acl,
+        limits=config.limits,
+        template=config.template,
     )

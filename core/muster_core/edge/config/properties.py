@@ -12,7 +12,7 @@ from typing import Final
 
 from muster_core.edge.config.document import below
 from muster_core.edge.config.notes import Notes
-from muster_core.model.config import ApplicationOrder
+from muster_core.model.policies import ApplicationOrder
 
 _SORT: Final = "application.sort.policy"
 _ORDERS: Final = {

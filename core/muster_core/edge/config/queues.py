@@ -15,9 +15,11 @@ from muster_core.edge.config.document import below
 from muster_core.edge.config.notes import Notes
 from muster_core.edge.config.quantities import amounts, as_written
 from muster_core.edge.config.schema import QueueForm
+from muster_core.model.access import EVERYBODY, Access
 from muster_core.model.config import QueueConfig
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.ids import ROOT
+from muster_core.model.policies import QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_si.keys import CPU
 
@@ -102,11 +104,11 @@ def _queue(form: QueueForm, path: str, above: Above, notes: Notes) -> QueueConfi
         children=children,
         max=own_max,
         guaranteed=guaranteed,
-        order=properties.order(effective),
         max_applications=most,
         properties=effective,
-        submit_acl=form.submitacl,
-        admin_acl=form.adminacl,
+        policies=QueuePolicies(order=properties.order(effective)),
+        submit_acl=_access(form.submitacl),
+        admin_acl=_access(form.adminacl),
     )
 
 
@@ -174,6 +176,13 @@ def _promised(queue: QueueConfig) -> Resources:
     for child in queue.children:
         total += _promised(child)
     return Resources({name: max(queue.guaranteed[name], total[name]) for name in {*queue.guaranteed, *total}})
+
+
+def _access(acl: str) -> Access:
+    if acl.strip() == _EVERYBODY:
+        return EVERYBODY
+    users, _, groups = acl.partition(" ")
+    return Access(users=frozenset(users.split(",")) - {""}, groups=frozenset(groups.split(",")) - {""})
 
 
 def _check_access(form: QueueForm, path: str, notes: Notes) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
-from muster_core.model.effects import EventNoted, Notice
 from muster_core.model.events import (
     AllocationReleased,
     AllocationReported,
@@ -17,6 +16,7 @@ from muster_core.model.events import (
     NodeUpdated,
 )
 from muster_core.model.ids import ApplicationId, PartitionId
+from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle

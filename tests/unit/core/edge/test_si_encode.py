@@ -11,11 +11,9 @@ from muster_core.model.effects import (
     ApplicationRejected,
     ApplicationUpdated,
     AskRelease,
-    EventNoted,
     NewAllocation,
     NodeAccepted,
     NodeRejected,
-    Notice,
     Refusal,
     Release,
     SchedulingState,
@@ -23,6 +21,7 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import AskAdded
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId
+from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.states import ApplicationState
 from muster_si import si_pb2

@@ -16,7 +16,6 @@ from muster_core.model.effects import (
     ApplicationUpdated,
     ClockSet,
     Effect,
-    EventNoted,
     SchedulingStateChanged,
 )
 from muster_core.model.events import (
@@ -32,6 +31,7 @@ from muster_core.model.events import (
     NodeTold,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
+from muster_core.model.notes import EventNoted
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.world.applications import Application

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from muster_core.model.config import ApplicationOrder, Configuration, Timing
+from muster_core.model.config import Configuration, Timing
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.effects import AllocationAnswer, Effect, NewAllocation
 from muster_core.model.events import (
@@ -33,6 +33,7 @@ from muster_core.model.events import (
     NodeUpdated,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId
+from muster_core.model.policies import ApplicationOrder
 from muster_core.model.release import Termination
 from muster_core.model.resources import Limit
 from muster_core.model.specs import AllocationSpec, GangStyle
@@ -335,7 +336,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
                 if not is_blocked or has_started:
                     decided = [decision for outline in outlines for decision in outline.decisions]
                     assert decided == [], f"{app.id} need not have waited"
-                    is_blocked = is_blocked or (outlines[0].blocks and leaf.order is ApplicationOrder.FIFO)
+                    is_blocked = is_blocked or (outlines[0].blocks and leaf.policies.order is ApplicationOrder.FIFO)
         partition.misfits = remembered
 
     def planned_anew(self, app: Application) -> list[Outline]:
@@ -345,7 +346,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         return [swap.plan(partition, app, 100), usual.plan(partition, app, 100)]
 
     def stands_behind_a_gang(self, app: Application) -> bool:
-        is_fifo = app.queue.order is ApplicationOrder.FIFO
+        is_fifo = app.queue.policies.order is ApplicationOrder.FIFO
         return is_fifo and any(
             other.is_reserving and other.submitted_ns <= app.submitted_ns and other.id != app.id
             for other in map(self.scene.partition.applications.__getitem__, app.queue.waiting)

@@ -1,7 +1,9 @@
 """A valid configuration comes out as the model's values, with what its writer should know."""
 
 from muster_core.edge.config.load import DEFAULT_TEXT, checksum, load
-from muster_core.model.config import ApplicationOrder, NodeOrder, NodeSort, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.access import EVERYBODY, Access
+from muster_core.model.config import NodeOrder, NodeSort, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.policies import ApplicationOrder
 from muster_core.model.resources import Limit, Resources
 
 
@@ -79,8 +81,11 @@ def test_every_field_of_the_contract_is_known() -> None:
     assert teams.max == Limit({"vcore": 10_500, "memory": 100 * 10**9, "nvidia.com/gpu": 8})
     assert teams.guaranteed == Resources({"vcore": 4000, "memory": 8 * 2**30})
     assert (found.root.max_applications, teams.max_applications, fallback.max_applications) == (100, 50, 10)
-    assert (teams.order, fallback.order) == (ApplicationOrder.FAIR, ApplicationOrder.FIFO)
-    assert (found.root.submit_acl, fallback.admin_acl) == ("*", "admin,root wheel")
+    assert (teams.policies.order, fallback.policies.order) == (ApplicationOrder.FAIR, ApplicationOrder.FIFO)
+    assert (found.root.submit_acl, fallback.admin_acl) == (
+        EVERYBODY,
+        Access(users=frozenset({"admin", "root"}), groups=frozenset({"wheel"})),
+    )
 
 
 def test_what_is_accepted_and_has_no_effect_yet_is_told() -> None:
@@ -104,7 +109,7 @@ def test_an_empty_text_means_a_queue_for_each_namespace_made_when_needed() -> No
         assert loaded == load(DEFAULT_TEXT, {})
         [only] = loaded.configuration.partitions
         assert (only.name, only.rules) == ("default", (PlacementRule("tag", create=True, value="namespace"),))
-        assert (only.root.name, only.root.children, only.root.submit_acl) == ("root", (), "*")
+        assert (only.root.name, only.root.children, only.root.submit_acl) == ("root", (), EVERYBODY)
         assert loaded.warnings == ()
 
 
@@ -133,7 +138,7 @@ def test_the_sort_policy_comes_down_to_configured_children_and_can_be_changed_th
             queues: [{name: e}]
 """
     )
-    orders = [child(root, path).order for path in ("a.b", "a.c", "a.d.e")]
+    orders = [child(root, path).policies.order for path in ("a.b", "a.c", "a.d.e")]
     assert orders == [ApplicationOrder.FAIR, ApplicationOrder.FIFO, ApplicationOrder.FAIR]
     assert dict(child(root, "a.b").properties) == {"application.sort.policy": "fair"}
 
@@ -148,7 +153,7 @@ partitions:
 """,
         {},
     )
-    assert child(loaded.configuration.partitions[0].root, "a").order is ApplicationOrder.FIFO
+    assert child(loaded.configuration.partitions[0].root, "a").policies.order is ApplicationOrder.FIFO
     path = "partitions[0].queues[0].properties"
     assert loaded.warnings == (
         f"{path}.application.sort.policy: 'lifo' is neither fifo nor fair, fifo is used",
