@@ -101,6 +101,32 @@ EXTRA_STARVATION_AGE: Final = "gang.starvationAge"
 EXTRA_COMPLETING_TIMEOUT: Final = "service.completingTimeout"
 #: Deadline of an unconfirmed release; 2m (semantics 14).
 EXTRA_CONFIRM_TIMEOUT: Final = "service.releaseTimeout"
+#: How long a lost resource manager keeps its world; 5m.
+EXTRA_MANAGER_TIMEOUT: Final = "service.managerTimeout"
+#: How long an ask without room on any node waits before one is reserved; 2s.
+EXTRA_RESERVATION_DELAY: Final = "service.reservationDelay"
+#: How long a node stays reserved for one ask; 1h.
+EXTRA_RESERVATION_TIMEOUT: Final = "service.reservationTimeout"
+#: Between two attempts of one ask to preempt; 15s.
+EXTRA_PREEMPTION_INTERVAL: Final = "service.preemptionInterval"
+#: How long an ended application can be looked at; 72h.
+EXTRA_EXPIRY: Final = "service.expiry"
+
+# -- settings of the public contract that the core owns (contract 3) ----------
+SETTING_CLUSTER_ID: Final = "service.clusterId"
+SETTING_HEALTH_INTERVAL: Final = "health.checkInterval"
+SETTING_LOG_LEVEL: Final = "log.level"
+#: `log.<subsystem>.level`.
+SETTING_LOG_PREFIX: Final = "log."
+SETTING_LOG_SUFFIX: Final = ".level"
+SETTING_EVENT_TRACKING: Final = "event.trackingEnabled"
+SETTING_EVENT_RING: Final = "event.ringBufferCapacity"
+#: As the documentation of the settings spells it (contract 14, 3).
+SETTING_EVENT_RING_OTHER: Final = "event.ringbufferCapacity"
+SETTING_EVENT_REQUESTS: Final = "event.requestCapacity"
+SETTING_EVENT_RESPONSE: Final = "event.RESTResponseSize"
+SETTING_EVENT_STREAMS: Final = "event.maxStreams"
+SETTING_EVENT_STREAMS_PER_HOST: Final = "event.maxStreamsPerHost"
 
 # -- names --------------------------------------------------------------------
 DEFAULT_PARTITION: Final = "default"

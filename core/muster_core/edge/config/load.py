@@ -15,6 +15,7 @@ from typing import Final
 from muster_core.edge.config import document
 from muster_core.edge.config.notes import Notes
 from muster_core.edge.config.schema import check
+from muster_core.edge.config.settings import CoreSettings, settings
 from muster_core.edge.config.timing import timing
 from muster_core.edge.config.translate import partitions
 from muster_core.model.config import Configuration
@@ -40,6 +41,7 @@ class Loaded:
 
     configuration: Configuration
     warnings: tuple[str, ...]
+    settings: CoreSettings
 
 
 def load(text: str, extra: Mapping[str, str]) -> Loaded:
@@ -53,7 +55,8 @@ def load(text: str, extra: Mapping[str, str]) -> Loaded:
         timing=timing(extra),
         checksum=checksum(text),
     )
-    return Loaded(configuration, notes.lines())
+    own = settings(extra, notes)
+    return Loaded(configuration, notes.lines(), own)
 
 
 def checksum(text: str) -> str:

@@ -58,6 +58,11 @@ def timing(extra: Mapping[str, str]) -> Timing:
         starvation_age_ns=_span(extra, keys.EXTRA_STARVATION_AGE, default.starvation_age_ns),
         completing_timeout_ns=_span(extra, keys.EXTRA_COMPLETING_TIMEOUT, default.completing_timeout_ns),
         release_timeout_ns=_positive(extra, keys.EXTRA_CONFIRM_TIMEOUT, default.release_timeout_ns),
+        manager_timeout_ns=_positive(extra, keys.EXTRA_MANAGER_TIMEOUT, default.manager_timeout_ns),
+        reservation_delay_ns=_span(extra, keys.EXTRA_RESERVATION_DELAY, default.reservation_delay_ns),
+        reservation_timeout_ns=_positive(extra, keys.EXTRA_RESERVATION_TIMEOUT, default.reservation_timeout_ns),
+        preemption_interval_ns=_positive(extra, keys.EXTRA_PREEMPTION_INTERVAL, default.preemption_interval_ns),
+        expiry_ns=_span(extra, keys.EXTRA_EXPIRY, default.expiry_ns),
     )
 
 

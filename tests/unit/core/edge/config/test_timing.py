@@ -54,7 +54,7 @@ def test_what_is_not_a_duration_is_refused(text: str, rule: str) -> None:
 
 def test_absent_and_empty_settings_are_the_defaults_and_foreign_ones_are_left_alone() -> None:
     assert load("", {}).configuration.timing == Timing()
-    assert load("", {"gang.waitTimeout": " ", "event.maxStreams": "many"}).configuration.timing == Timing()
+    assert load("", {"gang.waitTimeout": " ", "kubernetes.qps": "many"}).configuration.timing == Timing()
 
 
 def test_every_setting_sets_its_clock() -> None:
@@ -64,11 +64,26 @@ def test_every_setting_sets_its_clock() -> None:
         "gang.starvationAge": "3s",
         "service.completingTimeout": "0s",
         "service.releaseTimeout": "5s",
+        "service.managerTimeout": "6s",
+        "service.reservationDelay": "7s",
+        "service.reservationTimeout": "8s",
+        "service.preemptionInterval": "9s",
+        "service.expiry": "10s",
     }
-    assert load("", extra).configuration.timing == Timing(SECOND, 2 * SECOND, 3 * SECOND, 0, 5 * SECOND)
+    spans = (SECOND * count for count in (1, 2, 3, 0, 5, 6, 7, 8, 9, 10))
+    assert load("", extra).configuration.timing == Timing(*spans)
 
 
-@pytest.mark.parametrize("key", ["gang.placeholderTimeout", "service.releaseTimeout"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "gang.placeholderTimeout",
+        "service.releaseTimeout",
+        "service.managerTimeout",
+        "service.reservationTimeout",
+        "service.preemptionInterval",
+    ],
+)
 def test_a_clock_that_must_run_cannot_be_zero(key: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load("", {key: "0s"})
