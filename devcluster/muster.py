@@ -28,6 +28,8 @@ MANIFESTS = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
 """The product's own: namespace, service account and the smallest role that does."""
 
 READY_S = 60.0
+GONE_S = 60.0
+"""Seconds that a namespace that was deleted may take: its controller empties it first."""
 DUMP_PATH = "/debug/fullstatedump"
 
 
@@ -49,9 +51,11 @@ class Setup:
 async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[None]:
     """Have the product's namespace, account and role in the cluster.
 
-    Afterwards what was not there before is taken away, unless it is to be kept.
+    Afterwards what was not there before is taken away, unless it is to be kept. Raises ConditionNotMet if a namespace
+    that is on its way out does not go.
     """
     made: list[Json] = []
+    await until("the old namespace is gone", lambda: _is_not_going(cluster), GONE_S)
     try:
         for manifest in documents(MANIFESTS):
             try:
@@ -65,6 +69,17 @@ async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[No
         for thing in reversed(made if not keep else []):
             meta = thing["metadata"]
             await cluster.admin.delete(BY_KIND[thing["kind"]].plural, meta["name"], meta.get("namespace"))
+
+
+async def _is_not_going(cluster: Cluster) -> bool:
+    """Whether things can be made in our namespace: it is not there, or is there to stay."""
+    try:
+        found = await cluster.admin.get("namespaces", NAMESPACE)
+    except ApiError as error:
+        if error.status == 404:
+            return True
+        raise
+    return "deletionTimestamp" not in found["metadata"]
 
 
 class Muster:

@@ -116,6 +116,8 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
             tasks.kill(ledger, out, task, now, order.message)  # its node is gone, and took the allocation along
         return
+    if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER and task.release is None:
+        tasks.mark_disrupted(out, task, order.message)
     task.release = order.termination
     task.allocation_id = order.allocation_id or task.allocation_id
     tasks.kill(ledger, out, task, now, order.message or order.termination.name)

@@ -123,8 +123,13 @@ def _changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> 
         _has_node(ledger, out, app, task, now)
     elif pod.terminating and task.state in _UNBOUND:
         endings.task_ended(ledger, out, task, now)
-    elif task.state is TaskState.SCHEDULING and (old.tags != pod.tags or old.resources != pod.resources):
+    elif task.state is TaskState.SCHEDULING and _asks_otherwise(old, pod):
         out.news.append(AskSubmitted(ask_of(ledger, task)))
+
+
+def _asks_otherwise(old: Pod, new: Pod) -> bool:
+    """Whether the core was told something of the pod that is so no more."""
+    return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
 
 
 def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:

@@ -8,7 +8,7 @@ from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import BindPod, DeletePod, FailPod
+from muster_operator.model.commands import BindPod, DeletePod, FailPod, MarkDisrupted
 from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
 from muster_operator.model.news import AllocationReleased, AllocationReported, AskReleased, AskSubmitted
 from muster_operator.model.outcome import Outcome
@@ -101,6 +101,12 @@ def order_delete(ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: 
     ledger.deletions[pod.uid] = Deletion(pod, reason, at_once, now)
     remember(ledger, Deadline(now + ledger.settings.delete_retry_s, Look.DELETION, pod.uid))
     out.commands.append(DeletePod(pod, reason, at_once))
+
+
+def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
+    """Say on a real pod that it is preempted; the link writes it before the delete that follows."""
+    if not task.pod.membership.placeholder:
+        out.commands.append(MarkDisrupted(task.pod.ref, message or "preempted by the scheduler"))
 
 
 def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:

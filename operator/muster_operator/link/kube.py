@@ -26,6 +26,7 @@ from muster_operator.model.commands import (
     CreatePlaceholder,
     DeletePod,
     FailPod,
+    MarkDisrupted,
     MarkResumed,
     PostEvent,
     SetCondition,
@@ -112,6 +113,8 @@ class Kube:
                 return await self._patch(command, requests.condition(command, datetime.now(tz=UTC)))
             case MarkResumed():
                 return await self._patch(command, requests.mark_resumed(command))
+            case MarkDisrupted():
+                return await self._patch(command, requests.mark_disrupted(command, datetime.now(tz=UTC)))
             case PostEvent():
                 return await self._post_event(command)
 
@@ -172,7 +175,7 @@ class Kube:
             return CommandSucceeded(command)
         return _failed(command, reply)
 
-    async def _patch(self, command: FailPod | SetCondition | MarkResumed, request: Request) -> Result:
+    async def _patch(self, command: FailPod | SetCondition | MarkResumed | MarkDisrupted, request: Request) -> Result:
         reply = await self._with_retries(type(command).__name__, request, self._policies.patch)
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 

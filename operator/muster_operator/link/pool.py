@@ -24,6 +24,7 @@ from muster_operator.model.commands import (
     CreatePlaceholder,
     DeletePod,
     FailPod,
+    MarkDisrupted,
     MarkResumed,
     PostEvent,
     SetCondition,
@@ -206,7 +207,7 @@ class _Rate:
 def key_of(command: Command) -> str:
     """Which pod a command writes to, `namespace/name`; empty for events."""
     match command:
-        case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod):
+        case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
             return f"{pod.namespace}/{pod.name}"
         case MarkResumed(originator=pod):
             return f"{pod.namespace}/{pod.name}"
@@ -225,5 +226,5 @@ def urgency_of(command: Command) -> Urgency:
             return Urgency.DELETE
         case CreatePlaceholder():
             return Urgency.CREATE
-        case FailPod() | SetCondition() | MarkResumed() | PostEvent():
+        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted() | PostEvent():
             return Urgency.PATCH

@@ -13,7 +13,15 @@ from typing import Any, Final
 import orjson
 
 from muster_operator.link.session import MERGE_PATCH, STRATEGIC_PATCH, Request
-from muster_operator.model.commands import BindPod, DeletePod, FailPod, MarkResumed, PostEvent, SetCondition
+from muster_operator.model.commands import (
+    BindPod,
+    DeletePod,
+    FailPod,
+    MarkDisrupted,
+    MarkResumed,
+    PostEvent,
+    SetCondition,
+)
 from muster_operator.model.pods import PodRef
 from muster_operator.model.vocabulary import (
     ANNOTATION_GANG_OUTCOME,
@@ -72,14 +80,13 @@ def fail(command: FailPod) -> Request:
 
 def condition(command: SetCondition, now: datetime) -> Request:
     """PATCH the condition PodScheduled=False; conditions are merged by their type."""
-    entry = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": command.reason,
-        "message": command.message,
-        "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    return _patch(command.pod, "/status", {"status": {"conditions": [entry]}}, STRATEGIC_PATCH)
+    return _condition(command.pod, ("PodScheduled", "False", command.reason, command.message), now)
+
+
+def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
+    """PATCH the condition DisruptionTarget=True, with the reason of kube-scheduler's preemptions."""
+    reason = "PreemptionByScheduler"
+    return _condition(command.pod, ("DisruptionTarget", "True", reason, command.message), now)
 
 
 def mark_resumed(command: MarkResumed) -> Request:
@@ -132,6 +139,13 @@ def shortened(note: str) -> str:
 def micro_time(now: datetime) -> str:
     """A time with microseconds, as Kubernetes writes MicroTime."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _condition(pod: PodRef, said: tuple[str, str, str, str], now: datetime) -> Request:
+    """A condition of type, status, reason and message since now."""
+    entry = dict(zip(("type", "status", "reason", "message"), said, strict=True))
+    entry["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _patch(pod, "/status", {"status": {"conditions": [entry]}}, STRATEGIC_PATCH)
 
 
 def _pod_path(pod: PodRef) -> str:

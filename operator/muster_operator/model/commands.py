@@ -67,6 +67,17 @@ class MarkResumed:
     originator: PodRef
 
 
+@dataclass(frozen=True, slots=True)
+class MarkDisrupted:
+    """Set the condition DisruptionTarget=True on a pod that is preempted, before it is deleted.
+
+    A Job's podFailurePolicy tells a preemption from a failure of the program by it (Kubernetes, pod disruptions).
+    """
+
+    pod: PodRef
+    message: str
+
+
 class Subject(StrEnum):
     """The kind of object that an event is about."""
 
@@ -110,4 +121,4 @@ class PostEvent:
     series: str = ""
 
 
-Command = CreatePlaceholder | BindPod | DeletePod | FailPod | SetCondition | MarkResumed | PostEvent
+Command = CreatePlaceholder | BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted | PostEvent

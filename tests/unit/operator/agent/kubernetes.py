@@ -18,6 +18,7 @@ from muster_operator.model.commands import (
     CreatePlaceholder,
     DeletePod,
     FailPod,
+    MarkDisrupted,
     MarkResumed,
     PostEvent,
     SetCondition,
@@ -150,6 +151,8 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
             case MarkResumed(originator=pod) if pod.uid in self.pods:
                 self.pods[pod.uid]["metadata"]["annotations"][words.ANNOTATION_GANG_OUTCOME] = words.GANG_RESUMED
                 self._tell(self.pods[pod.uid])
+            case MarkDisrupted(pod=pod, message=message) if pod.uid in self.pods:
+                self.change(pod.name, conditions=[{"type": "DisruptionTarget", "status": "True", "message": message}])
             case PostEvent():
                 self.events.append(command)
             case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import BindPod, DeletePod, EventType, FailPod, PostEvent
+from muster_operator.model.commands import BindPod, DeletePod, EventType, FailPod, MarkDisrupted, PostEvent
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
@@ -24,6 +24,7 @@ from muster_operator.model.verdicts import (
     ApplicationRejected,
     ApplicationVerdict,
     AskRejected,
+    Released,
 )
 from muster_si import keys
 from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused, waiting
@@ -115,11 +116,44 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     preempted = TerminationType.PREEMPTED_BY_SCHEDULER
-    assert orders(driver.released("uid-w0", preempted)) == [DeletePod(W0, preempted.name, at_once=False)]
+    marked = MarkDisrupted(W0, "preempted by the scheduler")
+    assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, preempted.name, at_once=False)]
     assert not driver.released("uid-w0", preempted).commands
     confirmed = [AllocationReleased(APP, PodUid("uid-w0"), preempted, AllocationId("uid-w0-0"))]
     assert driver.gone("w0").news == confirmed
     assert driver.released("uid-w0", preempted).news == confirmed  # asked again: it is gone all the same
+
+
+def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    order = Released(APP, PodUid("uid-w0"), TerminationType.PREEMPTED_BY_SCHEDULER, message="for job high")
+    commands = driver.told(AllocationVerdict(released=(order,))).commands
+    assert commands == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high", at_once=False)]
+
+
+def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it_is_gone() -> None:
+    """Semantics 2: the run time of an allocation; the pod was not disturbed by anybody."""
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    out = driver.released("uid-w0", TerminationType.TIMEOUT)
+    assert orders(out) == [DeletePod(W0, TerminationType.TIMEOUT.name, at_once=False)]
+    assert not out.news
+    expected = [AllocationReleased(APP, PodUid("uid-w0"), TerminationType.TIMEOUT, AllocationId("uid-w0-0"))]
+    assert driver.gone("w0").news == expected
+
+
+def test_a_waiting_pod_that_no_longer_wants_to_be_preempted_asks_anew() -> None:
+    driver = live()
+    raw = waiting(driver)
+    raw["metadata"]["annotations"]["yunikorn.apache.org/allow-preemption"] = "false"
+    [news] = driver.see(raw).news
+    assert isinstance(news, AskSubmitted)
+    assert not news.ask.allow_preempt_self
 
 
 def test_a_delete_without_effect_is_sent_again_some_time_after_it_was_answered_and_not_before() -> None:
@@ -127,7 +161,7 @@ def test_a_delete_without_effect_is_sent_again_some_time_after_it_was_answered_a
     waiting(driver)
     driver.allocated("uid-w0")
     driver.see(on("n1"))
-    [order] = orders(driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER))
+    [order] = orders(driver.released("uid-w0", TerminationType.TIMEOUT))
     pause = driver.ledger.settings.delete_retry_s
     assert not driver.wait(10 * pause).commands  # thousands of writes are before it
     driver.result(done(order))

@@ -8,6 +8,7 @@ from muster_operator.model.commands import (
     DeletePod,
     EventType,
     Importance,
+    MarkDisrupted,
     PostEvent,
     SetCondition,
     Subject,
@@ -33,6 +34,10 @@ def a_bind(name: str = "p", node: str = "n1") -> BindPod:
 
 def a_delete(name: str = "p") -> DeletePod:
     return DeletePod(a_ref(name), "released")
+
+
+def a_mark(name: str = "p") -> MarkDisrupted:
+    return MarkDisrupted(a_ref(name), "for job high")
 
 
 def a_condition(name: str = "p", reason: str = "Unschedulable") -> SetCondition:

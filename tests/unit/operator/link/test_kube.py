@@ -6,7 +6,7 @@ import pytest
 
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered
 from tests.unit.operator.link.apiserver import ApiServer, Told, a_kube, reply, serving, status
-from tests.unit.operator.link.commands import a_bind, a_condition, a_create, a_delete, a_pod, an_event
+from tests.unit.operator.link.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
 
 BIND = "POST /api/v1/namespaces/ns/pods/p/binding"
 
@@ -167,6 +167,21 @@ async def test_a_condition_goes_to_the_status_of_the_pod_of_that_uid() -> None:
     assert request.path.endswith("/pods/p/status")
     assert request.body["metadata"] == {"uid": "uid-p"}
     assert request.body["status"]["conditions"][0]["status"] == "False"
+
+
+async def test_a_preempted_pod_has_the_condition_that_jobs_know_preemption_by() -> None:
+    """Kubernetes, pod disruptions: type DisruptionTarget, reason PreemptionByScheduler."""
+    server = ApiServer()
+    await run(server, a_mark())
+    [request] = server.seen
+    [condition] = request.body["status"]["conditions"]
+    assert condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "for job high",
+    }
 
 
 async def test_events_of_one_series_are_one_event_that_counts() -> None:
