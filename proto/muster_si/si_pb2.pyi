@@ -1485,6 +1485,8 @@ class EventRecord(_message.Message):
         """a node"""
         QUEUE: EventRecord._Type.ValueType  # 4
         """a queue"""
+        USERGROUP: EventRecord._Type.ValueType  # 5
+        """a user or a group"""
 
     class Type(_Type, metaclass=_TypeEnumTypeWrapper):
         """What kind of object."""
@@ -1499,6 +1501,8 @@ class EventRecord(_message.Message):
     """a node"""
     QUEUE: EventRecord.Type.ValueType  # 4
     """a queue"""
+    USERGROUP: EventRecord.Type.ValueType  # 5
+    """a user or a group"""
 
     class _ChangeType:
         ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -1557,6 +1561,16 @@ class EventRecord(_message.Message):
         APP_FAILED: EventRecord._ChangeDetail.ValueType  # 210
         APP_RESUMING: EventRecord._ChangeDetail.ValueType  # 211
         APP_EXPIRED: EventRecord._ChangeDetail.ValueType  # 212
+        APP_CANNOTRUN_QUEUE: EventRecord._ChangeDetail.ValueType  # 213
+        """213 to 216, 407 and 600 to 604 are younger than the document this file follows; watchers of events know them.
+        maxapplications of a queue keeps it waiting
+        """
+        APP_RUNNABLE_QUEUE: EventRecord._ChangeDetail.ValueType  # 214
+        """no longer"""
+        APP_CANNOTRUN_QUOTA: EventRecord._ChangeDetail.ValueType  # 215
+        """maxapplications of a user or group keeps it waiting"""
+        APP_RUNNABLE_QUOTA: EventRecord._ChangeDetail.ValueType  # 216
+        """no longer"""
         NODE_DECOMISSION: EventRecord._ChangeDetail.ValueType  # 300
         """gone"""
         NODE_READY: EventRecord._ChangeDetail.ValueType  # 301
@@ -1585,6 +1599,8 @@ class EventRecord(_message.Message):
         """an application came or went"""
         QUEUE_ALLOC: EventRecord._ChangeDetail.ValueType  # 406
         """an allocation came or went"""
+        QUEUE_PREEMPTION: EventRecord._ChangeDetail.ValueType  # 407
+        """what was preempted because its maximum was lowered"""
         ALLOC_CANCEL: EventRecord._ChangeDetail.ValueType  # 500
         """stopped by the resource manager"""
         ALLOC_PREEMPT: EventRecord._ChangeDetail.ValueType  # 501
@@ -1595,6 +1611,16 @@ class EventRecord(_message.Message):
         """placeholder gave way to a real member"""
         ALLOC_NODEREMOVED: EventRecord._ChangeDetail.ValueType  # 504
         """went with its node"""
+        UG_USER_LIMIT: EventRecord._ChangeDetail.ValueType  # 600
+        """a user's limit on a queue"""
+        UG_GROUP_LIMIT: EventRecord._ChangeDetail.ValueType  # 601
+        """a group's limit on a queue"""
+        UG_APP_LINK: EventRecord._ChangeDetail.ValueType  # 602
+        """an application counts for a group, or no longer"""
+        UG_USER_RESOURCE: EventRecord._ChangeDetail.ValueType  # 603
+        """a user uses more, or less, of a queue"""
+        UG_GROUP_RESOURCE: EventRecord._ChangeDetail.ValueType  # 604
+        """a group uses more, or less, of a queue"""
 
     class ChangeDetail(_ChangeDetail, metaclass=_ChangeDetailEnumTypeWrapper):
         """What exactly; the hundred says of which kind of object."""
@@ -1623,6 +1649,16 @@ class EventRecord(_message.Message):
     APP_FAILED: EventRecord.ChangeDetail.ValueType  # 210
     APP_RESUMING: EventRecord.ChangeDetail.ValueType  # 211
     APP_EXPIRED: EventRecord.ChangeDetail.ValueType  # 212
+    APP_CANNOTRUN_QUEUE: EventRecord.ChangeDetail.ValueType  # 213
+    """213 to 216, 407 and 600 to 604 are younger than the document this file follows; watchers of events know them.
+    maxapplications of a queue keeps it waiting
+    """
+    APP_RUNNABLE_QUEUE: EventRecord.ChangeDetail.ValueType  # 214
+    """no longer"""
+    APP_CANNOTRUN_QUOTA: EventRecord.ChangeDetail.ValueType  # 215
+    """maxapplications of a user or group keeps it waiting"""
+    APP_RUNNABLE_QUOTA: EventRecord.ChangeDetail.ValueType  # 216
+    """no longer"""
     NODE_DECOMISSION: EventRecord.ChangeDetail.ValueType  # 300
     """gone"""
     NODE_READY: EventRecord.ChangeDetail.ValueType  # 301
@@ -1651,6 +1687,8 @@ class EventRecord(_message.Message):
     """an application came or went"""
     QUEUE_ALLOC: EventRecord.ChangeDetail.ValueType  # 406
     """an allocation came or went"""
+    QUEUE_PREEMPTION: EventRecord.ChangeDetail.ValueType  # 407
+    """what was preempted because its maximum was lowered"""
     ALLOC_CANCEL: EventRecord.ChangeDetail.ValueType  # 500
     """stopped by the resource manager"""
     ALLOC_PREEMPT: EventRecord.ChangeDetail.ValueType  # 501
@@ -1661,6 +1699,16 @@ class EventRecord(_message.Message):
     """placeholder gave way to a real member"""
     ALLOC_NODEREMOVED: EventRecord.ChangeDetail.ValueType  # 504
     """went with its node"""
+    UG_USER_LIMIT: EventRecord.ChangeDetail.ValueType  # 600
+    """a user's limit on a queue"""
+    UG_GROUP_LIMIT: EventRecord.ChangeDetail.ValueType  # 601
+    """a group's limit on a queue"""
+    UG_APP_LINK: EventRecord.ChangeDetail.ValueType  # 602
+    """an application counts for a group, or no longer"""
+    UG_USER_RESOURCE: EventRecord.ChangeDetail.ValueType  # 603
+    """a user uses more, or less, of a queue"""
+    UG_GROUP_RESOURCE: EventRecord.ChangeDetail.ValueType  # 604
+    """a group uses more, or less, of a queue"""
 
     TYPE_FIELD_NUMBER: _builtins.int
     OBJECTID_FIELD_NUMBER: _builtins.int
@@ -1673,7 +1721,7 @@ class EventRecord(_message.Message):
     type: Global___EventRecord.Type.ValueType
     """Kind of the object."""
     objectID: _builtins.str
-    """The object: allocation key, application, node or queue path."""
+    """The object: allocation key, application, node, queue path, user or group."""
     message: _builtins.str
     """What happened, for people."""
     timestampNano: _builtins.int

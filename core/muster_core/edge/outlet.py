@@ -33,7 +33,7 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.ids import RmId
-from muster_core.model.notes import EventNoted
+from muster_core.model.notes import AskNoted, EventNoted, Noted, PlacesNoted, records_of
 from muster_si import si_pb2
 
 _log = structlog.get_logger(__name__)
@@ -72,14 +72,21 @@ class Outlet:
             for effect in run:
                 self.deadlines.set(cast("ClockSet", effect))
             return
-        if isinstance(first, EventNoted):
-            self._tell(rm, partial(_say_events, records=self._records(run, now_ns)), run)
+        if isinstance(first, EventNoted | AskNoted | PlacesNoted):
+            self._note(cast("Sequence[Noted]", run), now_ns)
             return
         _show(run)
         self._tell(rm, partial(_say, run=run), run)
 
-    def _records(self, run: Sequence[Effect], now_ns: int) -> list[si_pb2.EventRecord]:
-        noted = cast("Sequence[EventNoted]", run)
+    def _note(self, run: Sequence[Noted], now_ns: int) -> None:
+        """Into the ring; what is for people goes to their resource manager too."""
+        self._records([record for noted in run for record in records_of(noted)], now_ns)
+        said = [noted for noted in run if isinstance(noted, EventNoted) and noted.is_for_people]
+        if said:
+            records = [si_encode.event_record(event, now_ns) for event in said]
+            self._tell(said[0].rm, partial(_say_events, records=records), said)
+
+    def _records(self, noted: Sequence[EventNoted], now_ns: int) -> list[si_pb2.EventRecord]:
         none: list[si_pb2.EventRecord] = []
         records = self._supervisor.attempt(
             lambda: [si_encode.event_record(event, now_ns) for event in noted], none, noted

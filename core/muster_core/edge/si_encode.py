@@ -26,7 +26,7 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.ids import PartitionId
-from muster_core.model.notes import EventNoted, Notice
+from muster_core.model.notes import Change, Detail, EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_si import muster_pb2, si_pb2
@@ -53,6 +53,13 @@ _NOTICES: Final[Mapping[Notice, si_pb2.EventRecord.Type.ValueType]] = {
     Notice.APPLICATION: si_pb2.EventRecord.APP,
     Notice.NODE: si_pb2.EventRecord.NODE,
     Notice.QUEUE: si_pb2.EventRecord.QUEUE,
+    Notice.USER_GROUP: si_pb2.EventRecord.USERGROUP,
+}
+_CHANGES: Final[Mapping[Change, si_pb2.EventRecord.ChangeType.ValueType]] = {
+    change: si_pb2.EventRecord.ChangeType.Value(change.value) for change in Change
+}
+_DETAILS: Final[Mapping[Detail, si_pb2.EventRecord.ChangeDetail.ValueType]] = {
+    detail: si_pb2.EventRecord.ChangeDetail.Value(detail.value) for detail in Detail
 }
 
 ApplicationNews = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
@@ -129,6 +136,9 @@ def event_record(noted: EventNoted, now_ns: int) -> si_pb2.EventRecord:
         referenceID=noted.reference,
         message=message,
         timestampNano=now_ns,
+        eventChangeType=_CHANGES[noted.change],
+        eventChangeDetail=_DETAILS[noted.detail],
+        resource=_resource(noted.resource) if noted.resource else None,
     )
 
 

@@ -49,8 +49,14 @@ class CycleResult:
 
 
 def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool]) -> CycleResult:
-    """Try everything that was stirred since the last pass."""
+    """Try everything that was stirred since the last pass; what was noted comes last."""
     result = CycleResult()
+    _pass(world, now_ns, may_go_on, result)
+    result.effects += world.take_notes()
+    return result
+
+
+def _pass(world: World, now_ns: int, may_go_on: Callable[[], bool], result: CycleResult) -> None:
     for partition in world.partitions.values():
         if not _is_open(world, partition):
             continue
@@ -59,10 +65,9 @@ def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool]) -> CycleResu
         while (leaf := ordering.next_leaf(partition)) is not None:
             if not may_go_on():
                 result.more = True
-                return result
+                return
             partition.stirred_at = partition.nodes.epoch
             result.effects += _turn(partition, leaf, now_ns, may_go_on)
-    return result
 
 
 def _is_open(world: World, partition: Partition) -> bool:

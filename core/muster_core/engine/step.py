@@ -45,7 +45,16 @@ _PartitionEvent = (
 
 
 def step(world: World, event: Event, now_ns: int) -> list[Effect]:
-    """Take in one event. Raises CoreError only where the core itself is wrong."""
+    """Take in one event; what was noted comes after what is said.
+
+    Raises CoreError only where the core itself is wrong.
+    """
+    effects = _step(world, event, now_ns)
+    effects += world.take_notes()
+    return effects
+
+
+def _step(world: World, event: Event, now_ns: int) -> list[Effect]:
     match event:
         case ManagerRegistered():
             return registration.register(world, event)

@@ -159,5 +159,7 @@ class Configuration:
 
     partitions: tuple[PartitionConfig, ...]
     timing: Timing = Timing()
+    #: Whether changes are noted for those who watch (event.trackingEnabled).
+    tracking: bool = True
     #: SHA-256 of the text (contract 2), for REST.
     checksum: str = ""

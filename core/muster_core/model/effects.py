@@ -18,7 +18,7 @@ from muster_core.model.ids import (
     PartitionId,
     RmId,
 )
-from muster_core.model.notes import EventNoted
+from muster_core.model.notes import AskNoted, EventNoted, PlacesNoted
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AskSpec
@@ -173,5 +173,7 @@ Effect = (
     | SchedulingStateChanged
     | NodeRecommended
     | EventNoted
+    | AskNoted
+    | PlacesNoted
     | ClockSet
 )

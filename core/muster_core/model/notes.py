@@ -3,15 +3,21 @@
 Written by engine/ where the change is made, kept and handed out by edge/.
 Names and meaning: seed 003, EventRecord; contract 6.1. What codes and which
 resource manager hears of it are the edge's business.
+
+The two kinds that every pod brings, `AskNoted` and `PlacesNoted`, are kept as
+they come and made into records when somebody reads them: `records_of`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, assert_never
 
-from muster_core.model.ids import RmId
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, RmId
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import AskSpec
 
 
 class Notice(StrEnum):
@@ -97,3 +103,79 @@ class EventNoted:
     change: Change = Change.NONE
     detail: Detail = Detail.NONE
     resource: Resources = NOTHING
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it changes nothing: somebody is to act on it."""
+        return self.change is Change.NONE and self.detail is Detail.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class AskNoted:
+    """An ask came or went."""
+
+    rm: RmId
+    ask: AskSpec
+    change: Change
+    detail: Detail
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesNoted:
+    """Allocations of one application that came, or went, at once: key, node and amount of each.
+
+    `detail` of those that went says why. `group` is empty where no group is charged.
+    `asked`: an ask was fulfilled by each, and is gone.
+    """
+
+    rm: RmId
+    application: ApplicationId
+    user: str
+    group: str
+    queue: QueuePath
+    change: Change
+    detail: Detail
+    places: tuple[tuple[AllocationKey, NodeId, Resources], ...]
+    asked: bool = False
+
+
+Noted = EventNoted | AskNoted | PlacesNoted
+
+#: Of one place: application, node, queue, user.
+_OF_A_PLACE: Final = 4
+
+
+def count_of(noted: Noted) -> int:
+    """How many records it is read as."""
+    if isinstance(noted, PlacesNoted):
+        return len(noted.places) * (_OF_A_PLACE + noted.asked + bool(noted.group))
+    return 1
+
+
+def records_of(noted: Noted) -> Iterator[EventNoted]:
+    """The records it is read as, in order."""
+    match noted:
+        case EventNoted():
+            yield noted
+        case AskNoted():
+            ask, change = noted.ask, noted.change
+            amount = ask.resources
+            yield EventNoted(noted.rm, Notice.APPLICATION, ask.application, "", ask.key, change, noted.detail, amount)
+        case PlacesNoted():
+            yield from _records_of_places(noted)
+        case _:
+            assert_never(noted)
+
+
+def _records_of_places(noted: PlacesNoted) -> Iterator[EventNoted]:
+    rm, app, queue, change = noted.rm, noted.application, noted.queue, noted.change
+    gone = Change.REMOVE
+    for key, node, amount in noted.places:
+        if noted.asked:
+            yield EventNoted(rm, Notice.APPLICATION, app, "", key, gone, Detail.REQUEST_ALLOC, amount)
+        yield EventNoted(rm, Notice.APPLICATION, app, "", key, change, noted.detail, amount)
+        yield EventNoted(rm, Notice.NODE, node, "", key, change, Detail.NODE_ALLOC, amount)
+        yield EventNoted(rm, Notice.QUEUE, queue, "", key, change, Detail.QUEUE_ALLOC, amount)
+        yield EventNoted(rm, Notice.USER_GROUP, noted.user, "", queue, change, Detail.UG_USER_RESOURCE, amount)
+        if noted.group:
+            yield EventNoted(rm, Notice.USER_GROUP, noted.group, "", queue, change, Detail.UG_GROUP_RESOURCE, amount)

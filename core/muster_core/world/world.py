@@ -12,6 +12,8 @@ from typing import Final
 from muster_core.model.config import Configuration, PartitionConfig, Timing
 from muster_core.model.events import Clock
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
+from muster_core.model.notes import Change, Detail, EventNoted, Noted, Notice
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Shortfall
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ManagerState
@@ -81,6 +83,25 @@ class Partition:
     #: Decisions that no longer held when they were committed: a bug of plan/ each.
     void_decisions: int = 0
     sequence: int = 0
+    #: Whether changes are noted; what is said to people is noted always.
+    tracking: bool = True
+    #: What was noted in the present step or cycle, which hands it out at its end.
+    notes: list[Noted] = field(default_factory=list)
+
+    def note(  # noqa: PLR0913 # long: the fields of an event record
+        self,
+        about: Notice,
+        subject: str,
+        *,
+        change: Change = Change.NONE,
+        detail: Detail = Detail.NONE,
+        reference: str = "",
+        resource: Resources = NOTHING,
+        message: str = "",
+    ) -> None:
+        """Note one change, or without `change` and `detail` a word to people; step and cycle hand it out."""
+        if self.tracking or (change is Change.NONE and detail is Detail.NONE):
+            self.notes.append(EventNoted(self.rm, about, subject, message, reference, change, detail, resource))
 
     def next_number(self) -> int:
         """A number never given before in this partition: orders submissions, tells clocks apart."""
@@ -110,10 +131,21 @@ class World:
         """Count something that was heard and left without effect."""
         self.ignored[kind] = self.ignored.get(kind, 0) + 1
 
+    def take_notes(self) -> list[Noted]:
+        """What was noted since this was last asked, partition by partition."""
+        taken: list[Noted] = []
+        for partition in self.partitions.values():
+            if partition.notes:
+                taken += partition.notes
+                partition.notes = []
+        return taken
+
 
 def make_partition(partition: PartitionId, manager: Manager, config: PartitionConfig, timing: Timing) -> Partition:
     """An empty partition of this configuration. Its numbers begin where no earlier session's
     can have come to: clocks of that one may still be set.
     """
     tree = make_tree(config.root)
-    return Partition(partition, manager.id, config, timing, tree, sequence=manager.generation << _NUMBER_BITS)
+    first = manager.generation << _NUMBER_BITS
+    tracking = manager.configuration.tracking
+    return Partition(partition, manager.id, config, timing, tree, sequence=first, tracking=tracking)

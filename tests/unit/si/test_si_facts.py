@@ -107,9 +107,27 @@ SEED = blocks_of_the_seed()
 OURS = blocks_of_the_descriptors()
 
 
+#: Values that watchers of events know from later releases (contract 6.1); the seed left these numbers free.
+YOUNGER: dict[str, list[str]] = {
+    "enum EventRecord.Type": ["5 USERGROUP"],
+    "enum EventRecord.ChangeDetail": [
+        "213 APP_CANNOTRUN_QUEUE",
+        "214 APP_RUNNABLE_QUEUE",
+        "215 APP_CANNOTRUN_QUOTA",
+        "216 APP_RUNNABLE_QUOTA",
+        "407 QUEUE_PREEMPTION",
+        "600 UG_USER_LIMIT",
+        "601 UG_GROUP_LIMIT",
+        "602 UG_APP_LINK",
+        "603 UG_USER_RESOURCE",
+        "604 UG_GROUP_RESOURCE",
+    ],
+}
+
+
 @pytest.mark.parametrize("name", SEED)
 def test_every_fact_of_the_seed_holds(name: str) -> None:
-    assert OURS.get(name) == SEED[name]
+    assert OURS.get(name) == sorted(SEED[name] + YOUNGER.get(name, []))
 
 
 def test_there_is_nothing_that_the_seed_does_not_know() -> None:

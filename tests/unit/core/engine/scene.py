@@ -31,7 +31,7 @@ from muster_core.model.events import (
     NodeTold,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
-from muster_core.model.notes import EventNoted
+from muster_core.model.notes import AskNoted, EventNoted, PlacesNoted, records_of
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.world.applications import Application
@@ -50,6 +50,8 @@ class Scene:
         self.now_ns = 1_000 * SECOND
         self.clocks: list[tuple[int, int, ClockSet]] = []
         self.order = count()
+        #: What was noted for those who watch, since the start.
+        self.noted: list[EventNoted] = []
         self.tell(ManagerRegistered(RM, configuration))
         for index in range(nodes):
             self.tell(NodeAdded(a_node(f"n{index}", vcore)))
@@ -62,7 +64,10 @@ class Scene:
         return self.partition.applications[ApplicationId(name)]
 
     def tell(self, *events: Event) -> list[Effect]:
-        """Step every event, then one whole pass; the world must be sound after each, of many events after the last."""
+        """Step every event, then one whole pass; the world must be sound after each, of many events after the last.
+
+        Returns what is said; what is noted for those who watch is in `noted`.
+        """
         said: list[Effect] = []
         for event in events:
             said += step(self.world, event, self.now_ns)
@@ -73,7 +78,14 @@ class Scene:
         for effect in said:
             if isinstance(effect, ClockSet):
                 heapq.heappush(self.clocks, (effect.at_ns, next(self.order), effect))
-        return said
+        return [effect for effect in said if not self._is_noted(effect)]
+
+    def _is_noted(self, effect: Effect) -> bool:
+        """Keep what is for those who watch; a word to people is said too."""
+        if not isinstance(effect, EventNoted | AskNoted | PlacesNoted):
+            return False
+        self.noted += records_of(effect)
+        return not (isinstance(effect, EventNoted) and effect.is_for_people)
 
     def wait(self, seconds: float) -> list[Effect]:
         """Let time pass; every clock that is due rings at its time."""
