@@ -1,0 +1,44 @@
+"""Expressions are searched for in names, say what is wrong with them, and cannot take long."""
+
+import pytest
+
+from muster_core.model.expressions import MOST_CHARACTERS, matches, problem
+
+
+@pytest.mark.parametrize(
+    "expression, name, found",
+    [
+        ("^dev-", "dev-1", True),
+        ("^dev-", "my-dev-1", False),
+        ("dev", "my-dev-1", True),
+        ("a|b", "b", True),
+        ("[0-9]+$", "team7", True),
+        ("é.", "café!", True),
+        ("", "anybody", True),
+    ],
+)
+def test_an_expression_is_searched_for_in_the_name(expression: str, name: str, *, found: bool) -> None:
+    assert problem(expression) == ""
+    assert matches(expression, name) is found
+
+
+@pytest.mark.parametrize(
+    "expression, part",
+    [
+        ("(", "missing"),
+        ("[z-a]", "invalid character class range"),
+        ("*a", "no argument for repetition"),
+        ("(?=a)", "invalid perl operator"),
+        ("((a{1000}){1000}){1000}", "invalid repetition size"),
+        ("(\\pL{500}){2}", "pattern too large"),
+        ("a" * (MOST_CHARACTERS + 1), "longer than"),
+    ],
+)
+def test_an_expression_that_cannot_be_used_says_why(expression: str, part: str) -> None:
+    assert part in problem(expression)
+
+
+@pytest.mark.timeout(5)
+def test_no_expression_makes_a_name_take_long() -> None:
+    assert not matches("^(a+)+$", "a" * 100_000 + "b")
+    assert not matches("(x+x+)+y", "x" * 100_000)
