@@ -12,6 +12,7 @@ import asyncio
 import logging
 import signal
 import ssl
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -75,7 +76,8 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     Raises StartError where the REST port is taken or the journal cannot be written.
     """
     journal = None if options.journal is None else _open_journal(options.journal)
-    scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None)
+    instance = str(uuid.uuid4())
+    scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance)
     rest = None if options.rest_port is None else RestServer(scheduler, options.rest_address, options.rest_port)
     if rest is not None:
         await _start_rest(rest, options)

@@ -1,4 +1,4 @@
-"""Carries the core's effects to those they are meant for: a session's callback, the deadlines, the ring of events.
+"""Carries the core's effects to those they are meant for: a session's callback, the deadlines, the store of events.
 
 Order holds within allocations, within applications and within nodes, as the
 effects came; runs of one kind are put into one message, except allocations:
@@ -16,9 +16,11 @@ from typing import Final, cast
 import structlog
 
 from muster_core.edge import si_encode
+from muster_core.edge.config.settings import CoreSettings
 from muster_core.edge.deadlines import Deadlines
+from muster_core.edge.events.pushes import Pushes, is_pushed
+from muster_core.edge.events.store import EventStore
 from muster_core.edge.metrics import Metrics
-from muster_core.edge.ring import Ring
 from muster_core.edge.session import Session
 from muster_core.edge.supervisor import Supervisor
 from muster_core.model.effects import (
@@ -33,14 +35,12 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.ids import RmId
-from muster_core.model.notes import AskNoted, EventNoted, Noted, PlacesNoted, records_of
+from muster_core.model.notes import AskNoted, EventNoted, Noted, PlacesNoted
 from muster_si import si_pb2
 
 _log = structlog.get_logger(__name__)
 
-#: Events for people that are kept for REST (contract 3, event.ringBufferCapacity).
-RING_CAPACITY: Final = 100_000
-
+_NOTED: Final = (EventNoted, AskNoted, PlacesNoted)
 _APPLICATION = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
 _NODE = (NodeAccepted, NodeRejected)
 
@@ -50,18 +50,38 @@ class Outlet:
     `broken`: sessions whose callback failed, for the loop to end.
     """
 
-    def __init__(self, metrics: Metrics, supervisor: Supervisor, ring_capacity: int = RING_CAPACITY) -> None:
+    def __init__(self, metrics: Metrics, supervisor: Supervisor, events: EventStore) -> None:
         self.sessions: dict[RmId, Session] = {}
         self.deadlines = Deadlines()
-        self.ring: Ring[si_pb2.EventRecord] = Ring(ring_capacity)
+        self.events = events
+        self.pushes = Pushes()
         self.broken: list[Session] = []
         self._metrics = metrics
         self._supervisor = supervisor
 
     def carry(self, effects: Iterable[Effect], now_ns: int) -> None:
-        """Hand out everything, in order."""
-        for (_, rm), run in groupby(effects, key=_run_of):
+        """Hand out everything, in order; what was noted comes after what is said."""
+        said: list[Effect] = []
+        noted: list[Noted] = []
+        for effect in effects:
+            if isinstance(effect, _NOTED):
+                noted.append(effect)
+            else:
+                said.append(effect)
+        for (_, rm), run in groupby(said, key=_run_of):
             self._carry_run(rm, list(run), now_ns)
+        if noted:
+            self._note(noted, now_ns)
+
+    def configure(self, settings: CoreSettings) -> None:
+        """Put the settings about events in force."""
+        self.pushes.capacity = settings.request_capacity
+        self.events.configure(
+            tracking=settings.tracks_events,
+            capacity=settings.ring_capacity,
+            most_streams=settings.most_streams,
+            most_per_host=settings.most_streams_per_host,
+        )
 
     def _carry_run(self, rm: RmId | None, run: Sequence[Effect], now_ns: int) -> None:
         """One or more effects of one kind for one resource manager."""
@@ -72,28 +92,27 @@ class Outlet:
             for effect in run:
                 self.deadlines.set(cast("ClockSet", effect))
             return
-        if isinstance(first, EventNoted | AskNoted | PlacesNoted):
-            self._note(cast("Sequence[Noted]", run), now_ns)
-            return
         _show(run)
         self._tell(rm, partial(_say, run=run), run)
 
-    def _note(self, run: Sequence[Noted], now_ns: int) -> None:
-        """Into the ring; what is for people goes to their resource manager too."""
-        self._records([record for noted in run for record in records_of(noted)], now_ns)
-        said = [noted for noted in run if isinstance(noted, EventNoted) and noted.is_for_people]
-        if said:
-            records = [si_encode.event_record(event, now_ns) for event in said]
-            self._tell(said[0].rm, partial(_say_events, records=records), said)
+    def _note(self, noted: Sequence[Noted], now_ns: int) -> None:
+        """Into the store; resource managers are told what people act on."""
+        if self.events.tracking:
+            self.events.add(noted, now_ns)
+        told: dict[RmId, list[EventNoted]] = {}
+        for each in noted:
+            if isinstance(each, EventNoted) and is_pushed(each):
+                told.setdefault(each.rm, []).append(each)
+        for rm, notes in told.items():
+            self._push(rm, self.pushes.chosen(notes, now_ns), now_ns)
 
-    def _records(self, noted: Sequence[EventNoted], now_ns: int) -> list[si_pb2.EventRecord]:
+    def _push(self, rm: RmId, notes: Sequence[EventNoted], now_ns: int) -> None:
         none: list[si_pb2.EventRecord] = []
         records = self._supervisor.attempt(
-            lambda: [si_encode.event_record(event, now_ns) for event in noted], none, noted
+            lambda: [si_encode.event_record(each, now_ns) for each in notes], none, notes
         )
-        for record in records:
-            self.ring.append(record)
-        return records
+        if records:
+            self._tell(rm, partial(_say_events, records=records), notes)
 
     def _tell(self, rm: RmId | None, say: Callable[[Session], None], run: Sequence[Effect]) -> None:
         session = self.sessions.get(rm) if rm is not None else None

@@ -19,6 +19,7 @@ from typing import Final
 import structlog
 
 from muster_core.edge.config.load import Loaded, load
+from muster_core.edge.events.store import EventStore
 from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
@@ -43,17 +44,22 @@ _POLICY_GROUP: Final = "queues"
 
 
 class Scheduler:
-    """One core: its loop, its sessions. `run` has to be going for anything to happen."""
+    """One core: its loop, its sessions. `run` has to be going for anything to happen.
+
+    `instance` is its name since its start, for readers of events: numbers begin anew with each.
+    """
 
     def __init__(
         self,
         settings: LoopSettings | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         journal: Journal | None = None,
+        instance: str = "",
     ) -> None:
         self.metrics = Metrics()
         supervisor = Supervisor(self.metrics)
-        self.outlet = Outlet(self.metrics, supervisor)
+        self.events = EventStore(instance)
+        self.outlet = Outlet(self.metrics, supervisor, self.events)
         self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
 
     # -- SchedulerAPI ---------------------------------------------------------
@@ -70,6 +76,8 @@ class Scheduler:
         decoder = Decoder(rm, _partitions(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
         _replace(self.outlet.sessions, session)
+        self.outlet.pushes.forget(rm)
+        self.outlet.configure(loaded.settings)
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
@@ -99,6 +107,7 @@ class Scheduler:
         loaded = _load(text, extra)
         session.config_text, session.extra_config = text, extra
         session.decoder.know_partitions(_partitions(loaded))
+        self.outlet.configure(loaded.settings)
         event = ConfigurationReplaced(session.rm, loaded.configuration)
         await self.loop.mailbox.put(Mail([event], session, _warnings(session.rm, loaded)))
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
@@ -157,6 +166,7 @@ class Scheduler:
         """The core shuts down: every session is over."""
         for session in self.outlet.sessions.values():
             _lose(session, "the scheduler shuts down")
+        self.events.close()
         self.loop.close()
 
     def _session(self, rm_id: str) -> Session:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
+from muster_core.edge.events import form
 from muster_core.model.effects import (
     AllocationAnswer,
     ApplicationAccepted,
@@ -26,13 +27,10 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.ids import PartitionId
-from muster_core.model.notes import Change, Detail, EventNoted, Notice
+from muster_core.model.notes import EventNoted
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_si import muster_pb2, si_pb2
-
-#: Longer messages of events are cut (contract 6.1).
-EVENT_TEXT_LIMIT: Final = 1024
 
 _State = si_pb2.UpdateContainerSchedulingStateRequest
 
@@ -47,19 +45,6 @@ _STATES: Final[Mapping[SchedulingState, si_pb2.UpdateContainerSchedulingStateReq
     SchedulingState.SCHEDULED: _State.SCHEDULED,
     SchedulingState.RESERVED: _State.RESERVED,
     SchedulingState.FAILED: _State.FAILED,
-}
-_NOTICES: Final[Mapping[Notice, si_pb2.EventRecord.Type.ValueType]] = {
-    Notice.REQUEST: si_pb2.EventRecord.REQUEST,
-    Notice.APPLICATION: si_pb2.EventRecord.APP,
-    Notice.NODE: si_pb2.EventRecord.NODE,
-    Notice.QUEUE: si_pb2.EventRecord.QUEUE,
-    Notice.USER_GROUP: si_pb2.EventRecord.USERGROUP,
-}
-_CHANGES: Final[Mapping[Change, si_pb2.EventRecord.ChangeType.ValueType]] = {
-    change: si_pb2.EventRecord.ChangeType.Value(change.value) for change in Change
-}
-_DETAILS: Final[Mapping[Detail, si_pb2.EventRecord.ChangeDetail.ValueType]] = {
-    detail: si_pb2.EventRecord.ChangeDetail.Value(detail.value) for detail in Detail
 }
 
 ApplicationNews = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
@@ -127,17 +112,14 @@ def scheduling_states(changes: Iterable[SchedulingStateChanged]) -> muster_pb2.C
 
 def event_record(noted: EventNoted, now_ns: int) -> si_pb2.EventRecord:
     """An event for people, dated."""
-    message = noted.message
-    if len(message) > EVENT_TEXT_LIMIT:
-        message = message[: EVENT_TEXT_LIMIT - 3] + "..."
     return si_pb2.EventRecord(
-        type=_NOTICES[noted.about],
+        type=form.TYPES[noted.about],
         objectID=noted.subject,
         referenceID=noted.reference,
-        message=message,
+        message=form.text(noted.message),
         timestampNano=now_ns,
-        eventChangeType=_CHANGES[noted.change],
-        eventChangeDetail=_DETAILS[noted.detail],
+        eventChangeType=form.CHANGES[noted.change],
+        eventChangeDetail=form.DETAILS[noted.detail],
         resource=_resource(noted.resource) if noted.resource else None,
     )
 

@@ -50,12 +50,13 @@ def load(text: str, extra: Mapping[str, str]) -> Loaded:
     if data is None:
         return load(DEFAULT_TEXT, extra)
     notes = Notes()
+    own = settings(extra, notes)
     configuration = Configuration(
         partitions=partitions(check(data), notes),
         timing=timing(extra),
+        tracking=own.tracks_events,
         checksum=checksum(text),
     )
-    own = settings(extra, notes)
     return Loaded(configuration, notes.lines(), own)
 
 

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_core.edge.deadlines import Deadlines
-from muster_core.edge.ring import Ring
 from muster_core.model.effects import ClockSet
 from muster_core.model.events import Clock, ClockKind, ClockRang
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId
@@ -49,13 +48,3 @@ def test_what_is_due_at_a_moment_is_exactly_what_was_set_until_then(moments: lis
         rung.append(moments[event.clock.generation])
     assert rung == sorted(moment for moment in moments if moment <= now)
     assert len(deadlines) == len(moments) - len(rung)
-
-
-@given(st.integers(1, 8), st.integers(0, 30), st.integers(-3, 40), st.integers(0, 40))
-def test_a_ring_answers_like_a_list_that_forgot_its_beginning(size: int, count: int, start: int, most: int) -> None:
-    ring: Ring[int] = Ring(size)
-    for number in range(count):
-        ring.append(number)
-    lowest = max(0, count - size)
-    assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, count, count - lowest)
-    assert ring.since(start, most) == (list(range(count))[start : start + most] if start >= lowest else [])
