@@ -8,7 +8,7 @@ from devcluster.audit import bindings_per_pod
 from devcluster.ledgers import leftovers
 from tests.e2e.scene import Scene
 
-WORKLOADS = ("jobs", "deployments", "statefulsets", "replicasets")
+WORKLOADS = ("jobs", "deployments", "statefulsets", "replicasets", "daemonsets")
 
 
 async def check(scene: Scene) -> None:

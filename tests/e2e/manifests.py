@@ -89,6 +89,34 @@ def with_annotations(pod: Json, annotations: Mapping[str, str]) -> Json:
     return pod
 
 
+def owned(pod: Json, user: str, *groups: str) -> Json:
+    """The same pod as the admission controller marks it: whose it is (contract 1.5)."""
+    return with_annotations(pod, {f"{PREFIX}user.info": json.dumps({"user": user, "groups": groups})})
+
+
+def a_priority_class(name: str, value: int, *, may_be_preempted: bool = True) -> Json:
+    """A priority class; ``may_be_preempted``: what its annotation says (contract 1.7)."""
+    annotations = {} if may_be_preempted else {f"{PREFIX}allow-preemption": "false"}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "annotations": annotations},
+        "value": value,
+    }
+
+
+def a_daemon_set(name: str, *, cpu: str, queue: str = "") -> Json:
+    """A DaemonSet whose pods are Muster's to place."""
+    pod = a_pod(name, cpu=cpu, labels={"daemon": name, "applicationId": name, **({"queue": queue} if queue else {})})
+    template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": {**pod["spec"], "restartPolicy": "Always"}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"daemon": name}}, "template": template},
+    }
+
+
 def is_placeholder(pod: Json) -> bool:
     """By the annotation and the owner that Muster writes; a user's pod may have the annotation too (semantics 18)."""
     metadata = pod["metadata"]

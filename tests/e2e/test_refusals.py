@@ -6,32 +6,13 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
-from tests.e2e.scene import Scene
+from tests.e2e.telling import told
 
 NODES = [FakeNode("node-0", cpu="8")]
 GOOD: Json = {"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}
-
-
-def queues(**leaf: object) -> dict[str, str]:
-    """A configuration with one leaf, ``root.leaf``."""
-    tree = {"name": "root", "submitacl": "*", "queues": [{"name": "leaf", **leaf}]}
-    return {"queues.yaml": json.dumps({"partitions": [{"name": "default", "queues": [tree]}]})}
-
-
-async def told(scene: Scene, pod: str, *words: str) -> None:
-    """Wait for a Warning on the pod that has all the words."""
-
-    async def is_told() -> bool:
-        return any(
-            event["type"] == "Warning"
-            and event["involvedObject"]["name"] == pod
-            and all(word.lower() in event["message"].lower() for word in words)
-            for event in await scene.events()
-        )
-
-    await scene.eventually(f"a Warning on {pod} says {words}", is_told, 30)
 
 
 async def test_a_gang_in_a_fair_queue_is_refused(open_scene: OpenScene) -> None:
@@ -158,29 +139,3 @@ async def test_a_pod_that_names_an_unknown_group_is_told(open_scene: OpenScene) 
     await scene.create([*gang, stranger])
     await told(scene, "stranger", "drivers")
     await scene.all_bound(3)
-
-
-async def test_a_second_configuration_counts_from_when_it_is_pushed(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "1"}}))
-    labels = {"applicationId": "grows", "queue": "root.leaf"}
-    await scene.create([a_pod("first", labels=labels), a_pod("second", labels=labels)])
-    await scene.all_bound(1)
-    wider = {"data": queues(resources={"max": {"vcore": "4"}})}
-    await scene.api.patch("configmaps", "muster-configs", wider, scene.muster.setup.namespace)
-    await scene.all_bound(2)
-
-
-async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2"}}))
-    broken = {"data": {"queues.yaml": "partitions: [{name: default, quues: []}]"}}
-    await scene.api.patch("configmaps", "muster-configs", broken, scene.muster.setup.namespace)
-    labels = {"applicationId": "old", "queue": "root.leaf"}
-    await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
-    await scene.all_bound(2)
-
-    async def is_told_on_the_config_map() -> bool:
-        found = await scene.api.find("events", scene.muster.setup.namespace)
-        about = [event for event in found if event["involvedObject"]["name"] == "muster-configs"]
-        return any("quues" in event["message"] and "stays in force" in event["message"] for event in about)
-
-    await scene.eventually("a Warning on the ConfigMap names the field", is_told_on_the_config_map, 20)

@@ -2,32 +2,11 @@
 
 from collections import Counter
 
-from devcluster.api import Json
 from devcluster.nodes import FakeNode
+from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod
-from tests.e2e.scene import Scene
-from tests.e2e.test_refusals import queues
-
-
-def scheduled(pod: Json) -> Json:
-    """The condition PodScheduled; empty if it is not there."""
-    found = [c for c in pod["status"].get("conditions", []) if c["type"] == "PodScheduled"]
-    return found[0] if found else {}
-
-
-async def waits_with(scene: Scene, pod: str, reason: str, *words: str) -> None:
-    """Wait for PodScheduled=False with this reason and these words."""
-
-    async def is_so() -> bool:
-        condition = scheduled(await scene.api.get("pods", pod, scene.namespace))
-        return (
-            condition.get("status") == "False"
-            and condition.get("reason") == reason
-            and all(word in condition.get("message", "") for word in words)
-        )
-
-    await scene.eventually(f"{pod} waits as {reason}, {words}", is_so, 20)
+from tests.e2e.telling import scheduled, waits_with
 
 
 async def test_a_pod_that_no_node_holds_says_what_the_nodes_lack(open_scene: OpenScene) -> None:

@@ -1,0 +1,70 @@
+"""A pod over its queue's quota waits, is told how much is missing, and goes as soon as there is room (contract 2.3)."""
+
+from devcluster.nodes import FakeNode
+from tests.e2e.configuration import a_queue, queue_file, queues
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.scene import Scene
+from tests.e2e.telling import waits_with
+
+NODES = [FakeNode("node-0", cpu="8", extra={"nvidia.com/gpu": "8"})]
+
+
+async def names_bound(scene: Scene) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await scene.bound()}
+
+
+async def test_a_pod_over_the_quota_waits_names_queue_resource_and_amounts_and_goes_when_another_ends(
+    open_scene: OpenScene,
+) -> None:
+    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "2500m"}}))
+    labels = {"applicationId": "job", "queue": "root.leaf"}
+    await scene.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
+    await scene.all_bound(2)
+    await scene.create([a_pod("late", labels=labels)])
+    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "vcore", "500", "1000")
+    await scene.api.delete("pods", "pod-0", scene.namespace)
+    await scene.all_bound(2)
+    assert await names_bound(scene) == {"pod-1", "late"}
+
+
+async def test_the_quota_of_a_parent_bounds_all_its_leaves_together(open_scene: OpenScene) -> None:
+    team = a_queue("team", a_queue("left"), a_queue("right"), maximum={"vcore": "2"})
+    scene = await open_scene(NODES, queue_file(team))
+    for leaf in ("left", "right"):
+        labels = {"applicationId": leaf, "queue": f"root.team.{leaf}"}
+        await scene.create([a_pod(f"{leaf}-0", labels=labels)])
+    await scene.all_bound(2)
+    labels = {"applicationId": "right", "queue": "root.team.right"}
+    await scene.create([a_pod("third", labels=labels)])
+    await waits_with(scene, "third", "SchedulingSkipped", "root.team", "vcore")
+
+
+async def test_a_quota_counts_resources_by_any_name(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, queues(resources={"max": {"nvidia.com/gpu": "2"}}))
+    labels = {"applicationId": "train", "queue": "root.leaf"}
+    pods = [a_pod(f"gpu-{index}", labels=labels) for index in range(2)]
+    for pod in pods:
+        pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "2"}
+        pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
+    await scene.create([*pods, a_pod("no-gpu", labels=labels)])
+    await waits_with(scene, "gpu-1", "SchedulingSkipped", "root.leaf", "nvidia.com/gpu")
+    assert await names_bound(scene) == {"gpu-0", "no-gpu"}
+
+
+async def test_a_gang_waits_whole_for_the_quota_of_a_queue_far_above_it(open_scene: OpenScene) -> None:
+    """Seed 000's follow-up: a deep hierarchy; no member starts before all have room."""
+    deep = a_queue("a", a_queue("b", a_queue("c", a_queue("leaf"))), maximum={"vcore": "4"})
+    scene = await open_scene(NODES, queue_file(deep))
+    queue = "root.a.b.c.leaf"
+    await scene.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
+    await scene.all_bound(1)
+    await scene.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600))
+
+    async def all_wait() -> bool:
+        return len(await scene.pods(placeholders=True)) == 3
+
+    await scene.eventually("three placeholders wait", all_wait)
+    assert await scene.bound(placeholders=True) == []
+    await scene.api.delete("pods", "holder", scene.namespace)
+    await scene.all_bound(3)
