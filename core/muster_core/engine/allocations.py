@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from muster_core.engine import commit, gangs, ledger, lifecycle
+from muster_core.engine import commit, gangs, ledger, lifecycle, notes
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, allocation_id
+from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
@@ -27,7 +28,7 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
     waiting = app.asks.get(spec.key)
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
-        ledger.remove_ask(partition, app, waiting)
+        ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC)
     _enter(partition, app, spec, now_ns)
     return _after_report(partition, app, spec, now_ns)
 
@@ -50,14 +51,16 @@ def release(world: World, partition: Partition, event: AllocationReleased, now_n
     return effects
 
 
-def end(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> list[Effect]:
+def end(
+    partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
+) -> list[Effect]:
     """An allocation is gone: a swap that waited for it goes on, or the ledgers shrink."""
     successor = app.asks.get(allocation.successor) if allocation.successor else None
     if successor is not None and successor.swap is not None:
         effects = commit.confirm_swap(partition, app, allocation, successor, now_ns)
         return effects + lifecycle.settle(partition, app, now_ns)
     was = allocation.releasing
-    ledger.drop(partition, app, allocation)
+    ledger.drop(partition, app, allocation, node_removed=node_removed)
     if allocation.spec.placeholder:
         if app.is_reserving and app.gang.pledge:
             ledger.set_pledge(partition, app, lacking(app), backed=app.gang.backed)
@@ -87,6 +90,7 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
         group.count += 1
     ledger.book(partition, app, allocation)
     ledger.count_in(partition, app, ask, 1)
+    notes.places_came(partition, app, (allocation,), asked=False)
     partition.nodes.take(spec.node, ask.resources)
     for queue in app.queue.path_up():
         queue.excused = queue.excused or not queue.max.allows(queue.allocated)

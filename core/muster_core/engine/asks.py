@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster_core.engine import gangs, ledger, lifecycle
 from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refusal
 from muster_core.model.events import AskReleased
+from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
@@ -26,7 +27,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
     if known is not None:
         if known.spec == spec:
             return []
-        _forget(partition, app, known)
+        _forget(partition, app, known, Detail.APP_REQUEST)
     effects = _wake(partition, app, spec, now_ns)
     kind = class_of(spec, as_usual=spec.placeholder or not spec.group)
     ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations))
@@ -45,7 +46,7 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
         world.ignore("release of an unknown ask")
         return []
     for ask in gone:
-        _forget(partition, app, ask)
+        _forget(partition, app, ask, Detail.REQUEST_CANCEL)
     effects: list[Effect] = []
     if event.termination is Termination.STOPPED_BY_RM:
         releases = tuple(
@@ -62,10 +63,10 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
     return effects
 
 
-def _forget(partition: Partition, app: Application, ask: Ask) -> None:
+def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:
     """A parked ask's placeholder was told to go already: it is simply gone (semantics 14)."""
     ledger.unlink(partition, app, ask.spec.key)
-    ledger.remove_ask(partition, app, ask)
+    ledger.remove_ask(partition, app, ask, why)
     partition.stir(app.queue.path)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import assert_never
 
-from muster_core.engine import gangs, ledger, lifecycle
+from muster_core.engine import gangs, ledger, lifecycle, notes
 from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -57,6 +57,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     for (kind_resources, node), count in counts.items():
         partition.nodes.take(node, kind_resources, count)
     new: list[NewAllocation] = []
+    made: list[Allocation] = []
     told: list[Effect] = []
     totals: dict[tuple[bool, Resources], tuple[Ask, int]] = {}
     clocks: list[ClockSet] = []
@@ -66,6 +67,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
+        made.append(allocation)
         new.append(NewAllocation(ask.spec, allocation.id, node))
         shape = (ask.spec.placeholder, ask.spec.resources)
         first, count = totals.get(shape, (ask, 0))
@@ -76,6 +78,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_in(partition, app, ask.spec, count)
         ledger.count_pending(app, ask.spec.resources, -count)
     ledger.note_waiting(partition, app)
+    notes.places_came(partition, app, made, asked=True)
     effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new)), *clocks, *told]
     return effects + _after_placement(partition, app, now_ns, had_placeholder=had_placeholder)
 
@@ -172,6 +175,7 @@ def confirm_swap(
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
     ledger.book(partition, app, allocation)
     ledger.count_in(partition, app, ask.spec, 1)
+    notes.places_came(partition, app, (allocation,), asked=True)
     # Only now: between the two a queue over a lowered maximum would look as if it were within it.
     ledger.drop(partition, app, placeholder)
     clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 from muster_core.engine import ledger, lifecycle
 from muster_core.model.effects import AllocationAnswer, AskRelease, ClockSet, Effect, Release
 from muster_core.model.events import ClockKind
+from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import GangStyle
 from muster_core.model.states import ApplicationEvent, ApplicationState
@@ -152,7 +153,7 @@ def _drop_asks(partition: Partition, app: Application, why: str, *, placeholders
     for ask in gone:
         if ask.spec.placeholder:
             app.gang.groups[ask.spec.group].timed_out += 1
-        ledger.remove_ask(partition, app, ask)
+        ledger.remove_ask(partition, app, ask, Detail.REQUEST_TIMEOUT)
     return tuple(AskRelease(partition.id, app.id, ask.spec.key, Termination.TIMEOUT, why) for ask in gone)
 
 

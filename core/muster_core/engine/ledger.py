@@ -6,8 +6,10 @@ never decides; it keeps the sums of the four ledgers equal (invariants.py).
 
 from __future__ import annotations
 
+from muster_core.engine import notes
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
+from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
@@ -23,13 +25,15 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     if ask.spec.placeholder:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
         group.count += 1
+    notes.ask_came(partition, ask.spec)
     note_waiting(partition, app)
     partition.stir(app.queue.path)
 
 
-def remove_ask(partition: Partition, app: Application, ask: Ask) -> None:
-    """Drop an ask, waiting or parked, with all it still wants."""
+def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL) -> None:
+    """Drop an ask, waiting or parked, with all it still wants; `why` is for those who watch."""
     app.remove_ask(ask)
+    notes.ask_left(partition, ask.spec, why)
     count_pending(app, ask.spec.resources, -ask.left)
     note_waiting(partition, app)
 
@@ -93,9 +97,10 @@ def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) 
     charge(partition, app, spec.resources, count)
 
 
-def drop(partition: Partition, app: Application, allocation: Allocation) -> None:
+def drop(partition: Partition, app: Application, allocation: Allocation, *, node_removed: bool = False) -> None:
     """Take one allocation out of application, queues, user and node."""
     app.remove_allocation(allocation)
+    notes.place_left(partition, app, allocation, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
     del on_node[app.id, allocation.id]

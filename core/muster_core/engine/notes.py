@@ -1,0 +1,140 @@
+"""What is noted of applications, asks and allocations, for those who watch (contract 6.1).
+
+Called where the change is made, with the change already made. Notes of queues
+are made in queues.py, of nodes in nodes.py. The kinds that every pod brings
+are kept short: one note for all places of a decision (model/notes.py).
+
+Differs: an allocation is also noted on its queue (QUEUE_ALLOC), and an ask that it fulfilled as gone (REQUEST_ALLOC);
+YuniKorn has numbers for both and never sends them.
+Differs: APP_STARTING and NODE_READY are never sent: there is no state Starting, and what a node is ready for
+is NODE_SCHEDULABLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from muster_core.model.config import QuotaLimit
+from muster_core.model.ids import NodeId, QueuePath
+from muster_core.model.notes import AskNoted, Change, Detail, Notice, PlacesNoted
+from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
+from muster_core.model.specs import AskSpec
+from muster_core.model.states import ApplicationState
+from muster_core.world.applications import Allocation, Application
+from muster_core.world.world import Partition
+
+_STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
+    {
+        ApplicationState.NEW: Detail.APP_NEW,
+        ApplicationState.ACCEPTED: Detail.APP_ACCEPTED,
+        ApplicationState.RUNNING: Detail.APP_RUNNING,
+        ApplicationState.RESUMING: Detail.APP_RESUMING,
+        ApplicationState.COMPLETING: Detail.APP_COMPLETING,
+        ApplicationState.COMPLETED: Detail.APP_COMPLETED,
+        ApplicationState.FAILING: Detail.APP_FAILING,
+        ApplicationState.FAILED: Detail.APP_FAILED,
+        ApplicationState.REJECTED: Detail.APP_REJECT,
+        ApplicationState.EXPIRED: Detail.APP_EXPIRED,
+    }
+)
+_GOING: Final[Mapping[Termination | None, Detail]] = MappingProxyType(
+    {
+        None: Detail.ALLOC_CANCEL,
+        Termination.STOPPED_BY_RM: Detail.ALLOC_CANCEL,
+        Termination.TIMEOUT: Detail.ALLOC_TIMEOUT,
+        Termination.PREEMPTED_BY_SCHEDULER: Detail.ALLOC_PREEMPT,
+        Termination.PLACEHOLDER_REPLACED: Detail.ALLOC_REPLACED,
+    }
+)
+
+
+def app_came(partition: Partition, app: Application) -> None:
+    """A new application has its leaf queue."""
+    partition.note(Notice.APPLICATION, app.id, change=Change.ADD, detail=Detail.APP_NEW)
+    queue = app.queue.path
+    partition.note(Notice.QUEUE, queue, change=Change.ADD, detail=Detail.QUEUE_APP, reference=app.id)
+
+
+def app_moved(partition: Partition, name: str, state: ApplicationState, message: str = "") -> None:
+    """An application has another state; one that was rejected never had another."""
+    partition.note(Notice.APPLICATION, name, change=Change.SET, detail=_STATES[state], message=message)
+
+
+def app_left(partition: Partition, app: Application) -> None:
+    """An application is out of its queue and its partition."""
+    partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE)
+    queue = app.queue.path
+    partition.note(Notice.QUEUE, queue, change=Change.REMOVE, detail=Detail.QUEUE_APP, reference=app.id)
+
+
+def ask_came(partition: Partition, ask: AskSpec) -> None:
+    """An ask waits."""
+    if partition.tracking:
+        partition.notes.append(AskNoted(partition.rm, ask, Change.ADD, Detail.APP_REQUEST))
+
+
+def ask_left(partition: Partition, ask: AskSpec, why: Detail) -> None:
+    """An ask is gone unfulfilled: REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST where another replaced it."""
+    if partition.tracking:
+        partition.notes.append(AskNoted(partition.rm, ask, Change.REMOVE, why))
+
+
+def places_came(partition: Partition, app: Application, places: Iterable[Allocation], *, asked: bool) -> None:
+    """Allocations of one application were made at once; `asked`: each by an ask that is gone now."""
+    if partition.tracking:
+        partition.notes.append(_places(partition, app, places, Change.ADD, Detail.APP_ALLOC, asked=asked))
+
+
+def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
+    """An allocation is gone, for the reason that it was told to go, or with its node."""
+    if partition.tracking:
+        why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
+        partition.notes.append(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
+
+
+def _places(
+    partition: Partition,
+    app: Application,
+    places: Iterable[Allocation],
+    change: Change,
+    detail: Detail,
+    *,
+    asked: bool,
+) -> PlacesNoted:
+    found = tuple([(place.spec.key, place.node, place.spec.resources) for place in places])
+    return PlacesNoted(partition.rm, app.id, app.spec.user, "", app.queue.path, change, detail, found, asked)
+
+
+def reserved(partition: Partition, node: NodeId, ask: AskSpec, change: Change) -> None:
+    """A node is reserved for an ask (`Change.ADD`), or no longer."""
+    detail = Detail.NODE_RESERVATION
+    partition.note(Notice.NODE, node, change=change, detail=detail, reference=ask.key, resource=ask.resources)
+
+
+def limits_changed(
+    partition: Partition, queue: QueuePath, old: tuple[QuotaLimit, ...], new: tuple[QuotaLimit, ...]
+) -> None:
+    """A queue's limits for users and groups were set, changed or removed."""
+    if old == new:
+        return
+    for detail, of in ((Detail.UG_USER_LIMIT, _of_users), (Detail.UG_GROUP_LIMIT, _of_groups)):
+        before, now = of(old), of(new)
+        for name in before.keys() - now.keys():
+            partition.note(Notice.USER_GROUP, name, change=Change.REMOVE, detail=detail, reference=queue)
+        for name, limit in now.items():
+            if before.get(name) != limit:
+                most = Resources(dict(limit.max.items()))
+                partition.note(
+                    Notice.USER_GROUP, name, change=Change.SET, detail=detail, reference=queue, resource=most
+                )
+
+
+def _of_users(limits: tuple[QuotaLimit, ...]) -> dict[str, QuotaLimit]:
+    return {name: limit for limit in limits for name in limit.users}
+
+
+def _of_groups(limits: tuple[QuotaLimit, ...]) -> dict[str, QuotaLimit]:
+    return {name: limit for limit in limits for name in limit.groups}
