@@ -146,7 +146,7 @@ def queue(item: Queue, partition: Partition) -> dict[str, Json]:
     """One queue with all below it. Depth is bounded by the length of a queue's path."""
     return {
         "queuename": item.path,
-        "status": "Draining" if item.draining else "Active",
+        "status": item.state.value,
         "partition": partition_name(partition.id),
         "pendingResource": amounts(item.pending),
         "maxResource": amounts(item.max if item.path != ROOT else Limit(dict(partition.nodes.capacity_total.items()))),

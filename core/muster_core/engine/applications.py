@@ -7,7 +7,7 @@ that no moment could satisfy. An application that already had bound pods
 
 from __future__ import annotations
 
-from muster_core.engine import ledger, lifecycle
+from muster_core.engine import gangs, history, ledger, lifecycle, queues
 from muster_core.model.config import QueueConfig
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -19,28 +19,39 @@ from muster_core.model.effects import (
 )
 from muster_core.model.events import ApplicationRemoved, ClockKind
 from muster_core.model.ids import QueuePath
-from muster_core.model.policies import ApplicationOrder
 from muster_core.model.release import Termination
-from muster_core.model.resources import UNLIMITED
 from muster_core.model.specs import ApplicationSpec
+from muster_core.model.states import APPLICATION, ApplicationEvent, follow
+from muster_core.plan.impossible import bounds_of, gang_obstacle, obstacle
 from muster_core.plan.placement import Chosen, choose_queue
 from muster_core.world.applications import Application
-from muster_core.world.queues import Queue
+from muster_core.world.queues import Queue, nowhere
 from muster_core.world.world import Partition, World
 
 
 def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
     """Find the application its leaf queue, or refuse it with a reason."""
+    if partition.is_closing:
+        return _reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
     known = partition.applications.get(spec.id)
     if known is not None:
-        return _reject(partition, spec, f"application {spec.id} exists already, its state is {known.state}")
+        return _reject(partition, spec, now_ns, f"application {spec.id} exists already, its state is {known.state}")
     chosen = choose_queue(partition.queues, partition.config.rules, spec)
     if not isinstance(chosen, Chosen):
-        return _reject(partition, spec, chosen)
-    reason = _gang_refusal(partition, spec, chosen.path)
+        return _reject(partition, spec, now_ns, chosen)
+    on_demand = queues.leaf_on_demand(partition.queues, chosen.path, spec.quota) if chosen.create else None
+    reason = _gang_refusal(partition, spec, chosen.path, on_demand)
     if reason:
-        return _reject(partition, spec, reason)
-    leaf = _open_queues(partition, chosen)
+        return _reject(partition, spec, now_ns, reason)
+    if on_demand is not None:
+        leaf, effects = queues.open_leaf(partition, chosen, on_demand), []
+    else:
+        leaf = partition.queues.by_path[chosen.path]
+        effects = _retune(partition, leaf, spec, now_ns)
+    return [*_enter(partition, leaf, spec, now_ns), *effects]
+
+
+def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
     app = Application(spec, leaf, partition.next_number(), spec.created_ns or now_ns)
     app.state_log.append((now_ns, app.state))
     partition.applications[spec.id] = app
@@ -49,6 +60,19 @@ def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect
     wait_ns = spec.wait_timeout_ns or partition.timing.wait_timeout_ns
     if spec.is_gang and wait_ns:
         effects.append(lifecycle.set_clock(partition, app, ClockKind.WAIT, app.sequence, app.submitted_ns + wait_ns))
+    return effects
+
+
+def _retune(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
+    """Apply the namespace's quota to the leaf; a waiting gang that it makes impossible fails (semantics 11)."""
+    before = leaf.max
+    if not queues.apply_quota(partition, leaf, spec.quota) or leaf.max == before:
+        return []
+    effects: list[Effect] = []
+    for app in [partition.applications[name] for name in leaf.applications]:
+        was_possible = before.allows(app.spec.placeholder_ask)
+        if app.is_reserving and was_possible and (reason := obstacle(app)):
+            effects += gangs.fail(partition, app, now_ns, f"the quota of its namespace changed: {reason}")
     return effects
 
 
@@ -69,48 +93,29 @@ def remove(world: World, partition: Partition, event: ApplicationRemoved, now_ns
             Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.STOPPED_BY_RM, why)
         )
     lifecycle.leave(partition, app)
-    partition.history.append(app)
+    kept = history.remember(partition, app, now_ns)
     if not released and not asks:
-        return []
-    return [AllocationAnswer(partition.rm, released=tuple(released), released_asks=asks)]
+        return kept
+    return [AllocationAnswer(partition.rm, released=tuple(released), released_asks=asks), *kept]
 
 
-def quota_refusal(leaf: Queue, spec: ApplicationSpec) -> str:
-    """Why no moment could satisfy the placeholderAsk on this queue's path; empty = one could."""
-    for queue in leaf.path_up():
-        excess = queue.max.excess(spec.placeholder_ask)
-        if excess:
-            name = min(excess)
-            asked, bound = spec.placeholder_ask[name], queue.max.get(name)
-            return (
-                f"the gang asks for {name}={asked} in all (placeholderAsk), the maximum of queue {queue.path} is "
-                f"{name}={bound}: it could never be scheduled; lower minMember or minResource, or raise the maximum"
-            )
-    return ""
-
-
-def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath) -> str:
+def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, on_demand: QueueConfig | None) -> str:
+    """Why a gang can never have its places there; `on_demand`: what a leaf that is to be made will be."""
     if not spec.is_gang or spec.forced:
         return ""
-    queue = partition.queues.get(path)
-    if queue is not None and queue.is_leaf and queue.policies.order is ApplicationOrder.FAIR:
-        return (
-            f"queue {path} sorts its applications by fair share: a gang needs a leaf with application.sort.policy fifo"
-        )
-    while queue is None:  # a queue that is to be made: its nearest existing parent bounds it
-        path = QueuePath(path.rpartition(".")[0])
-        queue = partition.queues.get(path)
-    return quota_refusal(queue, spec)
+    if on_demand is not None:
+        above = bounds_of(queues.nearest(partition.queues, path))
+        return gang_obstacle(spec, on_demand.policies.order, [(path, on_demand.max), *above])
+    leaf = partition.queues.by_path[path]
+    most = queues.maximum(leaf, spec.quota)
+    above = bounds_of(leaf.parent) if leaf.parent is not None else ()
+    return gang_obstacle(spec, leaf.policies.order, [(path, most), *above])
 
 
-def _open_queues(partition: Partition, chosen: Chosen) -> Queue:
-    for path in chosen.create:
-        above, _, name = path.rpartition(".")
-        parent = partition.queues.by_path[QueuePath(above)]
-        is_parent = path != chosen.path
-        partition.queues.add(parent, QueueConfig(name, parent=is_parent, max=UNLIMITED), managed=False)
-    return partition.queues.by_path[chosen.path]
-
-
-def _reject(partition: Partition, spec: ApplicationSpec, reason: str) -> list[Effect]:
-    return [ApplicationRejected(partition.rm, spec.id, reason)]
+def _reject(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> list[Effect]:
+    """Refuse the application, and keep it for people to look at."""
+    app = Application(spec, nowhere(spec.queue), partition.next_number(), spec.created_ns or now_ns)
+    app.state = follow(APPLICATION, app.state, ApplicationEvent.REJECT)
+    app.state_log.append((now_ns, app.state))
+    app.rejected_message = reason
+    return [ApplicationRejected(partition.rm, spec.id, reason), *history.remember(partition, app, now_ns)]

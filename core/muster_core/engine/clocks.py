@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import gangs, ledger, lifecycle
+from muster_core.engine import gangs, history, ledger, lifecycle
 from muster_core.model.effects import AllocationAnswer, Effect, Release
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationId
@@ -19,6 +19,12 @@ _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
     """Take the deadline to its subject, if that still waits for it."""
+    if clock.kind is ClockKind.EXPIRY:
+        return history.expire(partition, clock, now_ns)
+    return _ring_application(partition, clock, now_ns)
+
+
+def _ring_application(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
     app = partition.applications.get(clock.application)
     if app is None:
         return []
@@ -39,7 +45,7 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
             return _allocation_run_time(partition, app, clock, now_ns) if clock.generation == app.sequence else []
         case ClockKind.RELEASE:
             return _release(partition, app, clock)
-        case ClockKind.MANAGER:
+        case ClockKind.MANAGER | ClockKind.EXPIRY:
             return []
         case _:
             assert_never(clock.kind)

@@ -1,29 +1,33 @@
 """A new configuration is put in force on a running world.
 
-Queues that stay get their new limits, new ones appear, those that are gone
+Queues that stay get their new settings, new ones appear, those that are gone
 drain: what runs there goes on, nothing new is let in, and they vanish when
-empty. Nothing that runs is touched by a lower maximum; a waiting gang that the
-new limits make impossible fails with a reason (semantics 11).
+empty. What cannot be while something runs waits until that is gone: a leaf
+with applications becomes a parent, and a parent with queues a leaf, when the
+last of them has left. Nothing that runs is touched by a lower maximum; a
+waiting gang that the new settings make impossible fails with a reason
+(semantics 11). A partition that is no longer named ends what runs in it.
+
+Differs: a queue on demand is open again when the queue it hangs below comes back into the configuration, and follows
+changed templates for what is made below it.
 """
 
 from __future__ import annotations
 
-from muster_core.engine import gangs
-from muster_core.engine.applications import quota_refusal
+from muster_core.engine import gangs, queues
 from muster_core.model.config import PartitionConfig, QueueConfig
 from muster_core.model.effects import Effect
 from muster_core.model.events import ConfigurationReplaced
-from muster_core.model.ids import child_path, partition_id
-from muster_core.model.policies import ApplicationOrder
-from muster_core.world.applications import Application
+from muster_core.model.ids import partition_id
+from muster_core.model.notes import Notice
+from muster_core.model.states import ApplicationState, QueueEvent
+from muster_core.plan.impossible import obstacle
 from muster_core.world.queues import Queue
-from muster_core.world.world import Partition, World, make_partition
+from muster_core.world.world import Manager, Partition, World, make_partition
 
 
 def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> list[Effect]:
-    """Put every partition of the new configuration in force; a partition that it no
-    longer names keeps running on what it had.
-    """
+    """Put every partition of the new configuration in force, and close those that it no longer names."""
     manager = world.managers.get(event.rm)
     if manager is None:
         world.ignore("configuration of an unknown resource manager")
@@ -31,24 +35,39 @@ def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> list[Eff
     manager.configuration = event.configuration
     effects: list[Effect] = []
     for config in event.configuration.partitions:
-        name = partition_id(event.rm, config.name)
-        partition = world.partitions.get(name)
-        if partition is None:
-            world.partitions[name] = make_partition(name, manager, config, event.configuration.timing)
-            continue
-        partition.timing = event.configuration.timing
-        effects += _apply(partition, config, now_ns)
+        effects += _put_in_force(world, manager, config, now_ns)
+    named = {partition_id(event.rm, config.name) for config in event.configuration.partitions}
+    for partition in world.partitions.values():
+        if partition.rm == event.rm and partition.id not in named:
+            effects += _close(partition, now_ns)
     return effects
+
+
+def drop_closed(world: World) -> None:
+    """Forget partitions that are no longer configured, once they have neither applications nor nodes."""
+    for partition in list(world.partitions.values()):
+        if partition.is_closing and not partition.applications and not len(partition.nodes):
+            del world.partitions[partition.id]
+
+
+def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_ns: int) -> list[Effect]:
+    name, configuration = partition_id(manager.id, config.name), manager.configuration
+    partition = world.partitions.get(name)
+    if partition is None:
+        world.partitions[name] = make_partition(name, manager, config, configuration.timing)
+        return []
+    partition.timing, partition.tracking = configuration.timing, configuration.tracking
+    return _apply(partition, config, now_ns)
 
 
 def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[Effect]:
     partition.config = config
     # What was impossible before came from a recovery and is not this configuration's doing.
-    possible = [app for app in partition.applications.values() if app.is_reserving and not _obstacle(app)]
+    possible = [app for app in partition.applications.values() if app.is_reserving and not obstacle(app)]
     _update(partition, partition.queues.root, config.root)
     effects: list[Effect] = []
     for app in possible:
-        if reason := _obstacle(app):
+        if reason := obstacle(app):
             effects += gangs.fail(partition, app, now_ns, f"the configuration changed: {reason}")
     for app in partition.applications.values():
         app.refused_at = None
@@ -57,38 +76,65 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[E
     return effects
 
 
-def _obstacle(app: Application) -> str:
-    """Why the queue's configuration lets a gang never start; empty = it may."""
-    if app.queue.policies.order is ApplicationOrder.FAIR:
-        return f"queue {app.queue.path} now sorts its applications by fair share, which a gang cannot use"
-    return quota_refusal(app.queue, app.spec)
+def _close(partition: Partition, now_ns: int) -> list[Effect]:
+    """Let nothing new into the partition, and end what runs there (contract 6.3)."""
+    if partition.is_closing:
+        return []
+    queues.drain(partition, partition.queues.root)
+    partition.note(Notice.QUEUE, partition.queues.root.path, message=f"partition {partition.id} is being removed")
+    effects: list[Effect] = []
+    for app in list(partition.applications.values()):
+        if app.state is not ApplicationState.FAILING:
+            effects += gangs.fail(partition, app, now_ns, f"partition {partition.id} was removed")
+    return effects
 
 
 def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:
-    queue.managed = True
-    queue.draining = False
-    queue.max, queue.guaranteed = config.max, config.guaranteed
-    queue.policies, queue.max_applications = config.policies, config.max_applications
-    queue.properties, queue.limits, queue.template = config.properties, config.limits, config.template
-    queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
-    queue.excused = not queue.max.allows(queue.allocated)
-    if not queue.applications and queue.parent is not None:
-        queue.is_leaf = not (config.parent or config.children or queue.children)
+    """Give a queue, new in the configuration or not, its settings and its children."""
+    queues.move(queue, QueueEvent.START)
+    queue.wanted = None
+    _set(partition, queue, config)
     named = {child.name: child for child in config.children}
+    is_leaf = queue.parent is not None and not (config.parent or config.children)
     for name, child in list(queue.children.items()):
         if name in named:
             _update(partition, child, named.pop(name))
-        elif child.managed:
-            _drain(partition, child)
+        elif child.managed or is_leaf:
+            queues.drain(partition, child)
+        else:
+            _open_again(child)
+    if queue.is_leaf is not is_leaf and not queue.is_empty:
+        _put_off(partition, queue, config)
+        return
+    queues.set_leaf(partition, queue, is_leaf=is_leaf)
     for child_config in named.values():
-        if partition.queues.get(child_path(queue.path, child_config.name)) is None and not queue.is_leaf:
-            partition.queues.add(queue, child_config, managed=True)
+        queues.add(partition, queue, child_config, managed=True)
 
 
-def _drain(partition: Partition, queue: Queue) -> None:
-    """Let a queue that is no longer configured run empty; at once where it is empty."""
-    for child in list(queue.children.values()):
-        _drain(partition, child)
-    queue.draining = True
-    if not queue.children and not queue.applications:
-        partition.queues.remove(queue)
+def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
+    queue.managed = True
+    queue.policies, queue.properties = config.policies, config.properties
+    queue.max_applications = config.max_applications
+    queue.limits, queue.template = config.limits, config.template
+    queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
+    queues.set_amounts(partition, queue, config.max, config.guaranteed)
+
+
+def _open_again(queue: Queue) -> None:
+    """A queue made on demand, whose parent stays: it may have been draining with it."""
+    queues.move(queue, QueueEvent.START)
+    if not queue.is_leaf and queue.parent is not None:
+        queue.template = queue.parent.template
+    for child in queue.children.values():
+        _open_again(child)
+
+
+def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
+    """What the queue is to be waits until it is empty; nothing new is let in meanwhile."""
+    queue.wanted = config
+    if queue.is_leaf:
+        queues.move(queue, QueueEvent.STOP)
+        what = f"becomes a parent queue when its applications ({len(queue.applications)} now) are gone"
+    else:
+        what = f"becomes a leaf when the queues below it ({len(queue.children)} now) are gone"
+    partition.note(Notice.QUEUE, queue.path, message=f"queue {queue.path} {what}; until then it takes nothing new")

@@ -8,7 +8,7 @@ waited for. An application's end always follows its last confirmed release
 
 from __future__ import annotations
 
-from muster_core.engine import ledger
+from muster_core.engine import history, ledger, queues
 from muster_core.model.effects import ApplicationUpdated, ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey
@@ -105,8 +105,7 @@ def end(
     """The last move: the application leaves its queue and its id is free again."""
     effect = move(partition, app, event, now_ns, message)
     leave(partition, app)
-    partition.history.append(app)
-    return [effect]
+    return [effect, *history.remember(partition, app, now_ns)]
 
 
 def leave(partition: Partition, app: Application) -> None:
@@ -120,15 +119,6 @@ def leave(partition: Partition, app: Application) -> None:
         partition.stir_all()
     del app.queue.applications[app.id]
     del partition.applications[app.id]
-    drop_if_unused(partition, app)
+    queues.settle(partition, app.queue)
     # Whoever waited behind it in the queue may go now.
     partition.stir_all()
-
-
-def drop_if_unused(partition: Partition, app: Application) -> None:
-    """Remove the queues of its path that were made on demand, or are draining, and are empty now."""
-    for queue in list(app.queue.path_up()):
-        is_temporary = not queue.managed or queue.draining
-        if queue.parent is None or not is_temporary or queue.children or queue.applications:
-            return
-        partition.queues.remove(queue)

@@ -18,6 +18,8 @@ from muster_core.world.world import Partition
 def add(partition: Partition, event: NodeAdded, now_ns: int) -> list[Effect]:
     """CREATE or CREATE_DRAIN, with the allocations that run there already."""
     spec = event.spec
+    if partition.is_closing:
+        return _reject(partition, spec.id, f"partition {partition.id} is being removed")
     if spec.id in partition.nodes:
         return _reject(partition, spec.id, "node exists already; UPDATE changes it")
     partition.nodes.add(spec, draining=event.draining)

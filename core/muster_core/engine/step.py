@@ -51,6 +51,7 @@ def step(world: World, event: Event, now_ns: int) -> list[Effect]:
     """
     effects = _step(world, event, now_ns)
     effects += world.take_notes()
+    configuration.drop_closed(world)
     return effects
 
 

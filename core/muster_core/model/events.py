@@ -175,6 +175,7 @@ class ClockKind(StrEnum):
     RUN = "run time"
     ALLOCATION_RUN = "allocation run time"
     RELEASE = "unconfirmed release"
+    EXPIRY = "end of the time that ended applications are kept"
     MANAGER = "connection time-out"
 
 

@@ -24,6 +24,8 @@ TaskGroup = NewType("TaskGroup", str)
 NO_GROUP: Final = TaskGroup("")
 NO_NODE: Final = NodeId("")
 ROOT: Final = QueuePath("root")
+#: Where applications go that ran before and have no other queue (contract 2.10); no rule may name it.
+RECOVERY: Final = QueuePath("root.@recovery@")
 
 
 def partition_id(rm: RmId, name: str) -> PartitionId:
@@ -39,3 +41,13 @@ def allocation_id(key: AllocationKey, ordinal: int) -> AllocationId:
 def child_path(parent: QueuePath, name: str) -> QueuePath:
     """The path of the queue `name` below `parent`."""
     return QueuePath(f"{parent}.{name.lower()}")
+
+
+def parent_path(path: QueuePath) -> QueuePath:
+    """The path of the queue above; empty above root."""
+    return QueuePath(path.rpartition(".")[0])
+
+
+def queue_name(path: QueuePath) -> str:
+    """The queue's own name, without those above it."""
+    return path.rpartition(".")[2]

@@ -24,7 +24,7 @@ from muster_core.model.ids import (
     TaskGroup,
 )
 from muster_core.model.placement import PlacementConstraint
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import NOTHING, Limit, Resources
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
@@ -44,6 +44,16 @@ class Member:
     count: int
     resources: Resources
     constraints: Constraints = ANYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceQuota:
+    """What a namespace gives the leaf made on demand for its applications (contract 1.6); None = it says nothing."""
+
+    max: Limit | None = None
+    guaranteed: Resources | None = None
+    #: 0 = unlimited.
+    max_applications: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class ApplicationSpec:
     #: It had bound pods when it came (application.create.force): never refused for
     #: want of a queue.
     forced: bool = False
+    quota: NamespaceQuota = NamespaceQuota()
 
     @property
     def is_gang(self) -> bool:

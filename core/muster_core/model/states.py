@@ -129,6 +129,40 @@ NODE: Final[Mapping[tuple[NodeState, NodeEvent], NodeState]] = MappingProxyType(
     }
 )
 
+
+class QueueState(StrEnum):
+    """A queue, and through its root a partition (contract 6.4).
+
+    Stopped: a leaf that is to become a parent, until its applications are gone.
+    """
+
+    ACTIVE = "Active"
+    DRAINING = "Draining"
+    STOPPED = "Stopped"
+
+
+class QueueEvent(StrEnum):
+    """What moves a queue on."""
+
+    REMOVE = "remove"
+    STOP = "stop"
+    START = "start"
+
+
+_Q = QueueState
+_W = QueueEvent
+QUEUE: Final[Mapping[tuple[QueueState, QueueEvent], QueueState]] = MappingProxyType(
+    {
+        (_Q.ACTIVE, _W.START): _Q.ACTIVE,
+        (_Q.ACTIVE, _W.STOP): _Q.STOPPED,
+        (_Q.ACTIVE, _W.REMOVE): _Q.DRAINING,
+        (_Q.DRAINING, _W.START): _Q.ACTIVE,
+        (_Q.DRAINING, _W.REMOVE): _Q.DRAINING,
+        (_Q.STOPPED, _W.START): _Q.ACTIVE,
+        (_Q.STOPPED, _W.REMOVE): _Q.DRAINING,
+    }
+)
+
 State = TypeVar("State", bound=StrEnum)
 Trigger = TypeVar("Trigger", bound=StrEnum)
 

@@ -1,7 +1,8 @@
 """Which queue an application goes to: the placement rules, one after the other, the first that yields a usable leaf.
 
 Reads the tree and changes nothing; queues to be made are named in the answer.
-Everybody may submit everywhere for now: access lists are not asked.
+An application that ran before (`forced`) and has no queue by the rules goes to
+the recovery queue, whoever owns it: what runs is counted.
 Source: contract 2.10.
 """
 
@@ -13,16 +14,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster_core.model.config import PlacementRule
-from muster_core.model.ids import ROOT, QueuePath, child_path
+from muster_core.model.ids import RECOVERY, ROOT, QueuePath, child_path, parent_path
 from muster_core.model.specs import ApplicationSpec
-from muster_core.world.queues import QueueTree
+from muster_core.model.states import QueueState
+from muster_core.plan.access import may_submit
+from muster_core.plan.rule_filter import admits
+from muster_core.world.queues import Queue, QueueTree
 
-RECOVERY: Final = child_path(ROOT, "@recovery@")
 NOT_PLACED: Final = "application rejected: no placement rule matched"
-_FIX: Final = "name a leaf queue that queues.yaml has, or let one of its rules make it (create: true)"
+_FIX: Final = (
+    "name a leaf queue that queues.yaml has and that you may submit to, or let one of its rules make it (create: true)"
+)
 
 _FALLBACK: Final = child_path(ROOT, "default")
 _QUALIFIED: Final = f"{ROOT}."
+_IN_RECOVERY: Final = f"{RECOVERY}."
 _PART: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 _MOST_LEVELS: Final = 32
 #: Stands for a dot in a name that is one queue, not a path.
@@ -54,9 +60,11 @@ def choose_queue(tree: QueueTree, rules: Sequence[PlacementRule], application: A
         whys.append(f"{rule.name}: {answer.why}")
     if application.forced:
         return Chosen(RECOVERY, () if tree.get(RECOVERY) else (RECOVERY,))
-    fallback = _usable(tree, _FALLBACK, create=False)
-    if isinstance(fallback, Chosen):
-        return fallback
+    if tree.get(_FALLBACK) is not None:
+        fallback = _usable(tree, _FALLBACK, application, create=False)
+        if isinstance(fallback, Chosen):
+            return fallback
+        whys.append(f"fallback: {fallback.why}")
     return f"{NOT_PLACED} ({'; '.join(whys)}); {_FIX}"
 
 
@@ -64,13 +72,15 @@ def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> 
     path = _path(tree, rule, application)
     if isinstance(path, _NoMatch):
         return path
-    if path == RECOVERY:
+    if path == RECOVERY or path.startswith(_IN_RECOVERY):
         return _NoMatch(f"{RECOVERY} is kept for applications that are recovered")
-    return _usable(tree, path, create=rule.create)
+    return _usable(tree, path, application, create=rule.create)
 
 
 def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | _NoMatch:
     """The path a rule names, made from its parent rule where it has one; unchecked against the tree."""
+    if not admits(rule.filter, application.user, application.groups):
+        return _NoMatch(f"its filter is not for user {application.user}")
     read, absent = _RULES[rule.name]
     name = read(rule, application).strip().lower()
     if not name:
@@ -121,7 +131,7 @@ _RULES: Final[dict[str, tuple[Callable[[PlacementRule, ApplicationSpec], str], s
 def _parent_path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | _NoMatch:
     path = _path(tree, rule, application)
     if isinstance(path, _NoMatch):
-        return path
+        return _NoMatch(f"its parent rule {rule.name}: {path.why}")
     queue = tree.get(path)
     if queue is None and not rule.create:
         return _NoMatch(f"its parent {path} does not exist and the parent rule may not create it")
@@ -130,28 +140,39 @@ def _parent_path(tree: QueueTree, rule: PlacementRule, application: ApplicationS
     return path
 
 
-def _usable(tree: QueueTree, path: QueuePath, *, create: bool) -> Chosen | _NoMatch:
+def _usable(tree: QueueTree, path: QueuePath, application: ApplicationSpec, *, create: bool) -> Chosen | _NoMatch:
     queue = tree.get(path)
-    if queue is None:
-        return (
-            _to_create(tree, path)
-            if create
-            else _NoMatch(f"queue {path} does not exist and the rule may not create it")
-        )
-    if not queue.is_leaf:
-        return _NoMatch(f"queue {path} is a parent queue and runs no application")
-    if queue.draining:
-        return _NoMatch(f"queue {path} is draining")
-    return Chosen(path)
-
-
-def _to_create(tree: QueueTree, path: QueuePath) -> Chosen | _NoMatch:
-    """The missing queues down to `path`, if what exists above them can have children."""
-    missing = [path]
-    while (queue := tree.get(above := QueuePath(missing[-1].rpartition(".")[0]))) is None:
-        missing.append(above)
-    if queue.is_leaf:
-        return _NoMatch(f"queue {path} would lie below the leaf {above}")
-    if queue.draining:
-        return _NoMatch(f"queue {path} would lie below {above}, which is draining")
+    if queue is None and not create:
+        return _NoMatch(f"queue {path} does not exist and the rule may not create it")
+    missing: list[QueuePath] = []
+    while queue is None:
+        missing.append(path if not missing else parent_path(missing[-1]))
+        queue = tree.get(parent_path(missing[-1]))
+    obstacle = _closed_to_children(queue, path) if missing else _closed(queue)
+    if obstacle:
+        return _NoMatch(obstacle)
+    if not may_submit(queue, application.user, application.groups):
+        return _NoMatch(f"user {application.user} may not submit to queue {path}")
     return Chosen(path, tuple(reversed(missing)))
+
+
+def _closed(queue: Queue) -> str:
+    """Why an existing queue takes no application; empty = it does."""
+    if not queue.is_leaf:
+        return f"queue {queue.path} is a parent queue and runs no application"
+    if queue.draining:
+        return f"queue {queue.path} is draining"
+    if queue.state is QueueState.STOPPED:
+        return f"queue {queue.path} is stopped: it becomes a parent queue when the last of its applications is gone"
+    return ""
+
+
+def _closed_to_children(queue: Queue, path: QueuePath) -> str:
+    """Why no queue can be made below an existing one on the way to `path`; empty = it can."""
+    if queue.is_leaf:
+        return f"queue {path} would lie below the leaf {queue.path}"
+    if queue.draining:
+        return f"queue {path} would lie below {queue.path}, which is draining"
+    if queue.wanted is not None:
+        return f"queue {path} would lie below {queue.path}, which becomes a leaf when it is empty"
+    return ""

@@ -148,6 +148,10 @@ class Application:
     state: ApplicationState = ApplicationState.NEW
     #: When it first ran: where its run time begins. 0 = it did not yet.
     started_ns: int = 0
+    #: When it ended, was rejected, or was taken away; 0 = it did not yet.
+    ended_ns: int = 0
+    #: Why it was rejected.
+    rejected_message: str = ""
     #: The newest of its states and their times.
     state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)

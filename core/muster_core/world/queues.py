@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from muster_core.model.access import NOBODY, Access
 from muster_core.model.config import ChildTemplate, QueueConfig, QuotaLimit
-from muster_core.model.ids import ROOT, ApplicationId, QueuePath, child_path
+from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, child_path, queue_name
 from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
-from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
+from muster_core.model.states import QueueState
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +36,10 @@ class Queue:
     admin_acl: Access = NOBODY
     limits: tuple[QuotaLimit, ...] = ()
     template: ChildTemplate | None = None
-    draining: bool = False
+    state: QueueState = QueueState.ACTIVE
+    #: What the configuration wants of it that has to wait until it is empty: a leaf that is to be
+    #: a parent (Stopped meanwhile), or a parent that is to be a leaf.
+    wanted: QueueConfig | None = None
     children: dict[str, Queue] = field(default_factory=dict)
     #: Live applications of a leaf, in the order of their submission.
     applications: dict[ApplicationId, None] = field(default_factory=dict)
@@ -57,6 +61,21 @@ class Queue:
     #: Promised to gangs that starve, with no head room behind it yet: kept from those to
     #: whom nothing is promised, but never from each other or from what is `pledged`.
     awaited: Resources = NOTHING
+
+    @property
+    def draining(self) -> bool:
+        """Whether it goes when it is empty, and takes nothing until then."""
+        return self.state is QueueState.DRAINING
+
+    @property
+    def is_recovery(self) -> bool:
+        """Whether it is the queue of recovered applications, which no queue view shows (contract 2.10)."""
+        return self.path == RECOVERY
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing hangs in or below it."""
+        return not self.children and not self.applications
 
     def path_up(self) -> Iterator[Queue]:
         """This queue, its parent, and so on up to the root."""
@@ -93,8 +112,13 @@ class QueueTree:
     def remove(self, queue: Queue) -> None:
         """Take an empty queue out of the tree."""
         if queue.parent is not None:
-            del queue.parent.children[queue.path.rpartition(".")[2]]
+            del queue.parent.children[queue_name(queue.path)]
         del self.by_path[queue.path]
+
+
+def nowhere(path: str) -> Queue:
+    """A leaf outside every tree: where an application that was rejected had wanted to go."""
+    return Queue(QueuePath(path), None, is_leaf=True, managed=False, max=UNLIMITED, guaranteed=NOTHING)
 
 
 def make_tree(root: QueueConfig) -> QueueTree:

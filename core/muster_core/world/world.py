@@ -69,6 +69,8 @@ class Partition:
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     #: Ended applications, newest last, for people to look at.
     history: deque[Application] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    #: Which clock runs for the oldest of them; 0 = none.
+    expiring: int = 0
     #: The one gang that may hold a part of its places (semantics 12).
     partial: ApplicationId | None = None
     #: Leaves with something to try; the order is of no meaning.
@@ -87,6 +89,11 @@ class Partition:
     tracking: bool = True
     #: What was noted in the present step or cycle, which hands it out at its end.
     notes: list[Noted] = field(default_factory=list)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is no longer configured, and goes with its last application and node."""
+        return self.queues.root.draining
 
     def note(  # noqa: PLR0913 # long: the fields of an event record
         self,

@@ -2,10 +2,12 @@
 
 import pytest
 
+from muster_core.model.access import EVERYBODY
 from muster_core.model.config import PlacementRule, QueueConfig
-from muster_core.model.ids import QueuePath
+from muster_core.model.ids import RECOVERY, QueuePath
 from muster_core.model.specs import ApplicationSpec
-from muster_core.plan.placement import NOT_PLACED, RECOVERY, Chosen, choose_queue
+from muster_core.model.states import QueueState
+from muster_core.plan.placement import NOT_PLACED, Chosen, choose_queue
 from muster_core.world.queues import QueueTree, make_tree
 from tests.unit.builders import a_queue, an_application
 
@@ -15,7 +17,8 @@ NAMESPACE = PlacementRule("tag", create=True, value="namespace")
 
 
 def a_tree(*queues: QueueConfig) -> QueueTree:
-    return make_tree(QueueConfig("root", parent=True, children=queues))
+    """Everybody may submit everywhere."""
+    return make_tree(QueueConfig("root", parent=True, children=queues, submit_acl=EVERYBODY))
 
 
 TREE = a_tree(a_queue("leaf"), a_queue("top", a_queue("sub")))
@@ -90,6 +93,7 @@ def test_a_rule_yields_a_leaf(rule: PlacementRule, app: ApplicationSpec, expecte
         (CREATING, an_app("root..x"), "'' cannot be the name of a queue"),
         (CREATING, an_app("x" * 65), "cannot be the name of a queue"),
         (CREATING, an_app("root" + ".x" * 40), "at most 32 levels deep"),
+        (CREATING, an_app("root.@recovery@.mine"), "is kept for applications that are recovered"),
         (CREATING, an_app("root.@recovery@"), "is kept for applications that are recovered"),
         (NAMESPACE, an_app(), "the application has no such tag"),
         (PlacementRule("user"), an_app(user=""), "the application has no user"),
@@ -120,7 +124,8 @@ def test_rules_are_asked_in_order_and_the_first_that_yields_wins() -> None:
     assert choose_queue(TREE, rules, an_app("root.gone")) == (
         f"{NOT_PLACED} (provided: queue root.gone does not exist and the rule may not create it; "
         "tag: the application has no such tag); "
-        "name a leaf queue that queues.yaml has, or let one of its rules make it (create: true)"
+        "name a leaf queue that queues.yaml has and that you may submit to, or let one of its rules make it "
+        "(create: true)"
     )
 
 
@@ -137,11 +142,21 @@ def test_the_fallback_is_root_default_only_where_it_exists() -> None:
 def test_a_draining_queue_takes_nobody_and_gets_no_children() -> None:
     tree = a_tree(a_queue("leaf"), a_queue("top", a_queue("sub")))
     for queue in tree.by_path.values():
-        queue.draining = queue.path != "root"
+        queue.state = QueueState.ACTIVE if queue.path == "root" else QueueState.DRAINING
     for name in ("root.leaf", "root.top.new"):
         answer = choose_queue(tree, (CREATING,), an_app(name))
         assert isinstance(answer, str)
         assert "draining" in answer
+
+
+def test_a_stopped_leaf_and_a_parent_that_becomes_a_leaf_take_nothing_new() -> None:
+    tree = a_tree(a_queue("leaf"), a_queue("top", a_queue("sub")))
+    tree.by_path[QueuePath("root.leaf")].state = QueueState.STOPPED
+    tree.by_path[QueuePath("root.top")].wanted = QueueConfig("top")
+    assert "becomes a parent queue when the last of its applications is gone" in str(
+        choose_queue(tree, (CREATING,), an_app("root.leaf"))
+    )
+    assert "becomes a leaf when it is empty" in str(choose_queue(tree, (CREATING,), an_app("root.top.new")))
 
 
 def test_a_forced_application_always_has_a_queue() -> None:

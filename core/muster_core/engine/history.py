@@ -1,0 +1,44 @@
+"""Applications that ended, or were rejected: kept for people to look at, for a time and up to a number.
+
+One clock per partition rings when the oldest of them is old enough; the others
+follow it. Called by lifecycle.py, applications.py and clocks.py.
+Differs: the newest thousand are kept at the most; YuniKorn keeps all of three days.
+"""
+
+from __future__ import annotations
+
+from muster_core.model.effects import ClockSet, Effect
+from muster_core.model.events import Clock, ClockKind
+from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.notes import Change, Detail, Notice
+from muster_core.model.states import APPLICATION, ApplicationEvent, follow
+from muster_core.world.applications import Application
+from muster_core.world.world import Partition
+
+
+def remember(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """Keep an application that is over."""
+    app.ended_ns = now_ns
+    partition.history.append(app)
+    return [] if partition.expiring else [_set_clock(partition)]
+
+
+def expire(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
+    """Let go of all that ended long enough ago; an ended one is Expired then (contract 6.3)."""
+    if clock.generation != partition.expiring:
+        return []
+    oldest_ns = now_ns - partition.timing.expiry_ns
+    while partition.history and partition.history[0].ended_ns <= oldest_ns:
+        app = partition.history.popleft()
+        if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # one that was taken away has not ended
+            app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
+            partition.note(Notice.APPLICATION, app.id, change=Change.SET, detail=Detail.APP_EXPIRED)
+    partition.expiring = 0
+    return [_set_clock(partition)] if partition.history else []
+
+
+def _set_clock(partition: Partition) -> ClockSet:
+    partition.expiring = partition.next_number()
+    nobody, no_key = ApplicationId(""), AllocationKey("")
+    clock = Clock(ClockKind.EXPIRY, partition.rm, partition.id, nobody, no_key, partition.expiring)
+    return ClockSet(clock, partition.history[0].ended_ns + partition.timing.expiry_ns)
