@@ -59,12 +59,20 @@ class DuplicateSubject(CoreError):
 
 
 class ConfigurationError(CoreError):
-    """`value` at `path` of a configuration breaks `rule`; `fix` says what to write instead."""
+    """`value` at `path` of a configuration breaks `rule`; `fix` says what to write instead. `file` holds it; empty =
+    it is one of the settings, and `path` its key.
+    """
 
-    def __init__(self, path: str, value: str, rule: str, fix: str) -> None:
+    def __init__(self, path: str, value: str, rule: str, fix: str, file: str = "") -> None:
         shown = value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}…"
-        super().__init__(f"{path}: {shown!r} {rule}; {fix}")
+        where = f"{file}: {path}" if file else path
+        super().__init__(f"{where}: {shown!r} {rule}; {fix}")
         self.path = path
         self.value = value
         self.rule = rule
         self.fix = fix
+        self.file = file
+
+    def within(self, file: str) -> ConfigurationError:
+        """The same, found in that file."""
+        return ConfigurationError(self.path, self.value, self.rule, self.fix, file)

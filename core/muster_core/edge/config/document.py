@@ -4,6 +4,9 @@ Every scalar stays the text that was written: what it means is decided by the
 field it stands in, so `memory: 010` is not read as octal and a queue may be
 called `123`. Refused before anything is built: too much text, too deep
 nesting, keys that come twice, aliases that blow a document up.
+
+Merge keys (`<<: *name`) work as in YuniKorn's parser: what the mapping says
+itself comes first, then the merged mappings in their order.
 """
 
 from __future__ import annotations
@@ -22,21 +25,26 @@ MOST_DEPTH: Final = 100
 #: Of the document with every alias written out.
 MOST_NODES: Final = 500_000
 
+_MERGE: Final = "<<"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_TOP = "queues.yaml"
+#: The path of what is the matter with all of it.
+TOP: Final = "the file"
 
 
 def read(text: str) -> Data:
     """The data in the text; None for an empty one. Raises ConfigurationError."""
     if len(text) > MOST_CHARACTERS:
         raise ConfigurationError(
-            _TOP, f"{len(text)} characters", "is too long", f"keep it below {MOST_CHARACTERS} characters"
+            TOP, f"{len(text)} characters", "is too long", f"keep it below {MOST_CHARACTERS} characters"
         )
     try:
+        text.encode()
         _check_depth(text)
         root = yaml.compose(text, Loader=yaml.CBaseLoader)
     except yaml.YAMLError as error:
-        raise ConfigurationError(_TOP, _where(error), "is not YAML", "correct the line it names") from error
+        raise ConfigurationError(TOP, _where(error), "is not YAML", "correct the line it names") from error
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(TOP, f"character {error.start}", "is not text", "write it in UTF-8") from error
     return None if root is None else _Builder().build(root, "")
 
 
@@ -56,7 +64,7 @@ def _check_depth(text: str) -> None:
             if depth > MOST_DEPTH:
                 line = event.start_mark.line + 1 if event.start_mark else 0
                 raise ConfigurationError(
-                    _TOP, f"line {line}", "is nested too deep", f"keep it within {MOST_DEPTH} levels"
+                    TOP, f"line {line}", "is nested too deep", f"keep it within {MOST_DEPTH} levels"
                 )
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
@@ -86,7 +94,7 @@ class _Builder:
         self._nodes += 1
         if self._nodes > MOST_NODES or self._depth > MOST_DEPTH:
             raise ConfigurationError(
-                _TOP,
+                TOP,
                 "an alias",
                 "makes the document too large",
                 "write out what it stands for, or leave it out",
@@ -105,11 +113,27 @@ class _Builder:
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> Data:
         found: dict[str, Data] = {}
+        merged: list[yaml.Node] = []
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigurationError(path or _TOP, "a key", "is not text", "use plain words as keys")
+                raise ConfigurationError(path or TOP, "a key", "is not text", "use plain words as keys")
             key = str(key_node.value)
-            if key in found:
+            if key in found or (key == _MERGE and merged):
                 raise ConfigurationError(below(path, key), key, "is there twice", "keep one of the two")
-            found[key] = self.build(value_node, below(path, key))
+            if key == _MERGE and not key_node.style:
+                merged = _merged(value_node, below(path, key))
+            else:
+                found[key] = self.build(value_node, below(path, key))
+        for other in merged:
+            data = self.build(other, path)
+            found = (data | found) if isinstance(data, dict) else found
         return found
+
+
+def _merged(node: yaml.Node, path: str) -> list[yaml.Node]:
+    """The mappings that `<<` brings in."""
+    nodes = list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+    for other in nodes:
+        if not isinstance(other, yaml.MappingNode):
+            raise ConfigurationError(path, "<<", "merges what is not a mapping", "name a mapping, as in <<: *name")
+    return nodes

@@ -1,22 +1,45 @@
-"""What is said about a configuration that is accepted: for the log, once per load."""
+"""What is found in a configuration: what is wrong with it, and what its writer should know although it is accepted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from muster_core.model.errors import ConfigurationError
+
+#: More are not told: who sees these will look again.
+MOST_ERRORS: Final = 100
+
 
 class Notes:
-    """Collects one line per thing, in the order of the file."""
+    """Collects both, in the order of the file."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-
-    def idle(self, path: str) -> None:
-        """What stands at `path` is legal and has no effect in this version."""
-        self._lines.append(f"{path}: accepted, not acted on yet")
+        self._errors: list[ConfigurationError] = []
 
     def odd(self, path: str, what: str) -> None:
-        """What stands at `path` has an effect that its writer may not expect."""
+        """What stands at `path` has an effect that its writer may not expect, or none."""
         self._lines.append(f"{path}: {what}")
 
+    def wrong(self, error: ConfigurationError) -> None:
+        """The configuration is refused; the reading goes on for what else there is to tell."""
+        if len(self._errors) < MOST_ERRORS:
+            self._errors.append(error)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """What is wrong in the block ends the block and is kept."""
+        try:
+            yield
+        except ConfigurationError as error:
+            self.wrong(error)
+
     def lines(self) -> tuple[str, ...]:
-        """All that was collected."""
+        """What its writer should know."""
         return tuple(self._lines)
+
+    def errors(self) -> tuple[ConfigurationError, ...]:
+        """What is wrong; nothing = the configuration may be put in force."""
+        return tuple(self._errors)

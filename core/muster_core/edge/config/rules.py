@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster_core.edge.config.document import below
+from muster_core.edge.config.filters import rule_filter
 from muster_core.edge.config.notes import Notes
 from muster_core.edge.config.queues import queue_name
 from muster_core.edge.config.schema import RuleForm
@@ -17,19 +18,19 @@ from muster_core.model.errors import ConfigurationError
 from muster_core.model.ids import ROOT
 
 _NAMES: Final = ("provided", "user", "fixed", "tag")
-_FILTERS: Final = frozenset({"", "allow", "deny"})
 _FIXED: Final = "fixed"
 _QUALIFIED: Final = f"{ROOT}."
 
 
 def rules(forms: Sequence[RuleForm], path: str, root: QueueConfig, notes: Notes) -> tuple[PlacementRule, ...]:
-    """The rules in their order. Raises ConfigurationError."""
+    """The rules in their order. What is wrong is noted."""
     found = []
     for index, form in enumerate(forms):
         spot = below(path, index)
-        rule = _rule(form, spot, notes)
-        _check_fixed_part(rule, spot, root)
-        found.append(rule)
+        with notes.collecting():
+            rule = _rule(form, spot, notes)
+            _check_fixed_part(rule, spot, root)
+            found.append(rule)
     return tuple(found)
 
 
@@ -45,9 +46,8 @@ def _rule(form: RuleForm, path: str, notes: Notes) -> PlacementRule:
         raise ConfigurationError(
             below(path, "value"), form.value, "starts at root and has a parent rule too", "drop the one or the other"
         )
-    if form.filter is not None:
-        _check_filter(form.filter.type, below(path, "filter"), notes)
-    return PlacementRule(name, create=form.create, value=value, parent=parent)
+    who = None if form.filter is None else rule_filter(form.filter, below(path, "filter"), notes)
+    return PlacementRule(name, create=form.create, value=value, parent=parent, filter=who)
 
 
 def _value(name: str, value: str, path: str) -> str:
@@ -60,24 +60,14 @@ def _value(name: str, value: str, path: str) -> str:
     return value
 
 
-def _check_filter(kind: str, path: str, notes: Notes) -> None:
-    if kind.lower() not in _FILTERS:
-        raise ConfigurationError(below(path, "type"), kind, "is not a type of filter", "write allow or deny")
-    notes.idle(path)
-
-
 def _check_fixed_part(rule: PlacementRule, path: str, root: QueueConfig) -> None:
-    """The fixed beginning of a chain must be a place in the tree, or one that may be made."""
-    chain = list(_innermost_first(rule))
+    """The fixed beginning of a chain must be places in the tree, or ones that may be made."""
     place: str = ROOT
-    last: PlacementRule | None = None
-    for step in chain:
+    for step in _innermost_first(rule):
         if step.name != _FIXED:
             break
         place = _joined(place, step.value)
-        last = step
-    if last is not None:
-        _check_place(place, path, root, create=last.create, is_target=last is rule)
+        _check_place(place, path, root, create=step.create, is_target=step is rule)
 
 
 def _innermost_first(rule: PlacementRule) -> Iterator[PlacementRule]:

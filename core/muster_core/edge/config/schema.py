@@ -12,9 +12,10 @@ import math
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from muster_core.edge.config.document import Data, below
+from muster_core.edge.config.document import TOP, Data, below
+from muster_core.edge.config.notes import Notes
 from muster_core.model.errors import ConfigurationError
 
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
@@ -184,28 +185,29 @@ _WORDS = {
 }
 
 
-def check(data: Data) -> FileForm:
-    """The data in the form of the file. Raises ConfigurationError for the first thing that is not."""
+def check(data: Data, notes: Notes) -> FileForm | None:
+    """The data in the form of the file; None where it is not, which is noted."""
     try:
         return FileForm.model_validate(data)
     except ValidationError as error:
-        raise _said(error) from error
+        for found in error.errors(include_url=False):
+            notes.wrong(_said(found))
+        return None
 
 
-def _said(error: ValidationError) -> ConfigurationError:
-    first = error.errors(include_url=False)[0]
-    context = first.get("ctx", {})
+def _said(finding: ErrorDetails) -> ConfigurationError:
+    context = finding.get("ctx", {})
     path = ""
-    for step in first["loc"]:
+    for step in finding["loc"]:
         path = below(path, step)
-    found, key = first["input"], context.get("key")
+    found, key = finding["input"], context.get("key")
     if key is not None:
         path, found = below(path, str(key)), key
     rule, fix = _WORDS.get(
-        first["type"], (str(context.get("rule", first["msg"])), str(context.get("fix", "correct it")))
+        finding["type"], (str(context.get("rule", finding["msg"])), str(context.get("fix", "correct it")))
     )
-    value = found if isinstance(found, str) and first["type"] != "missing" else _kind(first["type"], found)
-    return ConfigurationError(path or "the file", value, rule, fix)
+    value = found if isinstance(found, str) and finding["type"] != "missing" else _kind(finding["type"], found)
+    return ConfigurationError(path or TOP, value, rule, fix)
 
 
 def _kind(error: str, found: object) -> str:

@@ -7,72 +7,69 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_core.edge.config import limits
 from muster_core.edge.config.document import below
 from muster_core.edge.config.notes import Notes
 from muster_core.edge.config.queues import root
 from muster_core.edge.config.rules import rules
 from muster_core.edge.config.schema import FileForm, NodeSortForm, PartitionForm
-from muster_core.model.config import NodeOrder, NodeSort, PartitionConfig
+from muster_core.model.config import GroupResolver, NodeOrder, NodeSort, PartitionConfig
 from muster_core.model.errors import ConfigurationError
-from muster_core.model.ids import ROOT
 from muster_si.keys import DEFAULT_PARTITION
 
-_RESOLVERS: Final = ("", "ldap", "os", "test")
+_RESOLVERS: Final = {resolver.value: resolver for resolver in GroupResolver}
 _ORDERS: Final = {"": NodeOrder.FAIR} | {order.value: order for order in NodeOrder}
 
 
 def partitions(form: FileForm, notes: Notes) -> tuple[PartitionConfig, ...]:
-    """All partitions of the file. Raises ConfigurationError."""
+    """All partitions of the file. What is wrong is noted."""
     if not form.partitions:
-        raise ConfigurationError("partitions", "an empty list", "has no partition", "add one with the name default")
+        notes.wrong(
+            ConfigurationError("partitions", "an empty list", "has no partition", "add one with the name default")
+        )
     found: dict[str, PartitionConfig] = {}
     for index, entry in enumerate(form.partitions):
         path = below("partitions", index)
-        partition = _partition(entry, path, notes)
-        if partition.name in found:
-            raise ConfigurationError(
-                below(path, "name"), entry.name, "is the name of another partition", "rename one; case does not count"
-            )
-        found[partition.name] = partition
+        with notes.collecting():
+            partition = _partition(entry, path, notes)
+            if partition.name in found:
+                raise ConfigurationError(
+                    below(path, "name"),
+                    entry.name,
+                    "is the name of another partition",
+                    "rename one; case does not count",
+                )
+            found[partition.name] = partition
     return tuple(found.values())
 
 
 def _partition(form: PartitionForm, path: str, notes: Notes) -> PartitionConfig:
-    tree = root(form.queues, below(path, "queues"), notes)
-    _check_limits(form, path, notes)
-    if form.usergroupresolver.type not in _RESOLVERS:
-        raise ConfigurationError(
-            below(path, "usergroupresolver.type"),
-            form.usergroupresolver.type,
-            "is not a resolver",
-            "write ldap or os, or leave it out",
-        )
-    if form.usergroupresolver.type:
-        notes.idle(below(path, "usergroupresolver"))
-    if form.preemption.model_fields_set:
-        notes.idle(below(path, "preemption"))
+    flags = form.preemption
+    tree = root(form.queues, form.limits, path, notes)
+    # Rules are held against the tree; a queue that is missing there for an error of its own is no error of theirs.
+    forms = () if notes.errors() else form.placementrules
     return PartitionConfig(
         name=form.name.lower() or DEFAULT_PARTITION,
         root=tree,
-        rules=rules(form.placementrules, below(path, "placementrules"), tree, notes),
+        rules=rules(forms, below(path, "placementrules"), tree, notes),
         node_sort=_node_sort(form.nodesortpolicy, below(path, "nodesortpolicy")),
+        preemption=flags.enabled is not False,
+        quota_preemption=flags.quotapreemptionenabled is True,
+        resolver=_resolver(form.usergroupresolver.type, below(path, "usergroupresolver.type")),
     )
 
 
-def _check_limits(form: PartitionForm, path: str, notes: Notes) -> None:
-    """The partition's limits are those of root: said in one place, or twice the same."""
-    spot = below(path, "limits")
-    limits.check(form.limits, spot, notes)
-    is_root_given = len(form.queues) == 1 and form.queues[0].name.lower() == ROOT
-    if is_root_given and form.limits and form.queues[0].limits and form.limits != form.queues[0].limits:
-        raise ConfigurationError(spot, "the limits", "differ from those of root", "keep one of the two lists")
+def _resolver(name: str, path: str) -> GroupResolver:
+    if name not in _RESOLVERS:
+        raise ConfigurationError(path, name, "is not a resolver", "write ldap or os, or leave it out")
+    return _RESOLVERS[name]
 
 
 def _node_sort(form: NodeSortForm, path: str) -> NodeSort:
     order = _ORDERS.get(form.type.lower())
     if order is None:
-        raise ConfigurationError(below(path, "type"), form.type, "is not an order of nodes", "write fair or binpacking")
+        raise ConfigurationError(
+            below(path, "type"), form.type, "is not an order of nodes", f"choose one of {', '.join(NodeOrder)}"
+        )
     if not form.resourceweights:
         return NodeSort(order)
     return NodeSort(order, tuple(sorted(form.resourceweights.items())))

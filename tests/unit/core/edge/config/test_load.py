@@ -2,25 +2,10 @@
 
 from muster_core.edge.config.load import DEFAULT_TEXT, checksum, load
 from muster_core.model.access import EVERYBODY, Access
-from muster_core.model.config import NodeOrder, NodeSort, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.config import GroupResolver, NodeOrder, NodeSort, PlacementRule, RuleFilter
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.resources import Limit, Resources
-
-
-def partition(text: str) -> PartitionConfig:
-    return load(text, {}).configuration.partitions[0]
-
-
-def queues(text: str) -> QueueConfig:
-    """The root of a partition whose queues are the indented text."""
-    return partition("partitions:\n  - name: default\n    queues:\n" + text).root
-
-
-def child(queue: QueueConfig, path: str) -> QueueConfig:
-    for name in path.split("."):
-        queue = next(found for found in queue.children if found.name == name)
-    return queue
-
+from tests.unit.core.edge.config.tree import child, partition, queues
 
 EVERYTHING = """
 checksum: ABC
@@ -68,7 +53,7 @@ def test_every_field_of_the_contract_is_known() -> None:
     assert found.name == "default"
     assert found.node_sort == NodeSort(NodeOrder.BINPACKING, (("memory", 0.0), ("vcore", 2.0)))
     assert found.rules == (
-        PlacementRule("provided", create=True),
+        PlacementRule("provided", create=True, filter=RuleFilter(allow=False, users=frozenset({"eve"}))),
         PlacementRule(
             "user",
             create=True,
@@ -88,19 +73,16 @@ def test_every_field_of_the_contract_is_known() -> None:
     )
 
 
-def test_what_is_accepted_and_has_no_effect_yet_is_told() -> None:
-    assert load(EVERYTHING, {}).warnings == tuple(
-        f"{path}: accepted, not acted on yet"
-        for path in (
-            "partitions[0].queues[0].queues[0].childtemplate",
-            "partitions[0].queues[0].queues[1].adminacl",
-            "partitions[0].queues[0].queues[1].limits",
-            "partitions[0].limits",
-            "partitions[0].usergroupresolver",
-            "partitions[0].preemption",
-            "partitions[0].placementrules[0].filter",
-        )
-    )
+def test_a_file_without_oddities_is_accepted_without_a_word() -> None:
+    assert load(EVERYTHING, {}).warnings == ()
+
+
+def test_the_flags_of_preemption_and_the_resolver_of_groups_are_read() -> None:
+    found = partition(EVERYTHING)
+    assert (found.preemption, found.quota_preemption, found.resolver) == (True, False, GroupResolver.LDAP)
+    other = partition("partitions: [{preemption: {enabled: no, quotapreemptionenabled: yes}, queues: [{name: a}]}]")
+    assert (other.preemption, other.quota_preemption, other.resolver) == (False, True, GroupResolver.NONE)
+    assert partition("partitions: [{queues: [{name: a}]}]").preemption
 
 
 def test_an_empty_text_means_a_queue_for_each_namespace_made_when_needed() -> None:
@@ -125,24 +107,6 @@ def test_a_queue_without_children_is_a_leaf_unless_it_says_parent() -> None:
     assert [child(root, name).parent for name in ("a", "b", "c", "c.d")] == [False, True, True, False]
 
 
-def test_the_sort_policy_comes_down_to_configured_children_and_can_be_changed_there() -> None:
-    root = queues(
-        """
-      - name: a
-        properties: {application.sort.policy: fair, priority.offset: '5', preemption.policy: fence}
-        queues:
-          - name: b
-          - name: c
-            properties: {application.sort.policy: FIFO}
-          - name: d
-            queues: [{name: e}]
-"""
-    )
-    orders = [child(root, path).policies.order for path in ("a.b", "a.c", "a.d.e")]
-    assert orders == [ApplicationOrder.FAIR, ApplicationOrder.FIFO, ApplicationOrder.FAIR]
-    assert dict(child(root, "a.b").properties) == {"application.sort.policy": "fair"}
-
-
 def test_an_unknown_sort_policy_or_property_is_told_and_ignored() -> None:
     loaded = load(
         """
@@ -156,8 +120,7 @@ partitions:
     assert child(loaded.configuration.partitions[0].root, "a").policies.order is ApplicationOrder.FIFO
     path = "partitions[0].queues[0].properties"
     assert loaded.warnings == (
-        f"{path}.application.sort.policy: 'lifo' is neither fifo nor fair, fifo is used",
-        f"{path}.priority.offset: accepted, not acted on yet",
+        f"{path}.application.sort.policy: 'lifo' is neither fifo nor fair, the default is used",
         f"{path}.colour: is not a known property and has no effect",
     )
 

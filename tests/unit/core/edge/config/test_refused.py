@@ -31,9 +31,9 @@ def in_queue(text: str) -> ConfigurationError:
 @pytest.mark.parametrize(
     "text, path, value, rule",
     [
-        ("a: [", "queues.yaml", "line 2: did not find expected node content", "is not YAML"),
+        ("a: [", "the file", "line 2: did not find expected node content", "is not YAML"),
         ("partitions: []\npartitions: []\n", "partitions", "partitions", "is there twice"),
-        ("? [a]\n: b\n", "queues.yaml", "a key", "is not text"),
+        ("? [a]\n: b\n", "the file", "a key", "is not text"),
         ("hello", "the file", "hello", "is not a mapping"),
         ("- a\n", "the file", "a list", "is not a mapping"),
         ("checksum: x\n", "partitions", "nothing", "is required"),
@@ -47,9 +47,9 @@ def in_queue(text: str) -> ConfigurationError:
             "DEFAULT",
             "is the name of another partition",
         ),
-        ("x: " + "[" * 200, "queues.yaml", "line 1", "is nested too deep"),
-        ("x: &a [*a]\n", "queues.yaml", "an alias", "makes the document too large"),
-        (" " * (MOST_CHARACTERS + 1), "queues.yaml", f"{MOST_CHARACTERS + 1} characters", "is too long"),
+        ("x: " + "[" * 200, "the file", "line 1", "is nested too deep"),
+        ("x: &a [*a]\n", "the file", "an alias", "makes the document too large"),
+        (" " * (MOST_CHARACTERS + 1), "the file", f"{MOST_CHARACTERS + 1} characters", "is too long"),
     ],
 )
 def test_a_text_without_the_right_form_is_refused(text: str, path: str, value: str, rule: str) -> None:
@@ -241,7 +241,7 @@ def test_a_partition_that_breaks_a_rule_is_refused(text: str, path: str, value: 
 
 def test_the_message_has_path_value_rule_and_fix_in_one_line() -> None:
     assert str(in_queue("resources: {max: {vcore: 0.5}}")) == (
-        "partitions[0].queues[0].resources.max.vcore: '0.5' is not a quantity; "
+        "queues.yaml: partitions[0].queues[0].resources.max.vcore: '0.5' is not a quantity; "
         "write whole cores (10) or thousandths of a core (500m)"
     )
 
