@@ -15,7 +15,7 @@ from typing import Final, cast
 
 import structlog
 
-from muster_core.edge import si_encode
+from muster_core.edge import si_encode, summary
 from muster_core.edge.config.settings import CoreSettings
 from muster_core.edge.deadlines import Deadlines
 from muster_core.edge.events.pushes import Pushes, is_pushed
@@ -27,6 +27,7 @@ from muster_core.model.effects import (
     AllocationAnswer,
     ApplicationAccepted,
     ApplicationRejected,
+    ApplicationSummed,
     ApplicationUpdated,
     ClockSet,
     Effect,
@@ -93,6 +94,8 @@ class Outlet:
                 self.deadlines.set(cast("ClockSet", effect))
             return
         _show(run)
+        if isinstance(first, ApplicationSummed):
+            return
         self._tell(rm, partial(_say, run=run), run)
 
     def _note(self, noted: Sequence[Noted], now_ns: int) -> None:
@@ -171,6 +174,8 @@ def _show(run: Sequence[Effect]) -> None:
                     state=effect.state.value,
                     message=effect.message,
                 )
+            case ApplicationSummed():
+                _log.info(summary.line(effect))
             case NodeRejected():
                 _log.warning("node rejected", node=effect.node, reason=effect.reason)
             case AllocationAnswer():

@@ -60,7 +60,7 @@ def end(
         effects = commit.confirm_swap(partition, app, allocation, successor, now_ns)
         return effects + lifecycle.settle(partition, app, now_ns)
     was = allocation.releasing
-    ledger.drop(partition, app, allocation, node_removed=node_removed)
+    ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:
         if app.is_reserving and app.gang.pledge:
             ledger.set_pledge(partition, app, lacking(app), backed=app.gang.backed)

@@ -7,7 +7,7 @@ that no moment could satisfy. An application that already had bound pods
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, history, ledger, lifecycle, queues
+from muster_core.engine import gangs, history, ledger, lifecycle, notes, queues
 from muster_core.model.config import QueueConfig
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -56,6 +56,7 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     app.state_log.append((now_ns, app.state))
     partition.applications[spec.id] = app
     leaf.applications[spec.id] = None
+    notes.app_came(partition, app)
     effects: list[Effect] = [ApplicationAccepted(partition.rm, spec.id)]
     wait_ns = spec.wait_timeout_ns or partition.timing.wait_timeout_ns
     if spec.is_gang and wait_ns:
@@ -88,7 +89,7 @@ def remove(world: World, partition: Partition, event: ApplicationRemoved, now_ns
     for key in list(app.asks):
         ledger.unlink(partition, app, key)
     for allocation in list(app.allocations.values()):
-        ledger.drop(partition, app, allocation)
+        ledger.drop(partition, app, allocation, now_ns)
         released.append(
             Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.STOPPED_BY_RM, why)
         )
@@ -118,4 +119,5 @@ def _reject(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: st
     app.state = follow(APPLICATION, app.state, ApplicationEvent.REJECT)
     app.state_log.append((now_ns, app.state))
     app.rejected_message = reason
+    notes.app_moved(partition, spec.id, app.state, reason)
     return [ApplicationRejected(partition.rm, spec.id, reason), *history.remember(partition, app, now_ns)]

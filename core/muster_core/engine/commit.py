@@ -177,7 +177,7 @@ def confirm_swap(
     ledger.count_in(partition, app, ask.spec, 1)
     notes.places_came(partition, app, (allocation,), asked=True)
     # Only now: between the two a queue over a lowered maximum would look as if it were within it.
-    ledger.drop(partition, app, placeholder)
+    ledger.drop(partition, app, placeholder, now_ns)
     clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
     new = NewAllocation(ask.spec, allocation.id, allocation.node)
     ledger.count_pending(app, ask.spec.resources, -1)

@@ -14,12 +14,12 @@ changed templates for what is made below it.
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, queues
+from muster_core.engine import gangs, notes, queues
 from muster_core.model.config import PartitionConfig, QueueConfig
 from muster_core.model.effects import Effect
 from muster_core.model.events import ConfigurationReplaced
 from muster_core.model.ids import partition_id
-from muster_core.model.notes import Notice
+from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.states import ApplicationState, QueueEvent
 from muster_core.plan.impossible import obstacle
 from muster_core.world.queues import Queue
@@ -55,6 +55,7 @@ def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_n
     partition = world.partitions.get(name)
     if partition is None:
         world.partitions[name] = make_partition(name, manager, config, configuration.timing)
+        queues.note_tree(world.partitions[name])
         return []
     partition.timing, partition.tracking = configuration.timing, configuration.tracking
     return _apply(partition, config, now_ns)
@@ -112,12 +113,22 @@ def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:
 
 
 def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
+    before = _settings(queue)
+    notes.limits_changed(partition, queue.path, queue.limits, config.limits)
     queue.managed = True
     queue.policies, queue.properties = config.policies, config.properties
     queue.max_applications = config.max_applications
     queue.limits, queue.template = config.limits, config.template
     queue.submit_acl, queue.admin_acl = config.submit_acl, config.admin_acl
+    if _settings(queue) != before:
+        partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=Detail.QUEUE_CONFIG)
     queues.set_amounts(partition, queue, config.max, config.guaranteed)
+
+
+def _settings(queue: Queue) -> tuple[object, ...]:
+    """What has no detail of its own in what is noted."""
+    acl = (queue.submit_acl, queue.admin_acl)
+    return (queue.managed, queue.policies, dict(queue.properties), queue.max_applications, queue.template, acl)
 
 
 def _open_again(queue: Queue) -> None:

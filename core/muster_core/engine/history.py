@@ -7,10 +7,10 @@ Differs: the newest thousand are kept at the most; YuniKorn keeps all of three d
 
 from __future__ import annotations
 
-from muster_core.model.effects import ClockSet, Effect
+from muster_core.engine import notes
+from muster_core.model.effects import ApplicationSummed, ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey, ApplicationId
-from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.states import APPLICATION, ApplicationEvent, follow
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
@@ -20,7 +20,24 @@ def remember(partition: Partition, app: Application, now_ns: int) -> list[Effect
     """Keep an application that is over."""
     app.ended_ns = now_ns
     partition.history.append(app)
-    return [] if partition.expiring else [_set_clock(partition)]
+    ended = (app.queue.path, app.state)
+    partition.ended[ended] = partition.ended.get(ended, 0) + 1
+    effects: list[Effect] = [] if app.rejected_message else [_summary(partition, app)]
+    return effects if partition.expiring else [*effects, _set_clock(partition)]
+
+
+def _summary(partition: Partition, app: Application) -> ApplicationSummed:
+    return ApplicationSummed(
+        rm=partition.rm,
+        application=app.id,
+        queue=app.queue.path,
+        user=app.spec.user,
+        state=app.state,
+        times_ns=(app.submitted_ns, app.started_ns, app.ended_ns),
+        used=app.used.seconds(),
+        preempted=app.preempted.seconds(),
+        placeholders=app.placeheld.seconds(),
+    )
 
 
 def expire(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
@@ -32,7 +49,7 @@ def expire(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
         app = partition.history.popleft()
         if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # one that was taken away has not ended
             app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
-            partition.note(Notice.APPLICATION, app.id, change=Change.SET, detail=Detail.APP_EXPIRED)
+            notes.app_moved(partition, app.id, app.state)
     partition.expiring = 0
     return [_set_clock(partition)] if partition.history else []
 

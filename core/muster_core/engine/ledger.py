@@ -6,6 +6,8 @@ never decides; it keeps the sums of the four ledgers equal (invariants.py).
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_core.engine import notes
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
@@ -16,6 +18,9 @@ from muster_core.model.specs import AskSpec
 from muster_core.world.applications import Allocation, Application, Ask, GroupCount
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
+
+#: Attribute of a node (muster_si.keys, INSTANCE_TYPE).
+_INSTANCE_TYPE: Final = "si/instance-type"
 
 
 def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
@@ -97,8 +102,11 @@ def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) 
     charge(partition, app, spec.resources, count)
 
 
-def drop(partition: Partition, app: Application, allocation: Allocation, *, node_removed: bool = False) -> None:
+def drop(
+    partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
+) -> None:
     """Take one allocation out of application, queues, user and node."""
+    _count_use(partition, app, allocation, now_ns - allocation.allocated_ns)
     app.remove_allocation(allocation)
     notes.place_left(partition, app, allocation, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
@@ -107,6 +115,18 @@ def drop(partition: Partition, app: Application, allocation: Allocation, *, node
     if not on_node:
         del partition.placed[allocation.node]
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
+
+
+def _count_use(partition: Partition, app: Application, allocation: Allocation, span_ns: int) -> None:
+    """What it used over time (contract 6.5): placeholders and what was preempted are counted apart."""
+    instance_type = partition.nodes.record(allocation.node).spec.attributes.get(_INSTANCE_TYPE, "")
+    if allocation.spec.placeholder:
+        kind = app.placeheld
+    elif allocation.releasing is Termination.PREEMPTED_BY_SCHEDULER:
+        kind = app.preempted
+    else:
+        kind = app.used
+    kind.add(instance_type, allocation.spec.resources, span_ns)
 
 
 def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:

@@ -8,7 +8,7 @@ waited for. An application's end always follows its last confirmed release
 
 from __future__ import annotations
 
-from muster_core.engine import history, ledger, queues
+from muster_core.engine import history, ledger, notes, queues
 from muster_core.model.effects import ApplicationUpdated, ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey
@@ -26,6 +26,7 @@ def move(
     """Follow one row of the table and say so."""
     app.state = follow(APPLICATION, app.state, event)
     app.state_log.append((now_ns, app.state))
+    notes.app_moved(partition, app.id, app.state, message)
     return ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message)
 
 
@@ -119,6 +120,7 @@ def leave(partition: Partition, app: Application) -> None:
         partition.stir_all()
     del app.queue.applications[app.id]
     del partition.applications[app.id]
+    notes.app_left(partition, app)
     queues.settle(partition, app.queue)
     # Whoever waited behind it in the queue may go now.
     partition.stir_all()

@@ -8,6 +8,7 @@ from muster_core.engine import allocations, ledger
 from muster_core.model.effects import AllocationAnswer, Effect, NodeAccepted, NodeRejected, Release
 from muster_core.model.events import NodeAction, NodeAdded, NodeTold
 from muster_core.model.ids import NodeId
+from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.release import Termination
 from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NODE, NodeEvent, NodeState, follow
@@ -23,6 +24,8 @@ def add(partition: Partition, event: NodeAdded, now_ns: int) -> list[Effect]:
     if spec.id in partition.nodes:
         return _reject(partition, spec.id, "node exists already; UPDATE changes it")
     partition.nodes.add(spec, draining=event.draining)
+    text = "Node added to the scheduler"
+    partition.note(Notice.NODE, spec.id, change=Change.ADD, resource=spec.capacity, message=text)
     effects: list[Effect] = [NodeAccepted(partition.rm, spec.id)]
     for existing in event.existing:
         effects += allocations.report(partition, existing, now_ns)
@@ -33,7 +36,14 @@ def update(partition: Partition, spec: NodeSpec) -> list[Effect]:
     """UPDATE: what is allocated stays, even where it is now more than the node has."""
     if spec.id not in partition.nodes:
         return _reject(partition, spec.id, "node is not known; CREATE it first")
+    old = partition.nodes.record(spec.id).spec
     partition.nodes.update(spec)
+    for detail, before, now in (
+        (Detail.NODE_CAPACITY, old.capacity, spec.capacity),
+        (Detail.NODE_OCCUPIED, old.occupied, spec.occupied),
+    ):
+        if before != now:
+            partition.note(Notice.NODE, spec.id, change=Change.SET, detail=detail, resource=now)
     return []
 
 
@@ -45,17 +55,23 @@ def tell(partition: Partition, event: NodeTold, now_ns: int) -> list[Effect]:
     match event.action:
         case NodeAction.DRAIN:
             follow(NODE, state, NodeEvent.DRAIN)
-            partition.nodes.set_draining(event.node, draining=True)
+            _set_draining(partition, event.node, draining=True)
             return []
         case NodeAction.OPEN:
             if state is not NodeState.DRAINING:
                 return _reject(partition, event.node, f"node is not draining, it is {state}")
-            partition.nodes.set_draining(event.node, draining=False)
+            _set_draining(partition, event.node, draining=False)
             return []
         case NodeAction.DECOMMISSION:
             return _decommission(partition, event.node, now_ns)
         case _:
             assert_never(event.action)
+
+
+def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None:
+    partition.nodes.set_draining(node, draining=draining)
+    text = f"schedulable: {str(not draining).lower()}"
+    partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
 
 
 def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effect]:
@@ -68,10 +84,13 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effec
         effects.append(AllocationAnswer(partition.rm, released=tuple(_told(partition, one, node) for one in gone)))
     for allocation in gone:
         app = partition.applications[allocation.spec.application]
-        effects += allocations.end(partition, app, allocation, now_ns)
+        effects += allocations.end(partition, app, allocation, now_ns, node_removed=True)
     for identity in partition.nodes.record(node).foreigners:
         del partition.foreign[identity]
+    capacity = partition.nodes.record(node).spec.capacity
     partition.nodes.remove(node)
+    text, detail = "Node removed from the scheduler", Detail.NODE_DECOMISSION
+    partition.note(Notice.NODE, node, change=Change.REMOVE, detail=detail, resource=capacity, message=text)
     return effects
 
 

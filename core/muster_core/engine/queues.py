@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from muster_core.engine import notes
 from muster_core.model.config import QueueConfig
 from muster_core.model.ids import RECOVERY, QueuePath, parent_path, queue_name
 from muster_core.model.notes import Change, Detail, Notice
@@ -103,6 +104,11 @@ def _follows_namespaces(leaf: Queue) -> bool:
 # -- changes --------------------------------------------------------------------
 
 
+def note_tree(partition: Partition) -> None:
+    """Note all queues of a partition that is new."""
+    _note_all(partition, partition.queues.root, Change.ADD)
+
+
 def add(partition: Partition, parent: Queue, config: QueueConfig, *, managed: bool) -> None:
     """Hang a queue with all its children below `parent`."""
     _note_all(partition, partition.queues.add(parent, config, managed=managed), Change.ADD)
@@ -132,8 +138,7 @@ def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:
     if queue.is_leaf is is_leaf:
         return
     queue.is_leaf = is_leaf
-    kind = "a leaf" if is_leaf else "a parent"
-    text = f"the queue is {kind} now"
+    text = f"leaf queue: {str(is_leaf).lower()}"
     partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=Detail.QUEUE_TYPE, message=text)
 
 
@@ -186,3 +191,5 @@ def _note_all(partition: Partition, queue: Queue, change: Change) -> None:
 def _note(partition: Partition, queue: Queue, change: Change) -> None:
     detail = Detail.NONE if queue.managed else Detail.QUEUE_DYNAMIC
     partition.note(Notice.QUEUE, queue.path, change=change, detail=detail)
+    before, now = ((), queue.limits) if change is Change.ADD else (queue.limits, ())
+    notes.limits_changed(partition, queue.path, before, now)

@@ -6,7 +6,7 @@ anew (semantics 7, 19).
 
 from __future__ import annotations
 
-from muster_core.engine import clocks
+from muster_core.engine import clocks, queues
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind, ManagerRegistered
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, partition_id
@@ -27,7 +27,9 @@ def register(world: World, event: ManagerRegistered) -> list[Effect]:
     world.managers[event.rm] = manager
     for config in event.configuration.partitions:
         name = partition_id(event.rm, config.name)
-        world.partitions[name] = make_partition(name, manager, config, event.configuration.timing)
+        partition = make_partition(name, manager, config, event.configuration.timing)
+        queues.note_tree(partition)
+        world.partitions[name] = partition
     return []
 
 

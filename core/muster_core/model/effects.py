@@ -6,6 +6,7 @@ Everything that one decision says on the allocation stream is one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from muster_core.model.ids import (
     ApplicationId,
     NodeId,
     PartitionId,
+    QueuePath,
     RmId,
 )
 from muster_core.model.notes import AskNoted, EventNoted, PlacesNoted
@@ -156,6 +158,24 @@ class NodeRecommended:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicationSummed:
+    """An application is over: what it used over time, for the log (contract 6.5).
+
+    `times_ns`: submitted, first run (0 = never), ended. Uses are instance type → resource → units times seconds.
+    """
+
+    rm: RmId
+    application: ApplicationId
+    queue: QueuePath
+    user: str
+    state: ApplicationState
+    times_ns: tuple[int, int, int]
+    used: Mapping[str, Mapping[str, int]]
+    preempted: Mapping[str, Mapping[str, int]]
+    placeholders: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class ClockSet:
     """`clock` is to come back as `ClockRang` at `at_ns` since the epoch."""
 
@@ -172,6 +192,7 @@ Effect = (
     | NodeRejected
     | SchedulingStateChanged
     | NodeRecommended
+    | ApplicationSummed
     | EventNoted
     | AskNoted
     | PlacesNoted

@@ -23,6 +23,7 @@ from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
+from muster_core.world.consumption import Consumption
 from muster_core.world.queues import Queue
 
 #: Changes of state that are kept of one application for people to look at.
@@ -152,6 +153,10 @@ class Application:
     ended_ns: int = 0
     #: Why it was rejected.
     rejected_message: str = ""
+    #: What its real allocations, those of them that were preempted, and its placeholders used over time.
+    used: Consumption = field(default_factory=Consumption)
+    preempted: Consumption = field(default_factory=Consumption)
+    placeheld: Consumption = field(default_factory=Consumption)
     #: The newest of its states and their times.
     state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from muster_core.model.notes import Change, Detail, EventNoted, Noted, Notice
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Shortfall
 from muster_core.model.specs import AllocationSpec
-from muster_core.model.states import ManagerState
+from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.world.applications import Allocation, Application, AskClass
 from muster_core.world.nodes import NodeTable
 from muster_core.world.queues import QueueTree, make_tree
@@ -69,6 +69,8 @@ class Partition:
     foreign: dict[AllocationId, AllocationSpec] = field(default_factory=dict)
     #: Ended applications, newest last, for people to look at.
     history: deque[Application] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    #: How many ended so, by the queue they were in; only ever more.
+    ended: dict[tuple[QueuePath, ApplicationState], int] = field(default_factory=dict)
     #: Which clock runs for the oldest of them; 0 = none.
     expiring: int = 0
     #: The one gang that may hold a part of its places (semantics 12).
