@@ -72,7 +72,7 @@ class Scheduler:
         _require_version(request.version)
         extra = dict(request.extraConfig)
         text = _text_of(request.policyGroup, request.config, extra)
-        loaded = _load(text, extra)
+        loaded = _load(text, extra, request.policyGroup)
         decoder = Decoder(rm, _partitions(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
         _replace(self.outlet.sessions, session)
@@ -104,7 +104,7 @@ class Scheduler:
         session = self._session(request.rmID)
         extra = dict(request.extraConfig)
         text = _text_of(request.policyGroup, request.config, extra)
-        loaded = _load(text, extra)
+        loaded = _load(text, extra, request.policyGroup)
         session.config_text, session.extra_config = text, extra
         session.decoder.know_partitions(_partitions(loaded))
         self.outlet.configure(loaded.settings)
@@ -215,12 +215,16 @@ def _text_of(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
     """The queue configuration: carried as such, or among the extra keys under the policy group's name."""
     if len(policy_group) > NAME_LIMIT:
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"policyGroup is longer than {NAME_LIMIT} characters")
-    return config or extra.get(f"{policy_group or _POLICY_GROUP}.yaml", "")
+    return config or extra.get(_file_of(policy_group), "")
 
 
-def _load(text: str, extra: Mapping[str, str]) -> Loaded:
+def _file_of(policy_group: str) -> str:
+    return f"{policy_group or _POLICY_GROUP}.yaml"
+
+
+def _load(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
     try:
-        return load(text, extra)
+        return load(text, extra, _file_of(policy_group))
     except ConfigurationError as error:
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
 

@@ -86,7 +86,8 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
     own = settings(extra, of_settings)
     errors = (*(error.within(file) for error in of_file.errors()), *of_settings.errors())
     warnings = of_file.lines() + of_settings.lines()
-    loaded = None if errors else Loaded(Configuration(found, clocks, checksum=checksum(text)), warnings, own)
+    whole = Configuration(found, clocks, tracking=own.tracks_events, checksum=checksum(text))
+    loaded = None if errors else Loaded(whole, warnings, own)
     return Examined(loaded, errors, warnings, form.checksum if form else "")
 
 

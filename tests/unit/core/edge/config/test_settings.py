@@ -82,3 +82,8 @@ def test_a_subsystem_has_the_level_of_the_nearest_above_it() -> None:
 )
 def test_levels_are_names_in_either_case_or_numbers(text: str, severity: str) -> None:
     assert load("", {"log.level": text}).settings.severity("core") == severity
+
+
+@pytest.mark.parametrize("text, tracks", [("", True), ("true", True), ("false", False), ("F", False)])
+def test_the_world_is_told_whether_to_note_changes(text: str, *, tracks: bool) -> None:
+    assert load("", {"event.trackingEnabled": text}).configuration.tracking is tracks
