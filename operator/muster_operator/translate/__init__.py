@@ -2,5 +2,5 @@
 
 Reading order: ``raw``, ``quantities``, ``canonical`` (how to read and write), ``requests``, ``constraints``,
 ``membership`` and ``pods`` (a pod), ``parameters`` and ``task_groups`` (a gang), ``nodes``, ``namespaces``; the other
-way: ``placeholders`` and ``bodies``. No garbage raises out of a public ``read_*`` function.
+way: ``placeholders``. No garbage raises out of a public ``read_*`` function.
 """
