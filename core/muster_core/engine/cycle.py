@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster_core.engine import notes
 from muster_core.engine.commit import commit
 from muster_core.model.decisions import Placement
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
@@ -21,7 +22,7 @@ from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.plan import gang, ordering, swap, usual
 from muster_core.plan.outline import Outline, Unplaced, is_settled, moment
-from muster_core.world.applications import Application
+from muster_core.world.applications import Application, Ask
 from muster_core.world.queues import Queue
 from muster_core.world.world import Misfit, Partition, World
 
@@ -153,12 +154,17 @@ def _say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> li
         if entry.room is not None:
             partition.misfits[entry.kind] = Misfit(entry.room, entry.why)
         text = entry.why.text()
+        told: list[Ask] = []
         for key in reversed(app.waiting.get(entry.kind, {})):
             ask = app.asks[key]
             if ask.said is lack:
                 break
+            told.append(ask)
+            effects.append(SchedulingStateChanged(partition.rm, app.id, key, _STATES[lack], text, lack))
+        if told:
+            notes.refused(partition, told, entry.why)
+        for ask in told:
             ask.said = lack
-            effects.append(SchedulingStateChanged(partition.rm, app.id, key, _STATES[lack], text))
     return effects
 
 

@@ -6,13 +6,14 @@ are kept short: one note for all places of a decision (model/notes.py).
 
 Differs: an allocation is also noted on its queue (QUEUE_ALLOC), and an ask that it fulfilled as gone (REQUEST_ALLOC);
 YuniKorn has numbers for both and never sends them.
+Differs: a "no" is said on the oldest request of a kind, with how many there are; YuniKorn says it on each.
 Differs: APP_STARTING and NODE_READY are never sent: there is no state Starting, and what a node is ready for
 is NODE_SCHEDULABLE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -21,9 +22,10 @@ from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.notes import AskNoted, Change, Detail, Notice, PlacesNoted
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
+from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.world.applications import Allocation, Application
+from muster_core.world.applications import Allocation, Application, Ask
 from muster_core.world.world import Partition
 
 _STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
@@ -106,6 +108,20 @@ def _places(
 ) -> PlacesNoted:
     found = tuple([(place.spec.key, place.node, place.spec.resources) for place in places])
     return PlacesNoted(partition.rm, app.id, app.spec.user, "", app.queue.path, change, detail, found, asked)
+
+
+def refused(partition: Partition, asks: Sequence[Ask], why: Shortfall) -> None:
+    """Asks of one class, the oldest last, are told another "no" than before (`Ask.said`), or their first.
+
+    Not noted: whose turn it is, for nobody can act on that, and placeholders, for the gang speaks for them.
+    """
+    oldest = asks[-1]
+    if why.lack is Lack.TURN or oldest.spec.placeholder:
+        return
+    fits = "the request fits the quota again; " if oldest.said is Lack.QUOTA and why.lack is not Lack.QUOTA else ""
+    more = f" (and {len(asks) - 1} more requests like it)" if len(asks) > 1 else ""
+    message = f"{fits}{why.text()}{more}"
+    partition.note(Notice.REQUEST, oldest.spec.key, reference=oldest.spec.application, message=message)
 
 
 def reserved(partition: Partition, node: NodeId, ask: AskSpec, change: Change) -> None:

@@ -23,6 +23,7 @@ from muster_core.model.ids import (
 from muster_core.model.notes import AskNoted, EventNoted, PlacesNoted
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
+from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 
@@ -136,13 +137,14 @@ class SchedulingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SchedulingStateChanged:
-    """UpdateContainerSchedulingStateRequest; said on change only."""
+    """UpdateContainerSchedulingStateRequest; said on change only. `lack`: of a "no", what it is for."""
 
     rm: RmId
     application: ApplicationId
     key: AllocationKey
     state: SchedulingState
     reason: str
+    lack: Lack | None = None
 
 
 @dataclass(frozen=True, slots=True)
