@@ -153,6 +153,8 @@ def _say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> li
         lack = entry.why.lack
         if entry.room is not None:
             partition.misfits[entry.kind] = Misfit(entry.room, entry.why)
+        if entry.kind in app.waiting:
+            app.refusals[entry.kind] = entry.why
         text = entry.why.text()
         told: list[Ask] = []
         for key in reversed(app.waiting.get(entry.kind, {})):

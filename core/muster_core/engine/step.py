@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, applications, asks, configuration, nodes, registration
+from muster_core.engine import allocations, applications, asks, configuration, nodes, registration, utilization
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
     AllocationReleased,
@@ -28,6 +28,7 @@ from muster_core.model.events import (
     NodeAdded,
     NodeTold,
     NodeUpdated,
+    UtilizationReported,
 )
 from muster_core.world.world import Partition, World
 
@@ -41,6 +42,7 @@ _PartitionEvent = (
     | NodeAdded
     | NodeUpdated
     | NodeTold
+    | UtilizationReported
 )
 
 
@@ -90,6 +92,8 @@ def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> list[E
             return nodes.update(partition, event.spec)
         case NodeTold():
             return nodes.tell(partition, event, now_ns)
+        case UtilizationReported():
+            return utilization.report(world, partition, event)
         case _:
             return _step_places(world, partition, event, now_ns)
 

@@ -24,6 +24,8 @@ class NodeOrder(StrEnum):
 
     FAIR = "fair"
     BINPACKING = "binpacking"
+    #: The least used first by what nodes report to use (seed 001, UtilizationReport).
+    UTILIZATION = "utilization"
 
 
 class GroupResolver(StrEnum):

@@ -113,12 +113,16 @@ class AllocationReleased:
 
 @dataclass(frozen=True, slots=True)
 class UtilizationReported:
-    """UtilizationReport (seed 001): what a node, or one allocation, really uses. Exactly one of the two is named."""
+    """UtilizationReport (seed 001): what a node, or one allocation of an application, really uses.
+
+    It is about the node, or else about the allocation, whose identity is unique in its application only.
+    """
 
     partition: PartitionId
     used: Resources
-    node: NodeId | None = None
-    allocation: AllocationId | None = None
+    node: NodeId | None
+    application: ApplicationId
+    allocation: AllocationId
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,4 +222,5 @@ Event = (
     | NodeUpdated
     | NodeTold
     | ClockRang
+    | UtilizationReported
 )

@@ -2,14 +2,21 @@
 
 Carried with an ask in the tag `muster/placement-constraint`. Equal constraints
 are equal values, so they are part of a scheduling class (semantics 21).
-Source: seed 001, PlacementConstraint.
+
+Who lacks the key satisfies NOT_IN and NOT_EXIST, as with node affinity in
+Kubernetes. Source: seed 001, PlacementConstraint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
+
+#: Tags that some constraint reads, as (key, value), sorted.
+Tags = tuple[tuple[str, str], ...]
+NO_TAGS: Final[Tags] = ()
 
 
 class TargetOperator(StrEnum):
@@ -36,9 +43,11 @@ UNBOUNDED: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class AllocationAffinity:
-    """How many allocations that match all `targets` there have to be, at least and at most, among the nodes
-    that share this ask's node's value of the attribute `scope`, before it is placed. Nodes without the attribute
-    are in no group. `required`: else it is a preference.
+    """How many allocations that match all `targets` there have to be among the nodes that share the ask's node's
+    value of the attribute `scope`: `at_least` before it is placed, `at_most` with it, if it matches them itself.
+    Where fewer than `at_least` match in the whole partition, an ask that matches itself may join them where they
+    all are, or begin (as the first pod of a series does in Kubernetes). Nodes without the attribute are in no group:
+    none of it is counted there. `required`: else it is a preference.
     """
 
     scope: str
@@ -54,3 +63,22 @@ class PlacementConstraint:
 
     nodes: tuple[Target, ...] = ()
     allocations: AllocationAffinity | None = None
+
+
+def matches(targets: Iterable[Target], tags: Mapping[str, str]) -> bool:
+    """Whether something with these tags meets all the targets."""
+    return all(_meets(target, tags.get(target.key)) for target in targets)
+
+
+def _meets(target: Target, value: str | None) -> bool:
+    match target.operator:
+        case TargetOperator.IN:
+            return value in target.values
+        case TargetOperator.NOT_IN:
+            return value not in target.values
+        case TargetOperator.EXIST:
+            return value is not None
+        case TargetOperator.NOT_EXIST:
+            return value is None
+        case _:
+            assert_never(target.operator)

@@ -1,5 +1,8 @@
 """Which of the nodes that fit is preferred: `fair` the least used first, `binpacking` the fullest.
 
+`utilization` is `fair` by what nodes report to use, with what was placed since
+on top; a node without a report counts as used what is allocated on it.
+
 A node's used share is the mean over the weighted resources of what is taken of
 its capacity; a resource that it does not have counts as unused. An ask for
 none of the weighted resources is spread by the number of pods instead, else
@@ -41,7 +44,8 @@ class Preference:
             capacity, available = draft.capacity(name), draft.available(name)
             if capacity is not None and available is not None and weight > 0:
                 factor = _SIGNS[sort.order] * weight / total
-                self._parts.append((factor, asked[name], capacity, available, _reciprocal(draft, name, capacity)))
+                whole = _whole(draft, name, capacity, sort)
+                self._parts.append((factor, asked[name], whole, available, _reciprocal(draft, name, capacity)))
 
     def keys(self) -> FloatColumn:
         """The key of every row as it is now."""
@@ -84,6 +88,12 @@ class Preference:
         return np.concatenate((inside, ties))
 
 
+def _whole(draft: Draft, name: str, capacity: IntColumn, sort: NodeSort) -> IntColumn:
+    """What is used is this less what is available."""
+    measured = draft.nodes.measured(name) if sort.order is NodeOrder.UTILIZATION else None
+    return capacity if measured is None else capacity + measured
+
+
 def _reciprocal(draft: Draft, name: str, capacity: IntColumn) -> FloatColumn:
     known = draft.nodes.reciprocals.get(name)
     if known is None:
@@ -119,8 +129,9 @@ def pack(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -
     return fills
 
 
-_SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0}
+_SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0, NodeOrder.UTILIZATION: 1.0}
 FILLERS: Final[dict[NodeOrder, Callable[[Preference, IntColumn, IntColumn, int], list[Fill]]]] = {
     NodeOrder.FAIR: spread,
     NodeOrder.BINPACKING: pack,
+    NodeOrder.UTILIZATION: spread,
 }

@@ -18,9 +18,10 @@ from typing import Final
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.placement import NO_TAGS, PlacementConstraint, Tags
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Limit, Resources
-from muster_core.model.shortfall import Lack
+from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world.consumption import Consumption
@@ -48,20 +49,34 @@ class AskClass:
     placeholder: bool
     #: It no longer looks for a placeholder to take over from (semantics 14, 15).
     as_usual: bool
+    #: Seed 001's constraint; None = none.
+    placement: PlacementConstraint | None = None
+    #: Those of its tags that some constraint of the partition reads (world/tags.py).
+    tags: Tags = NO_TAGS
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Hash once: a class is looked up far more often than it is made."""
         parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
-        object.__setattr__(self, "_hash", hash((parts, self.as_usual)))
+        object.__setattr__(self, "_hash", hash((parts, self.as_usual, self.placement, self.tags)))
 
     def __hash__(self) -> int:
         return self._hash
 
 
-def class_of(spec: AskSpec, *, as_usual: bool) -> AskClass:
-    """The scheduling class of an ask."""
-    return AskClass(spec.resources, spec.constraints, spec.avoid, spec.priority, spec.group, spec.placeholder, as_usual)
+def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass:
+    """The scheduling class of an ask; `tags`: those of its tags that matter to others."""
+    return AskClass(
+        spec.resources,
+        spec.constraints,
+        spec.avoid,
+        spec.priority,
+        spec.group,
+        spec.placeholder,
+        as_usual,
+        spec.placement,
+        tags,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +108,8 @@ class Allocation:
     successor: AllocationKey | None = None
     #: It took over from a placeholder (REST: placeholderUsed).
     replaced_placeholder: bool = False
+    #: What it was last reported to really use (seed 001, UtilizationReport); None = never.
+    utilization: Resources | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -161,6 +178,10 @@ class Application:
     state_log: deque[tuple[int, ApplicationState]] = field(default_factory=lambda: deque(maxlen=_STATES_KEPT))
     asks: dict[AllocationKey, Ask] = field(default_factory=dict)
     waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
+    #: Why the last try left asks of a class waiting; a class that has none left has no entry.
+    refusals: dict[AskClass, Shortfall] = field(default_factory=dict)
+    #: Some ask of it wanted more than one allocation, at some time.
+    has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
     ids: dict[AllocationKey, tuple[AllocationId, ...]] = field(default_factory=dict)
     gang: Gang = field(default_factory=Gang)
@@ -196,6 +217,7 @@ class Application:
         """Take in an ask that waits."""
         spec = ask.spec
         self.refused_at = None
+        self.has_multiple = self.has_multiple or spec.max_allocations > 1
         self.asks[spec.key] = ask
         self.waiting.setdefault(ask.kind, {})[spec.key] = None
         if spec.placeholder:
@@ -226,7 +248,7 @@ class Application:
         self.refused_at = None
         ask.swap = None
         ask.said = None
-        ask.kind = class_of(ask.spec, as_usual=as_usual)
+        ask.kind = class_of(ask.spec, as_usual=as_usual, tags=ask.kind.tags)
         self.waiting.setdefault(ask.kind, {})[ask.spec.key] = None
 
     def add_allocation(self, allocation: Allocation) -> None:
@@ -271,6 +293,16 @@ class Application:
             self._no_longer_live(allocation)
         allocation.releasing = termination
 
+    def put_in_class(self, ask: Ask, tags: Tags) -> None:
+        """Some of its tags came to matter: an ask that waits does so among its equals from now on."""
+        is_waiting = ask.spec.key in self.waiting.get(ask.kind, {})
+        self._stop_waiting(ask)
+        ask.kind = class_of(ask.spec, as_usual=ask.kind.as_usual, tags=tags)
+        if is_waiting:
+            self.refused_at = None
+            ask.said = None
+            self.waiting.setdefault(ask.kind, {})[ask.spec.key] = None
+
     def _no_longer_live(self, allocation: Allocation) -> None:
         self.refused_at = None
         group = self.gang.live[allocation.spec.group]
@@ -285,6 +317,7 @@ class Application:
             del keys[ask.spec.key]
             if not keys:
                 del self.waiting[ask.kind]
+                self.refusals.pop(ask.kind, None)
 
 
 def lacking(app: Application) -> Resources:

@@ -67,6 +67,15 @@ class LabelColumn:
             found[: len(codes)] = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
         return found
 
+    def codes(self, size: int) -> CodeColumn:
+        """A number per row: equal values have equal numbers, -1 = it lacks the label."""
+        codes = self._codes[:size]
+        if len(codes) == size:
+            return codes
+        padded = np.full(size, _ABSENT, dtype=np.int32)
+        padded[: len(codes)] = codes
+        return padded
+
     def exists(self, size: int) -> BoolColumn:
         """Rows that have the label, whatever its value."""
         found = np.zeros(size, dtype=np.bool_)

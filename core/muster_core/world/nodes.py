@@ -10,16 +10,24 @@ Source: seed 003, NodeInfo; semantics 21-23.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster_core.model.constraints import Constraints
-from muster_core.model.ids import AllocationId, NodeId
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId
+from muster_core.model.placement import Target
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NodeState
-from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, Rows
-from muster_core.world.labels import Labels, Taints
+from muster_core.world.attributes import Attributes
+from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, IntColumn, Rows
+from muster_core.world.labels import LabelColumn, Labels, Taints
+from muster_core.world.tags import TagCounts
+
+#: Refused binds that are remembered of a node.
+_REFUSALS_KEPT: Final = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +40,10 @@ class NodeRecord:
     foreigners: dict[AllocationId, None] = field(default_factory=dict)
     #: Sum of what was taken as foreign (semantics 7), besides `spec.occupied`.
     foreign: Resources = NOTHING
+    #: What it was last reported to really use (seed 001, UtilizationReport); None = never.
+    utilization: Resources | None = None
+    #: The newest asks that came back because they could not be bound here, and when (semantics 5).
+    refused: deque[tuple[int, AllocationKey]] = field(default_factory=lambda: deque(maxlen=_REFUSALS_KEPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,7 @@ class Columns:
     open: BoolColumn
 
 
-class NodeTable:
+class NodeTable:  # long: every write to a node goes through here
     """All nodes of a partition, one row each.
 
     `epoch` grows whenever something may fit that did not fit before;
@@ -55,17 +67,21 @@ class NodeTable:
     __slots__ = (
         "_available",
         "_capacity",
+        "_measured",
         "_occupied",
         "_open",
         "_records",
         "answers",
+        "attributes",
         "capacity_total",
         "epoch",
         "facts_epoch",
         "labels",
         "reciprocals",
         "rows",
+        "tags",
         "taints",
+        "targeted",
     )
 
     def __init__(self) -> None:
@@ -78,12 +94,18 @@ class NodeTable:
         #: plan/feasibility/ keeps here what it found out about a value of
         #: constraints, one column per filter; emptied when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
+        #: The same, of seed 001's targets on nodes.
+        self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
+        self.attributes = Attributes()
+        self.tags = TagCounts()
         #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
         self.reciprocals: dict[str, FloatColumn] = {}
         self._records: dict[NodeId, NodeRecord] = {}
         self._capacity = Amounts()
         self._available = Amounts()
         self._occupied = Amounts()
+        #: What is taken by the last report less what was allocated when it came; 0 without a report.
+        self._measured = Amounts()
         self._open = Flags()
 
     def __contains__(self, node: object) -> bool:
@@ -99,7 +121,7 @@ class NodeTable:
         """Take a node in; returns its row. Raises DuplicateSubject."""
         row = self.rows.add(spec.id)
         size = self.rows.size
-        for amounts in (self._capacity, self._available, self._occupied):
+        for amounts in (self._capacity, self._available, self._occupied, self._measured):
             amounts.reach(size)
         self._capacity.change(row, spec.capacity, 1)
         self._occupied.change(row, spec.occupied, 1)
@@ -107,6 +129,7 @@ class NodeTable:
         self.capacity_total += spec.capacity
         self.labels.add(row, spec.labels)
         self.taints.add(row, spec.taints)
+        self.attributes.add(row, spec)
         self._open.set(row, value=not draining)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
@@ -135,6 +158,11 @@ class NodeTable:
             self.taints.add(row, spec.taints)
             self._facts_changed()
             grew = True
+        if self.attributes.differ(spec, old):
+            self.attributes.remove(row, old)
+            self.attributes.add(row, spec)
+            self._facts_changed()
+            grew = True
         if grew:
             self.epoch += 1
 
@@ -144,8 +172,9 @@ class NodeTable:
         spec = self._records.pop(node).spec
         self.labels.remove(row, spec.labels)
         self.taints.remove(row, spec.taints)
+        self.attributes.remove(row, spec)
         self._open.set(row, value=False)
-        for amounts in (self._capacity, self._available, self._occupied):
+        for amounts in (self._capacity, self._available, self._occupied, self._measured):
             amounts.clear(row)
         self.capacity_total -= spec.capacity
         self.reciprocals.clear()
@@ -188,6 +217,28 @@ class NodeTable:
         record = self.record(node)
         return record.spec.capacity - record.spec.occupied - record.foreign - self.available(node)
 
+    def report(self, node: NodeId, used: Resources) -> None:
+        """Keep what the node really uses; what is placed or given back from now on counts on top of it.
+        A resource that is not reported counts as allocated. Raises UnknownSubject.
+        """
+        record = self.record(node)
+        row = self.rows.row(node)
+        record.utilization = used
+        taken = record.spec.capacity - self.available(node)
+        unreported = Resources({name: amount for name, amount in taken.items() if name not in used})
+        before = self._measured.at(row)
+        self._measured.change(row, used - (taken - unreported) - before, 1)
+
+    def measured(self, resource: str) -> IntColumn | None:
+        """What every node uses beyond what is allocated there, by its last report; None where that is 0 everywhere."""
+        return self._measured.column(resource, self.rows.size)
+
+    def attribute(self, key: str) -> LabelColumn:
+        """The column of a node attribute, or label, as seed 001's constraints name it."""
+        return self.attributes.column(
+            key, ((self.rows.row(name), record.spec) for name, record in self._records.items())
+        )
+
     def columns(self) -> Columns:
         """The view of plan/ on all nodes; void as soon as a node comes or goes."""
         size = self.rows.size
@@ -196,3 +247,4 @@ class NodeTable:
     def _facts_changed(self) -> None:
         self.facts_epoch += 1
         self.answers.clear()
+        self.targeted.clear()

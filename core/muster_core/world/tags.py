@@ -1,0 +1,105 @@
+"""Where allocations with which tags are: what affinity to other allocations counts (seed 001).
+
+Only those keys are kept that some constraint reads, in every allocation's
+`projection`; allocations with equal projections are counted together, per node
+row. Off until the first constraint comes, so that a cluster without any pays
+nothing (semantics 21). A key that was read once stays: keys are few, and the
+asks of all applications are put in classes by them.
+
+Written by engine/ledger.py and engine/affinity.py; read by plan/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from muster_core.model.errors import UnknownSubject
+from muster_core.model.placement import NO_TAGS, Tags, Target, TargetOperator, matches
+
+#: Tag keys that the constraints of a partition may read between them.
+MOST_KEYS: Final = 64
+
+
+class TagCounts:
+    """How many allocations of each projection are on each row."""
+
+    __slots__ = ("_counts", "_having", "is_on", "keys", "wanted")
+
+    def __init__(self) -> None:
+        self.is_on = False
+        #: Sorted.
+        self.keys: tuple[str, ...] = ()
+        #: Targets of which some constraint wants some to be there: one that comes may make room for an ask.
+        self.wanted: dict[tuple[Target, ...], None] = {}
+        self._counts: dict[Tags, dict[int, int]] = {}
+        #: Projections by one pair of theirs.
+        self._having: dict[str, dict[str, dict[Tags, None]]] = {}
+
+    def project(self, tags: Mapping[str, str]) -> Tags:
+        """What of these tags is kept."""
+        if not self.keys:
+            return NO_TAGS
+        return tuple((key, tags[key]) for key in self.keys if key in tags)
+
+    def clear(self, keys: Iterable[str]) -> None:
+        """Begin to count anew, with these keys."""
+        self.is_on = True
+        self.keys = tuple(sorted(keys))
+        self._counts.clear()
+        self._having.clear()
+
+    def add(self, row: int, projection: Tags) -> None:
+        """One more of these on the row."""
+        rows = self._counts.get(projection)
+        if rows is None:
+            rows = self._counts[projection] = {}
+            for key, value in projection:
+                self._having.setdefault(key, {}).setdefault(value, {})[projection] = None
+        rows[row] = rows.get(row, 0) + 1
+
+    def remove(self, row: int, projection: Tags) -> None:
+        """One less. Raises UnknownSubject where none was."""
+        rows = self._counts.get(projection, {})
+        if row not in rows:
+            raise UnknownSubject("tagged allocation on row", str(row))
+        rows[row] -= 1
+        if rows[row] == 0:
+            del rows[row]
+        if not rows:
+            del self._counts[projection]
+            for key, value in projection:
+                self._forget(key, value, projection)
+
+    def counts(self) -> dict[Tags, dict[int, int]]:
+        """Everything, for those who count anew."""
+        return {projection: dict(rows) for projection, rows in self._counts.items()}
+
+    def matching(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
+        """Rows and how many are there, for each projection that meets the targets."""
+        for projection in self._candidates(targets):
+            if matches(targets, dict(projection)):
+                yield self._counts[projection]
+
+    def is_wanted(self, projection: Tags) -> bool:
+        """Whether one more of these may be what an ask waits for."""
+        tags = dict(projection)
+        return any(matches(targets, tags) for targets in self.wanted)
+
+    def _candidates(self, targets: tuple[Target, ...]) -> Iterable[Tags]:
+        """Few projections that hold all that meet the targets: by the first target that names values or a key."""
+        for target in targets:
+            having = self._having.get(target.key, {})
+            if target.operator is TargetOperator.IN:
+                return [found for value in dict.fromkeys(target.values) for found in having.get(value, ())]
+            if target.operator is TargetOperator.EXIST:
+                return [found for projections in having.values() for found in projections]
+        return self._counts
+
+    def _forget(self, key: str, value: str, projection: Tags) -> None:
+        values = self._having[key]
+        del values[value][projection]
+        if not values[value]:
+            del values[value]
+        if not values:
+            del self._having[key]
