@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from muster import validate
 from muster_core import main as core
 from muster_operator import main as operator
 from muster_operator.link import logs
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.command("core", help="Run the scheduler core as a process of its own.")(core.main)
 app.command("operator", help="Run the operator as a process of its own.")(operator.main)
+app.command("validate", help="Check a queue configuration before it is put in force.")(validate.command)
 
 
 @app.command()

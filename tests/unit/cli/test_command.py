@@ -30,7 +30,7 @@ def test_the_version_names_the_scheduler_interface_too() -> None:
     assert SI_VERSION in result.output
 
 
-@pytest.mark.parametrize("command", ["run", "core", "operator", "version"])
+@pytest.mark.parametrize("command", ["run", "core", "operator", "version", "validate"])
 def test_every_command_says_what_it_does(command: str) -> None:
     assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
 

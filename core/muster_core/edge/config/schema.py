@@ -9,7 +9,8 @@ Source: contract 2.1-2.10.
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -65,16 +66,10 @@ class Form(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, data: object) -> object:
+    def _said_only(cls, data: object) -> object:
         if not isinstance(data, dict):
             raise _broken("is not a mapping", cls.instead)
-        for key in data:
-            if key not in cls.model_fields:
-                known = ", ".join(cls.model_fields)
-                raise PydanticCustomError(
-                    _BROKEN, "{rule}", {"rule": "is not a known key", "fix": f"known here: {known}", "key": key}
-                )
-        return {key: value for key, value in data.items() if value is not None}
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
 
 class ResourcesForm(Form):
@@ -196,18 +191,33 @@ def check(data: Data, notes: Notes) -> FileForm | None:
 
 
 def _said(finding: ErrorDetails) -> ConfigurationError:
-    context = finding.get("ctx", {})
+    kind, place, found = finding["type"], finding["loc"], finding["input"]
     path = ""
-    for step in finding["loc"]:
+    for step in place:
         path = below(path, step)
-    found, key = finding["input"], context.get("key")
-    if key is not None:
-        path, found = below(path, str(key)), key
-    rule, fix = _WORDS.get(
-        finding["type"], (str(context.get("rule", finding["msg"])), str(context.get("fix", "correct it")))
-    )
-    value = found if isinstance(found, str) and finding["type"] != "missing" else _kind(finding["type"], found)
+    if kind == "extra_forbidden":
+        known = ", ".join(_form_of(place[:-1]).model_fields)
+        return ConfigurationError(path, str(place[-1]), "is not a known key", f"known here: {known}")
+    context = finding.get("ctx", {})
+    rule, fix = _WORDS.get(kind, (str(context.get("rule", finding["msg"])), str(context.get("fix", "correct it"))))
+    value = found if isinstance(found, str) and kind != "missing" else _kind(kind, found)
     return ConfigurationError(path or TOP, value, rule, fix)
+
+
+def _form_of(place: tuple[int | str, ...]) -> type[Form]:
+    """What stands at a place of the file, which is a mapping with known keys."""
+    form: type[Form] = FileForm
+    for step in place:
+        if isinstance(step, str):
+            form = next(_forms_in(form.model_fields[step].annotation))
+    return form
+
+
+def _forms_in(annotation: object) -> Iterator[type[Form]]:
+    if isinstance(annotation, type) and issubclass(annotation, Form):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _forms_in(part)
 
 
 def _kind(error: str, found: object) -> str:

@@ -1,0 +1,116 @@
+"""`muster validate` says of each finding one line, and ends with 1 where the core would refuse."""
+
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from muster.main import app
+from muster_core.edge.config.load import checksum
+
+GOOD = "partitions:\n  - queues:\n      - name: a\n"
+BAD = "partitions:\n  - queues:\n      - name: a.b\n      - {name: c, parent: maybe, colour: red}\n"
+TWICE = "partitions: [{queues: [{name: a, queues: [{name: b.c}, {name: d, submitacl: a b c}]}, {name: a}]}]"
+MANIFEST = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: muster-configs}}
+data:
+{entries}
+"""
+
+
+def run(path: Path, text: str | None) -> Result:
+    """The command on a file with that text; None = there is no such file."""
+    if text is not None:
+        path.write_text(text)
+    return CliRunner().invoke(app, ["validate", str(path)])
+
+
+def test_a_good_file_is_allowed_and_its_checksum_said(tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    result = run(path, GOOD)
+    assert (result.exit_code, result.stdout) == (0, f"{path}: allowed, checksum {checksum(GOOD)}\n")
+
+
+def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    result = run(path, TWICE)
+    said = (
+        "[0].queues[0].name: 'b.c' is not a queue name; use 1 to 64 letters, digits and _ : # / @ -, without dots",
+        "[0].queues[1].submitacl: 'a b c' has more than two parts; write users, one blank, groups; commas within each",
+        "[1].name: 'a' is the name of another queue beside it; rename one; case does not count",
+    )
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [f"{path}: partitions[0].queues{line}" for line in said]
+
+
+def test_all_faults_of_form_are_found_at_once(tmp_path: Path) -> None:
+    lines = run(tmp_path / "q.yaml", BAD).stdout.splitlines()
+    assert [line.split(" ")[1] for line in lines] == [f"partitions[0].queues[1].{key}:" for key in ("parent", "colour")]
+
+
+def test_standard_input_is_read_for_a_dash() -> None:
+    result = CliRunner().invoke(app, ["validate", "-"], input="partitions: 1\n")
+    assert (result.exit_code, result.stdout) == (
+        1,
+        "standard input: partitions: '1' is not a list; write a list: one item per line, each after a dash\n",
+    )
+
+
+def test_what_is_accepted_with_a_word_is_a_warning_and_no_failure(tmp_path: Path) -> None:
+    result = run(tmp_path / "q.yaml", "checksum: beef\n" + GOOD.replace("a\n", "a\n        maxapplications: 0\n"))
+    assert result.exit_code == 0
+    assert "warning: partitions[0].queues[0].maxapplications: 0 means unlimited" in result.stderr
+    assert "warning: checksum: is not that of the text" in result.stderr
+
+
+@pytest.mark.parametrize("text", [None, "\0"])
+def test_a_file_that_cannot_be_read_is_told_from_one_that_is_refused(text: str | None, tmp_path: Path) -> None:
+    result = run(tmp_path / "q.yaml", text)
+    assert result.exit_code == (2 if text is None else 1)
+    assert len(result.output.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "q.yaml"
+    path.write_bytes(b"partitions: \xff\n")
+    assert run(path, None).stdout.startswith(f"{path}: the file: 'character 12' is not text")
+
+
+def indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def test_a_config_map_is_judged_with_its_settings(tmp_path: Path) -> None:
+    entries = f"  service.policyGroup: mine\n  event.maxStreams: many\n  mine.yaml: |\n{indented(BAD)}"
+    result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{tmp_path}/map.yaml: mine.yaml: partitions[0].queues[1].parent: ")
+    assert "warning: event.maxStreams: 'many' is not a whole number" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "entries, said",
+    [
+        ("  service.expiry: soon", "setting service.expiry = 'soon' is wrong"),
+        ("  queues.yaml: {partitions: []}", "data.queues.yaml: 'what stands there' is not text"),
+        ("  - a", "data: 'what stands there' is not a mapping"),
+    ],
+)
+def test_a_config_map_that_the_operator_would_refuse_is_refused(entries: str, said: str, tmp_path: Path) -> None:
+    result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"{tmp_path}/map.yaml: {said}")
+
+
+def test_a_config_map_without_queues_means_the_default_ones(tmp_path: Path) -> None:
+    assert run(tmp_path / "map.yaml", MANIFEST.format(entries="  service.clusterId:")).exit_code == 0
+
+
+def test_a_compressed_entry_of_a_config_map_is_unpacked(tmp_path: Path) -> None:
+    packed = base64.b64encode(gzip.compress(TWICE.encode())).decode()
+    text = f"kind: ConfigMap\nbinaryData:\n  queues.yaml.gz: {packed}\n"
+    assert len(run(tmp_path / "map.yaml", text).stdout.splitlines()) == 3
