@@ -1,0 +1,69 @@
+"""An LDAP server in a process of its own, on a port of its own: `python ldap_server.py` prints the port.
+
+ldaptor needs a reactor of its own, and warns at import about how it uses its parser: neither belongs into the tests'
+process.
+"""
+
+import io
+import sys
+from typing import Any
+
+from ldaptor.inmemory import fromLDIFFile  # type: ignore[import-untyped]  # it ships no types
+from ldaptor.interfaces import IConnectedLDAPEntry  # type: ignore[import-untyped]  # it ships no types
+from ldaptor.protocols.ldap.ldapserver import LDAPServer  # type: ignore[import-untyped]  # it ships no types
+from twisted.internet import reactor as untyped
+from twisted.internet.protocol import ServerFactory
+from twisted.python import components
+
+#: Twisted types it as the module that it replaces at run time.
+reactor: Any = untyped
+register_adapter: Any = components.registerAdapter
+
+_PEOPLE = b"""\
+dn: dc=example,dc=com
+dc: example
+objectClass: dcObject
+
+dn: cn=reader,dc=example,dc=com
+objectClass: person
+cn: reader
+userPassword: secret
+
+dn: uid=kim,dc=example,dc=com
+objectClass: person
+uid: kim
+memberof: CN=dev,OU=groups,DC=example,DC=com
+memberof: cn=ops,ou=groups,dc=example,dc=com
+memberof: plain
+
+dn: uid=ann*,dc=example,dc=com
+objectClass: person
+uid: ann*
+memberof: cn=star,dc=example,dc=com
+
+dn: uid=lone,dc=example,dc=com
+objectClass: person
+uid: lone
+
+"""
+
+
+class _Factory(ServerFactory):
+    protocol: Any = LDAPServer
+
+    def __init__(self, root: object) -> None:
+        self.root = root
+
+
+def _listen(root: object) -> None:
+    register_adapter(lambda factory: factory.root, _Factory, IConnectedLDAPEntry)
+    port = reactor.listenTCP(0, _Factory(root), interface="127.0.0.1")
+    sys.stdout.write(f"{port.getHost().port}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    fromLDIFFile(io.BytesIO(_PEOPLE)).addCallback(_listen)
+    # Whoever started it closes its input when done.
+    reactor.callInThread(lambda: (sys.stdin.read(), reactor.callFromThread(reactor.stop)))
+    reactor.run()
