@@ -26,7 +26,7 @@ from muster_core.edge.alarm import Alarm
 from muster_core.edge.freezer import Freezer
 from muster_core.edge.journal import Journal, Leave
 from muster_core.edge.mailbox import Mail, Mailbox
-from muster_core.edge.metrics import Metrics
+from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.outlet import Outlet
 from muster_core.edge.session import Session
 from muster_core.edge.supervisor import Supervisor
@@ -122,12 +122,12 @@ class Loop:
         self._end_broken()
         self._alarm.set(self._outlet.deadlines.next_ns())
         self._freezer.heard(self._heard)
-        self._metrics.mailbox.set(len(self.mailbox))
         self._metrics.turned(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or self._unfinished)
 
     def _read_mail(self, until: float) -> None:
         while (mail := self.mailbox.take()) is not None:
+            self._metrics.waited(self.mailbox.clock() - mail.posted_s)
             if mail.session is None or mail.session.is_open:
                 self._read(mail)
             else:
@@ -182,12 +182,14 @@ class Loop:
         started = time.perf_counter()
         until = started + self._settings.budget_s
         leave = Leave(lambda: time.perf_counter() < until)
+        faulty_before = sum(partition.void_decisions for partition in self.world.partitions.values())
         plan = partial(cycle, self.world, now_ns, leave)
         result = self._supervisor.attempt(plan, _NOTHING_DONE, "a scheduling cycle")
         if self._journal is not None:
             write = partial(self._journal.cycled, now_ns, leave, result.effects)
             self._supervisor.attempt(write, None, "the journal")
-        self._metrics.cycle.observe(time.perf_counter() - started)
+        faulty = sum(partition.void_decisions for partition in self.world.partitions.values())
+        self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before)
         self._unfinished = result.more
         self._outlet.carry(result.effects, now_ns)
 

@@ -7,8 +7,9 @@ reader: the loop.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from muster_core.edge.session import Fence, Kind, Session
@@ -28,12 +29,15 @@ class Mail:
     answers: Sequence[Effect] = ()
     kind: Kind | None = None
     fence: Fence | None = None
+    #: When it was handed over; set by the mailbox.
+    posted_s: float = 0.0
 
 
 class Mailbox:
     """`news` is set when there may be something to read, or the reader is to look around."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self.news = asyncio.Event()
         self._capacity = capacity
         self._mail: deque[Mail] = deque()
@@ -41,6 +45,10 @@ class Mailbox:
 
     def __len__(self) -> int:
         return len(self._mail)
+
+    def oldest_s(self) -> float:
+        """How long the oldest mail waits already, in seconds; 0 where there is none."""
+        return self.clock() - self._mail[0].posted_s if self._mail else 0.0
 
     async def put(self, mail: Mail) -> None:
         """Hand mail over; waits while the box is full."""
@@ -51,6 +59,7 @@ class Mailbox:
 
     def post(self, mail: Mail) -> None:
         """Hand over what must not wait: the end of a session."""
+        mail.posted_s = self.clock()
         self._mail.append(mail)
         self.news.set()
 

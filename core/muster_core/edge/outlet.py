@@ -16,11 +16,11 @@ from typing import Final, cast
 import structlog
 
 from muster_core.edge import si_encode, summary
-from muster_core.edge.config.settings import CoreSettings
+from muster_core.edge.config.settings import DEFAULT_SETTINGS, CoreSettings
 from muster_core.edge.deadlines import Deadlines
 from muster_core.edge.events.pushes import Pushes, is_pushed
 from muster_core.edge.events.store import EventStore
-from muster_core.edge.metrics import Metrics
+from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.session import Session
 from muster_core.edge.supervisor import Supervisor
 from muster_core.model.effects import (
@@ -55,6 +55,7 @@ class Outlet:
         self.sessions: dict[RmId, Session] = {}
         self.deadlines = Deadlines()
         self.events = events
+        self.settings = DEFAULT_SETTINGS
         self.pushes = Pushes()
         self.broken: list[Session] = []
         self._metrics = metrics
@@ -76,6 +77,7 @@ class Outlet:
 
     def configure(self, settings: CoreSettings) -> None:
         """Put the settings about events in force."""
+        self.settings = settings
         self.pushes.capacity = settings.request_capacity
         self.events.configure(
             tracking=settings.tracks_events,

@@ -24,7 +24,8 @@ from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
 from muster_core.edge.mailbox import Mail
-from muster_core.edge.metrics import Metrics
+from muster_core.edge.metrics.counted import Metrics
+from muster_core.edge.metrics.watched import Owners, Watched
 from muster_core.edge.outlet import Outlet
 from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
@@ -61,6 +62,16 @@ class Scheduler:
         self.events = EventStore(instance)
         self.outlet = Outlet(self.metrics, supervisor, self.events)
         self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
+        outlet, loop = self.outlet, self.loop
+        owners = Owners(
+            world=lambda: loop.world,
+            mailbox=loop.mailbox,
+            events=self.events,
+            pushes=outlet.pushes,
+            sessions=outlet.sessions,
+            metrics=self.metrics,
+        )
+        self.metrics.registry.register(Watched(owners))
 
     # -- SchedulerAPI ---------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from muster_core.edge.metrics import Metrics
+from muster_core.edge.metrics.counted import Metrics
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")

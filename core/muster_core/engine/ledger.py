@@ -98,6 +98,7 @@ def book(partition: Partition, app: Application, allocation: Allocation) -> None
 
 def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
     """Count `count` booked allocations of one shape for application, queues and user."""
+    app.queue.made += count
     app.add_sums(spec, count)
     charge(partition, app, spec.resources, count)
 
@@ -107,6 +108,7 @@ def drop(
 ) -> None:
     """Take one allocation out of application, queues, user and node."""
     _count_use(partition, app, allocation, now_ns - allocation.allocated_ns)
+    app.queue.gone += 1
     app.remove_allocation(allocation)
     notes.place_left(partition, app, allocation, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)

@@ -54,6 +54,9 @@ class Queue:
     excused: bool = False
     #: Applications below here that count against `max_applications`: Running, or Accepted with an allocation.
     running: int = 0
+    #: Allocations of a leaf that were made, and that went, since the queue is there.
+    made: int = 0
+    gone: int = 0
     #: Of allocations that were told to go by preemption and did not confirm yet.
     preempting: Resources = NOTHING
     #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
