@@ -25,6 +25,9 @@ _SAME_NS: Final = 15_000_000_000
 #: Subjects whose last words are remembered; beyond it the oldest are forgotten early.
 _REMEMBERED: Final = 20_000
 
+#: Whom, about what, in which words.
+_Words = tuple[RmId, Notice, str, str]
+
 
 @dataclass(slots=True)
 class _Window:
@@ -51,7 +54,7 @@ class Pushes:
         self.told = 0
         self.held_back = 0
         self._windows: dict[RmId, _Window] = {}
-        self._said: dict[tuple[RmId, str, str], _Said] = {}
+        self._said: dict[_Words, _Said] = {}
 
     def chosen(self, notes: Iterable[EventNoted], now_ns: int) -> list[EventNoted]:
         """Those of one resource manager's notes that it is told, with what was held back said in them."""
@@ -63,7 +66,7 @@ class Pushes:
         self._said = {key: said for key, said in self._said.items() if key[0] != rm}
 
     def _admit(self, noted: EventNoted, now_ns: int) -> EventNoted | None:
-        key = (noted.rm, noted.subject, noted.message)
+        key = (noted.rm, noted.about, noted.subject, noted.message)
         said = self._said.get(key)
         if said is not None and now_ns < said.at_ns + _SAME_NS:
             said.again += 1
@@ -90,7 +93,7 @@ class Pushes:
             window.told.clear()
         return window
 
-    def _remember(self, key: tuple[RmId, str, str], now_ns: int) -> None:
+    def _remember(self, key: _Words, now_ns: int) -> None:
         """Newest last, so that what is old, or too much, is found at the front."""
         self._said.pop(key, None)
         self._said[key] = _Said(now_ns)
