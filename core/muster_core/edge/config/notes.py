@@ -8,8 +8,8 @@ from typing import Final
 
 from muster_core.model.errors import ConfigurationError
 
-#: More are not told: who sees these will look again.
-MOST_ERRORS: Final = 100
+#: Of each kind. More are not told: who sees these will look again.
+MOST: Final = 100
 
 
 class Notes:
@@ -17,15 +17,18 @@ class Notes:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
+        self._count = 0
         self._errors: list[ConfigurationError] = []
 
     def odd(self, path: str, what: str) -> None:
         """What stands at `path` has an effect that its writer may not expect, or none."""
-        self._lines.append(f"{path}: {what}")
+        self._count += 1
+        if self._count <= MOST:
+            self._lines.append(f"{path}: {what}")
 
     def wrong(self, error: ConfigurationError) -> None:
         """The configuration is refused; the reading goes on for what else there is to tell."""
-        if len(self._errors) < MOST_ERRORS:
+        if len(self._errors) < MOST:
             self._errors.append(error)
 
     @contextmanager
@@ -38,7 +41,8 @@ class Notes:
 
     def lines(self) -> tuple[str, ...]:
         """What its writer should know."""
-        return tuple(self._lines)
+        more = self._count - len(self._lines)
+        return (*self._lines, f"and {more} more") if more else tuple(self._lines)
 
     def errors(self) -> tuple[ConfigurationError, ...]:
         """What is wrong; nothing = the configuration may be put in force."""

@@ -1,14 +1,44 @@
-"""A configuration that breaks a rule is refused, with the path, the value, the rule and the fix."""
+"""A configuration that breaks a rule is refused, with the file, the path, the value, the rule and the fix.
 
-from textwrap import indent
+Each file of `invalid/` has one fault; its first line is what has to be said of it.
+"""
+
+from pathlib import Path
 
 import pytest
 
 from muster_core.edge.config.document import MOST_CHARACTERS
-from muster_core.edge.config.load import load
+from muster_core.edge.config.load import examine, load
+from muster_core.edge.config.notes import MOST
+from muster_core.edge.config.verdict import validate
 from muster_core.model.errors import ConfigurationError
+from tests.unit.core.edge.config.tree import a_file
 
-P, Q = "partitions[0]", "partitions[0].queues[0]"
+INVALID = sorted((Path(__file__).parent / "invalid").glob("*.yaml"))
+
+
+def expected(path: Path) -> str:
+    """What has to be said of an invalid file."""
+    return path.read_text().partition("\n")[0].removeprefix("# ")
+
+
+@pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
+def test_an_invalid_file_is_refused_for_the_one_fault_that_it_has(path: Path) -> None:
+    errors = examine(path.read_text(), {}, path.name).errors
+    assert [str(error) for error in errors] == [f"{path.name}: {expected(path)}"]
+    assert all((error.file, error.path, error.rule, error.fix) for error in errors)
+
+
+def test_sixty_faults_and_more_have_messages_of_their_own() -> None:
+    assert len({expected(path) for path in INVALID}) >= 100
+
+
+def test_what_is_refused_at_start_is_what_a_verdict_names_first() -> None:
+    for path in INVALID:
+        text = path.read_text()
+        with pytest.raises(ConfigurationError) as caught:
+            load(text, {})
+        assert validate(text).reason == str(caught.value)
 
 
 def refusal(text: str) -> ConfigurationError:
@@ -17,45 +47,19 @@ def refusal(text: str) -> ConfigurationError:
     return caught.value
 
 
-def in_partition(text: str) -> ConfigurationError:
-    """The refusal of a partition with these lines, and two queues."""
-    queues = "queues: [{name: leaf}, {name: top, queues: [{name: sub}]}]\n"
-    return refusal("partitions:\n  -\n" + indent(queues + text, "    "))
-
-
-def in_queue(text: str) -> ConfigurationError:
-    """The refusal of a queue `a` with these flow entries."""
-    return refusal("partitions: [{queues: [{name: a, " + text + "}]}]")
-
-
 @pytest.mark.parametrize(
-    "text, path, value, rule",
+    "text, value, rule",
     [
-        ("a: [", "the file", "line 2: did not find expected node content", "is not YAML"),
-        ("partitions: []\npartitions: []\n", "partitions", "partitions", "is there twice"),
-        ("? [a]\n: b\n", "the file", "a key", "is not text"),
-        ("hello", "the file", "hello", "is not a mapping"),
-        ("- a\n", "the file", "a list", "is not a mapping"),
-        ("checksum: x\n", "partitions", "nothing", "is required"),
-        ("partitions: []\n", "partitions", "an empty list", "has no partition"),
-        ("partitions: {}\n", "partitions", "a mapping", "is not a list"),
-        ("partitions: [{name: default}]\n", f"{P}.queues", "nothing", "is required"),
-        ("partitions: [{queues: [{name: a}]}]\ncolour: red\n", "colour", "colour", "is not a known key"),
-        (
-            "partitions: [{queues: [{name: a}]}, {name: DEFAULT, queues: [{name: a}]}]",
-            "partitions[1].name",
-            "DEFAULT",
-            "is the name of another partition",
-        ),
-        ("x: " + "[" * 200, "the file", "line 1", "is nested too deep"),
-        ("x: &a [*a]\n", "the file", "an alias", "makes the document too large"),
-        (" " * (MOST_CHARACTERS + 1), "the file", f"{MOST_CHARACTERS + 1} characters", "is too long"),
+        ("x: " + "[" * 200, "line 1", "is nested too deep"),
+        (" " * (MOST_CHARACTERS + 1), f"{MOST_CHARACTERS + 1} characters", "is too long"),
+        ("a: \udcff", "character 3", "is not text"),
+        ("a: \0", "control characters are not allowed", "is not YAML"),
     ],
 )
-def test_a_text_without_the_right_form_is_refused(text: str, path: str, value: str, rule: str) -> None:
+def test_a_text_that_no_parser_should_see_is_refused(text: str, value: str, rule: str) -> None:
     error = refusal(text)
-    assert (error.path, error.value, error.rule) == (path, value, rule)
-    assert error.fix
+    assert (error.path, error.rule) == ("the file", rule)
+    assert value in error.value
 
 
 def test_aliases_that_blow_the_text_up_are_refused() -> None:
@@ -64,191 +68,39 @@ def test_aliases_that_blow_the_text_up_are_refused() -> None:
     assert refusal("\n".join(lines)).rule == "makes the document too large"
 
 
-@pytest.mark.parametrize(
-    "text, path, value, rule",
-    [
-        ("parent: maybe", "parent", "maybe", "is neither true nor false"),
-        ("parent: false, queues: [{name: b}]", "parent", "false", "is untrue: there are queues below it"),
-        ("queues: [{name: b}, {name: B}]", "queues[1].name", "B", "is the name of another queue beside it"),
-        ("queues: [{name: b.c}]", "queues[0].name", "b.c", "is not a queue name"),
-        ("queues: [{name: }]", "queues[0].name", "nothing", "is required"),
-        (f"queues: [{{name: {'x' * 65}}}]", "queues[0].name", "x" * 65, "is not a queue name"),
-        ("queues: [b]", "queues[0]", "b", "is not a mapping"),
-        ("colour: red", "colour", "colour", "is not a known key"),
-        ("maxapplications: -1", "maxapplications", "-1", "is not a whole number of 0 or more"),
-        ("maxapplications: 1.5", "maxapplications", "1.5", "is not a whole number of 0 or more"),
-        ("submitacl: 'a b c'", "submitacl", "a b c", "has more than two parts"),
-        ("properties: [a]", "properties", "a list", "is not a mapping"),
-        ("properties: {a: [b]}", "properties.a", "a list", "is not text"),
-        ("resources: {min: {}}", "resources.min", "min", "is not a known key"),
-        ("resources: {max: {memory: 1.5G}}", "resources.max.memory", "1.5G", "is not a quantity"),
-        ("resources: {max: {memory: -1}}", "resources.max.memory", "-1", "is not a quantity"),
-        ("resources: {max: {memory: 1e3}}", "resources.max.memory", "1e3", "is not a quantity"),
-        ("resources: {max: {memory: 500m}}", "resources.max.memory", "500m", "has an unknown suffix 'm'"),
-        ("resources: {max: {memory: 1GB}}", "resources.max.memory", "1GB", "has an unknown suffix 'GB'"),
-        ("resources: {max: {memory: 10E}}", "resources.max.memory", "10E", "is too large for 64 bits"),
-        ("resources: {max: {memory: }}", "resources.max.memory", "nothing", "is not text"),
-        (
-            "resources: {max: {vcore: 1}, guaranteed: {vcore: 2}}",
-            "resources.guaranteed.vcore",
-            "2",
-            "is more than the max of the queue or of one above it",
-        ),
-        (
-            "resources: {max: {vcore: 1}}, queues: [{name: b, queues: [{name: c, resources: {max: {vcore: 1500m}}}]}]",
-            "queues[0].queues[0].resources.max.vcore",
-            "1500m",
-            "is more than the 1000m of a queue above it",
-        ),
-        (
-            """resources: {guaranteed: {vcore: 2}}, queues: [
-                {name: b, resources: {guaranteed: {vcore: 1}}},
-                {name: c, queues: [{name: d, resources: {guaranteed: {vcore: 1001m}}}]}]""",
-            "queues",
-            "2001m of vcore",
-            "is guaranteed in all, more than the guaranteed above it (2000m)",
-        ),
-        (
-            """resources: {max: {memory: 5}}, queues: [
-                {name: b, resources: {guaranteed: {memory: 3}}}, {name: c, resources: {guaranteed: {memory: 3}}}]""",
-            "queues",
-            "6 of memory",
-            "is guaranteed in all, more than the max above it (5)",
-        ),
-        (
-            "maxapplications: 2, queues: [{name: b}]",
-            "queues[0].maxapplications",
-            "nothing",
-            "is required below a queue that has it",
-        ),
-        (
-            "maxapplications: 2, queues: [{name: b, maxapplications: 3}]",
-            "queues[0].maxapplications",
-            "3",
-            "is more than the 2 of the queue above",
-        ),
-        (
-            "childtemplate: {resources: {max: {vcore: 1}, guaranteed: {vcore: 2}}}",
-            "childtemplate.resources.guaranteed.vcore",
-            "2000m",
-            "is more than the max of the template",
-        ),
-        ("limits: [{maxapplications: 1}]", "limits[0]", "the limit", "is of nobody"),
-        ("limits: [{users: [ann]}]", "limits[0]", "the limit", "bounds nothing"),
-        ("limits: [{users: [ann], maxresources: {vcore: 0}}]", "limits[0].maxresources", "0", "is all there is"),
-        ("limits: [{users: [9], maxapplications: 1}]", "limits[0].users[0]", "9", "is not a name of a user or group"),
-        (
-            "limits: [{users: [ann, '*'], maxapplications: 1}]",
-            "limits[0].users[1]",
-            "*",
-            "stands beside other names",
-        ),
-        (
-            "limits: [{users: ['*'], maxapplications: 1}, {users: [ann], maxapplications: 1}]",
-            "limits[1].users[0]",
-            "ann",
-            "comes after '*'",
-        ),
-        ("limits: [{users: [a, a], maxapplications: 1}]", "limits[0].users[1]", "a", "is limited twice in one queue"),
-        (
-            "limits: [{groups: ['*'], maxapplications: 1}]",
-            "limits[0].groups[0]",
-            "*",
-            "needs a named group before it",
-        ),
-    ],
-)
-def test_a_queue_that_breaks_a_rule_is_refused(text: str, path: str, value: str, rule: str) -> None:
-    error = in_queue(text)
-    assert (error.path, error.value, error.rule) == (f"{Q}.{path}", value, rule)
-    assert error.fix
+def test_merges_that_blow_the_text_up_are_refused() -> None:
+    lines = ["a0: &a0 {k: v}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 10)]
+    assert refusal("\n".join(lines)).rule == "makes the document too large"
 
 
-def test_root_can_be_given_no_resources_and_is_always_a_parent() -> None:
-    error = refusal("partitions: [{queues: [{name: ROOT, resources: {max: {vcore: 1}}}]}]")
-    assert (error.path, error.value) == (f"{Q}.resources", "root")
-    assert refusal("partitions: [{queues: [{name: root, parent: false}]}]").path == f"{Q}.parent"
-
-
-def test_limits_of_a_partition_and_of_its_root_must_not_differ() -> None:
-    one, two = ("limits: [{users: [ann], maxapplications: " + count + "}]" for count in "12")
-    error = refusal("partitions: [{" + one + ", queues: [{name: root, " + two + "}]}]")
-    assert (error.path, error.rule) == (f"{P}.limits", "differ from those of root")
-
-
-@pytest.mark.parametrize(
-    "text, path, value, rule",
-    [
-        ("nodesortpolicy: fair", "nodesortpolicy", "fair", "is not a mapping"),
-        ("nodesortpolicy: {type: random}", "nodesortpolicy.type", "random", "is not an order of nodes"),
-        (
-            "nodesortpolicy: {resourceweights: {vcore: -1}}",
-            "nodesortpolicy.resourceweights.vcore",
-            "-1",
-            "is not a weight",
-        ),
-        (
-            "nodesortpolicy: {resourceweights: {vcore: nan}}",
-            "nodesortpolicy.resourceweights.vcore",
-            "nan",
-            "is not a weight",
-        ),
-        ("usergroupresolver: {type: nis}", "usergroupresolver.type", "nis", "is not a resolver"),
-        ("preemption: {enabled: 1}", "preemption.enabled", "1", "is neither true nor false"),
-        ("placementrules: [{name: magic}]", "placementrules[0].name", "magic", "is not a placement rule"),
-        ("placementrules: [{name: recovery}]", "placementrules[0].name", "recovery", "is not a placement rule"),
-        ("placementrules: [{name: fixed}]", "placementrules[0].value", "", "is required by the rule fixed"),
-        ("placementrules: [{name: tag}]", "placementrules[0].value", "", "is required by the rule tag"),
-        ("placementrules: [{name: fixed, value: a..b}]", "placementrules[0].value", "", "is not a queue name"),
-        ("placementrules: [{name: fixed, value: root.gone}]", "placementrules[0]", "root.gone", "is not a queue"),
-        (
-            "placementrules: [{name: fixed, value: top}]",
-            "placementrules[0]",
-            "root.top",
-            "is a parent queue and runs no application",
-        ),
-        (
-            "placementrules: [{name: fixed, value: leaf.new, create: true}]",
-            "placementrules[0]",
-            "root.leaf.new",
-            "would lie below the leaf leaf",
-        ),
-        (
-            "placementrules: [{name: user, create: true, parent: {name: fixed, value: leaf}}]",
-            "placementrules[0]",
-            "root.leaf",
-            "is a leaf and can have no queue below it",
-        ),
-        (
-            "placementrules: [{name: fixed, value: root.leaf, parent: {name: user}}]",
-            "placementrules[0].value",
-            "root.leaf",
-            "starts at root and has a parent rule too",
-        ),
-        (
-            "placementrules: [{name: user, filter: {type: maybe}}]",
-            "placementrules[0].filter.type",
-            "maybe",
-            "is not a type of filter",
-        ),
-    ],
-)
-def test_a_partition_that_breaks_a_rule_is_refused(text: str, path: str, value: str, rule: str) -> None:
-    error = in_partition(text)
-    assert (error.path, error.value, error.rule) == (f"{P}.{path}", value, rule)
-    assert error.fix
-
-
-def test_the_message_has_path_value_rule_and_fix_in_one_line() -> None:
-    assert str(in_queue("resources: {max: {vcore: 0.5}}")) == (
-        "queues.yaml: partitions[0].queues[0].resources.max.vcore: '0.5' is not a quantity; "
-        "write whole cores (10) or thousandths of a core (500m)"
+def test_a_fault_does_not_hide_the_others_nor_make_new_ones() -> None:
+    text = a_file(
+        """
+        - name: a.b
+        - name: c
+          limits: [{users: [ann]}, {users: [bob], maxapplications: 1}, {maxapplications: 1}]
+          queues: [{name: d, submitacl: a b c}]
+        """
     )
+    text += "    placementrules: [{name: fixed, value: root.a}]\n"
+    errors = examine(text, {"service.expiry": "soon"}).errors
+    assert [(error.file, error.path) for error in errors] == [
+        ("queues.yaml", "partitions[0].queues[0].name"),
+        ("queues.yaml", "partitions[0].queues[1].limits[0]"),
+        ("queues.yaml", "partitions[0].queues[1].limits[2]"),
+        ("queues.yaml", "partitions[0].queues[1].queues[0].submitacl"),
+        ("", "service.expiry"),
+    ]
 
 
-def test_an_unknown_key_is_told_which_keys_are_known() -> None:
-    assert in_queue("resources: {maximum: {}}").fix == "known here: guaranteed, max"
+def test_of_very_many_faults_and_oddities_only_the_first_are_told() -> None:
+    names = "\n".join(f"- {{name: a.{i}}}" for i in range(MOST + 5))
+    assert len(examine(a_file(names), {}).errors) == MOST
+    odd = "\n".join(f"- {{name: a{i}, maxapplications: 0}}" for i in range(MOST + 5))
+    warnings = load(a_file(odd), {}).warnings
+    assert (len(warnings), warnings[-1]) == (MOST + 1, "and 5 more")
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
-    assert len(str(in_queue(f"parent: {'x' * 5000}"))) < 250
+    assert len(str(refusal(a_file(f"- {{name: a, parent: {'x' * 5000}}}")))) < 250
