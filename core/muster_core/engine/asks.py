@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, ledger, lifecycle
+from muster_core.engine import affinity, gangs, ledger, lifecycle
 from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refusal
 from muster_core.model.events import AskReleased
 from muster_core.model.notes import Detail
@@ -20,7 +20,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
     app = partition.applications.get(spec.application)
     if app is None:
         return _reject(partition, spec, f"application {spec.application} is not known")
-    reason = _refusal(app, spec)
+    reason = _refusal(app, spec) or affinity.read(partition, spec)
     if reason:
         return _reject(partition, spec, reason)
     known = app.asks.get(spec.key)
@@ -29,7 +29,8 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
             return []
         _forget(partition, app, known, Detail.APP_REQUEST)
     effects = _wake(partition, app, spec, now_ns)
-    kind = class_of(spec, as_usual=spec.placeholder or not spec.group)
+    tags = partition.nodes.tags.project(spec.tags)
+    kind = class_of(spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations))
     return effects
 

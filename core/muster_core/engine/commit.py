@@ -168,10 +168,7 @@ def confirm_swap(
     if swap is None:
         raise BrokenDecision("swap", "the ask is not parked")
     app.gang.groups[placeholder.spec.group].replaced += 1
-    if swap.same_node:
-        partition.nodes.take(swap.node, ask.spec.resources)
-    else:
-        ledger.no_target(partition, app, ask, swap.node)
+    ledger.arrive(partition, app, ask, swap)
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
     ledger.book(partition, app, allocation)
     ledger.count_in(partition, app, ask.spec, 1)

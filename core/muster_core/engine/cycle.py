@@ -61,14 +61,19 @@ def _pass(world: World, now_ns: int, may_go_on: Callable[[], bool], result: Cycl
     for partition in world.partitions.values():
         if not _is_open(world, partition):
             continue
-        if partition.stirred_at != partition.nodes.epoch:
-            partition.stir_all()
-        while (leaf := ordering.next_leaf(partition)) is not None:
+        while (leaf := _next(partition)) is not None:
             if not may_go_on():
                 result.more = True
                 return
-            partition.stirred_at = partition.nodes.epoch
             result.effects += _turn(partition, leaf, now_ns, may_go_on)
+
+
+def _next(partition: Partition) -> Queue | None:
+    """The next leaf; all have something to try when something may fit that did not."""
+    if partition.stirred_at != partition.nodes.epoch:
+        partition.stir_all()
+        partition.stirred_at = partition.nodes.epoch
+    return ordering.next_leaf(partition)
 
 
 def _is_open(world: World, partition: Partition) -> bool:
@@ -83,9 +88,6 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[]
     is_alone = len(partition.stirred) == 1 and leaf.policies.order is ApplicationOrder.FIFO
     left = _TURN_ALONE if is_alone else _TURN
     del partition.stirred[leaf.path]
-    if partition.misfits_at != partition.nodes.epoch:
-        partition.misfits.clear()
-        partition.misfits_at = partition.nodes.epoch
     effects: list[Effect] = []
     is_blocked = False
     apps = ordering.applications(partition, leaf)
@@ -106,20 +108,25 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[]
 
 
 def _try(partition: Partition, app: Application, at_most: int, now_ns: int) -> tuple[int, list[Effect]]:
+    epoch = partition.nodes.epoch
+    if partition.misfits_at != epoch:
+        partition.misfits.clear()
+        partition.misfits_at = epoch
     if app.is_reserving:
         outline = gang.plan(partition, app, now_ns)
         if outline.checked:
             app.gang.checked_at = partition.nodes.capacity_total
         placed, effects = _carry_out(partition, app, outline, now_ns)
         app.blocks = outline.blocks
-        app.refused_at = None if app.gang.over else moment(partition, app)
+        app.refused_at = None if app.gang.over or partition.nodes.epoch != epoch else moment(partition, app)
         return placed, effects
     placed, effects = _carry_out(partition, app, swap.plan(partition, app, at_most), now_ns)
     if placed < at_most:
         more, said = _carry_out(partition, app, usual.plan(partition, app, at_most - placed), now_ns)
         placed, effects = placed + more, effects + said
     app.blocks = False
-    app.refused_at = moment(partition, app) if placed < at_most else None
+    # What was placed may be what another of its asks waits for (affinity): then nothing is settled.
+    app.refused_at = moment(partition, app) if placed < at_most and partition.nodes.epoch == epoch else None
     return placed, effects
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from muster_core.model.ids import NodeId, QueuePath
+from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Application, lacking
@@ -168,6 +169,7 @@ def _indices(partition: Partition) -> Iterator[str]:
             if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
                 yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
     yield from _indices_by_node(partition)
+    yield from _tags(partition)
     for path, queue in partition.queues.by_path.items():
         if bool(queue.waiting) != (path in partition.waiting):
             yield f"queue {path}: the partition's index of who waits is wrong"
@@ -190,6 +192,25 @@ def _indices_by_node(partition: Partition) -> Iterator[str]:
     placed = sum(len(on_node) for on_node in partition.placed.values())
     if placed != sum(len(app.allocations) for app in partition.applications.values()):
         yield "the index by node has allocations that no application has"
+
+
+def _tags(partition: Partition) -> Iterator[str]:
+    """Every allocation counts where it is, every ask that takes over where it goes (seed 001)."""
+    nodes = partition.nodes
+    if not nodes.tags.is_on:
+        return
+    counted: dict[Tags, Counter[int]] = {}
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            if allocation.successor is None:
+                projection = nodes.tags.project(allocation.spec.tags)
+                counted.setdefault(projection, Counter())[nodes.rows.row(allocation.node)] += 1
+        for ask in app.asks.values():
+            if ask.swap is not None:
+                projection = nodes.tags.project(ask.spec.tags)
+                counted.setdefault(projection, Counter())[nodes.rows.row(ask.swap.node)] += 1
+    if counted != nodes.tags.counts():
+        yield f"allocations' tags are kept as {nodes.tags.counts()}, counted as {counted}"
 
 
 def _negative(what: str, amounts: Resources) -> Iterator[str]:

@@ -94,6 +94,7 @@ def book(partition: Partition, app: Application, allocation: Allocation) -> None
     """Enter one allocation in application and node index; sums come by `count_in`."""
     app.add_allocation(allocation)
     partition.placed.setdefault(allocation.node, {})[app.id, allocation.id] = allocation
+    _tag(partition, allocation.node, allocation.spec)
 
 
 def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
@@ -116,6 +117,8 @@ def drop(
     del on_node[app.id, allocation.id]
     if not on_node:
         del partition.placed[allocation.node]
+    if allocation.successor is None:
+        _untag(partition, allocation.node, allocation.spec)
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
 
 
@@ -131,9 +134,32 @@ def _count_use(partition: Partition, app: Application, allocation: Allocation, s
     kind.add(instance_type, allocation.spec.resources, span_ns)
 
 
+def _tag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
+    """Count an allocation, or an ask whose swap goes to the node, by its tags (seed 001).
+
+    A placeholder that hands over to an ask is not counted any more: the ask is, where it goes.
+    """
+    nodes = partition.nodes
+    if nodes.tags.is_on:
+        projection = nodes.tags.project(spec.tags)
+        nodes.tags.add(nodes.rows.row(node), projection)
+        if nodes.tags.is_wanted(projection):
+            nodes.epoch += 1  # an ask may wait for just this one
+
+
+def _untag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
+    nodes = partition.nodes
+    if nodes.tags.is_on:
+        nodes.tags.remove(nodes.rows.row(node), nodes.tags.project(spec.tags))
+        nodes.epoch += 1  # an ask may wait for one less
+
+
 def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
     """The ask waits for its placeholder to go and for nothing else."""
     app.park(ask, swap)
+    placeholder = app.allocations[swap.placeholder]
+    _untag(partition, placeholder.node, placeholder.spec)
+    _tag(partition, swap.node, ask.spec)
     note_waiting(partition, app)
 
 
@@ -147,13 +173,24 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
         return None
     swap = ask.swap
     placeholder = app.allocations.get(swap.placeholder)
+    _untag(partition, swap.node, ask.spec)
     if placeholder is not None:
         placeholder.successor = None
+        _tag(partition, placeholder.node, placeholder.spec)
     if not swap.same_node:
         no_target(partition, app, ask, swap.node)
         partition.nodes.give_back(swap.node, ask.spec.resources)
     ask.swap = None
     return ask
+
+
+def arrive(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
+    """The swap's placeholder is gone: its room on the node, and what was counted there for the ask, are the ask's."""
+    _untag(partition, swap.node, ask.spec)
+    if swap.same_node:
+        partition.nodes.take(swap.node, ask.spec.resources)
+    else:
+        no_target(partition, app, ask, swap.node)
 
 
 def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bool) -> None:

@@ -8,9 +8,12 @@ goes or changes: drafts live within one cycle.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 
 from muster_core.model.ids import NodeId
+from muster_core.model.placement import Tags, Target, matches
 from muster_core.model.resources import Resources
 from muster_core.world.columns import IntColumn
 from muster_core.world.nodes import NodeTable
@@ -26,12 +29,14 @@ def emptied(nodes: NodeTable) -> Draft:
 class Draft:
     """What-ifs over a node table."""
 
-    __slots__ = ("_columns", "_written", "nodes")
+    __slots__ = ("_columns", "_tagged", "_written", "nodes")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         self._columns = nodes.columns()
         self._written: dict[str, IntColumn] = {}
+        #: What came, less what went, of allocations with certain tags, per row.
+        self._tagged: dict[Tags, dict[int, int]] = {}
 
     @property
     def size(self) -> int:
@@ -65,6 +70,19 @@ class Draft:
                 self._written[name] = column
             column[row] = column.item(row) - count * amount
 
+    def tag(self, row: int, tags: Tags, count: int) -> None:
+        """Suppose that so many allocations with these tags came to a row; negative = went."""
+        if self.nodes.tags.is_on:
+            rows = self._tagged.setdefault(tags, {})
+            rows[row] = rows.get(row, 0) + count
+
+    def tagged(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
+        """Rows and how many allocations, for part after part of those that meet the targets."""
+        yield from self.nodes.tags.matching(targets)
+        for tags, rows in self._tagged.items():
+            if matches(targets, dict(tags)):
+                yield rows
+
     def empty(self) -> None:
         """Suppose that nothing is taken but what others occupy."""
         for name in self._columns.capacities:
@@ -76,8 +94,10 @@ class Draft:
         """A draft that starts from this one and leaves it alone."""
         twin = Draft(self.nodes)
         twin._written = {name: column.copy() for name, column in self._written.items()}
+        twin._tagged = {tags: dict(rows) for tags, rows in self._tagged.items()}
         return twin
 
     def absorb(self, fork: Draft) -> None:
         """Go on from where a fork of this draft arrived."""
         self._written = fork._written
+        self._tagged = fork._tagged

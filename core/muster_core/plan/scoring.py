@@ -13,6 +13,7 @@ Source: contract 2.2, nodesortpolicy.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
@@ -21,10 +22,30 @@ import numpy as np
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.resources import Resources
 from muster_core.plan.draft import Draft
-from muster_core.world.columns import FloatColumn, IntColumn
+from muster_core.world.columns import CodeColumn, FloatColumn, IntColumn
 
 #: A row and how many go there.
 Fill = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many more each group of rows takes, by the group's number; a row of no group (-1) takes any number."""
+
+    groups: CodeColumn
+    left: list[int]
+
+    def of(self, row: int, at_most: int) -> int:
+        """How many more the row's group takes, `at_most` if more."""
+        group = self.groups.item(row)
+        return at_most if group < 0 else min(self.left[group], at_most)
+
+    def spend(self, row: int, count: int) -> None:
+        """So many went to the row."""
+        group = self.groups.item(row)
+        if group >= 0:
+            self.left[group] -= count
+
 
 _BY_PODS = (("pods", 1.0),)
 
@@ -101,13 +122,20 @@ def _reciprocal(draft: Draft, name: str, capacity: IntColumn) -> FloatColumn:
     return known
 
 
-def spread(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
+def spread(
+    preference: Preference, rows: IntColumn, room: IntColumn, count: int, budget: Budget | None = None
+) -> list[Fill]:
     """One after the other onto the node that is least used at that moment."""
     heap = preference.ranked(rows)
     heapify(heap)
     placed: dict[int, int] = {}
     while count and heap:
         _, rank, row, there = heap[0]
+        if budget is not None:
+            if not budget.of(row, 1):
+                heappop(heap)
+                continue
+            budget.spend(row, 1)
         count -= 1
         placed[row] = there = there + 1
         if there < room.item(row):
@@ -117,20 +145,27 @@ def spread(preference: Preference, rows: IntColumn, room: IntColumn, count: int)
     return list(placed.items())
 
 
-def pack(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
+def pack(
+    preference: Preference, rows: IntColumn, room: IntColumn, count: int, budget: Budget | None = None
+) -> list[Fill]:
     """Node after node, the fullest first, each until nothing more fits."""
     fills: list[Fill] = []
     for _, _, row, _ in sorted(preference.ranked(rows)):
         if not count:
             break
         there = min(room.item(row), count)
-        fills.append((row, there))
+        if budget is not None:
+            there = budget.of(row, there)
+            budget.spend(row, there)
+        if there:
+            fills.append((row, there))
         count -= there
     return fills
 
 
+Filler = Callable[[Preference, IntColumn, IntColumn, int, Budget | None], list[Fill]]
 _SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0, NodeOrder.UTILIZATION: 1.0}
-FILLERS: Final[dict[NodeOrder, Callable[[Preference, IntColumn, IntColumn, int], list[Fill]]]] = {
+FILLERS: Final[dict[NodeOrder, Filler]] = {
     NodeOrder.FAIR: spread,
     NodeOrder.BINPACKING: pack,
     NodeOrder.UTILIZATION: spread,

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Final
 
 from muster_core.model.decisions import Eviction, Swap
 from muster_core.model.ids import AllocationKey
+from muster_core.model.placement import Tags
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
@@ -22,6 +24,9 @@ from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
 from muster_core.world.applications import Allocation, Application, AskClass
 from muster_core.world.world import Partition
+
+#: Placeholders that are tried for one ask with a placement constraint.
+_MOST_TRIED: Final = 64
 
 #: Why a placeholder is released although its real pod does not take its place.
 TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
@@ -35,7 +40,8 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     search = _Search(outline, Draft(partition.nodes), set())
     for kind in classes(app):
         if has_placeholder(app, kind):
-            _plan_class(partition, app, kind, search, at_most - len(outline.decisions))
+            plan_kind = _plan_class if kind.placement is None else _plan_constrained
+            plan_kind(partition, app, kind, search, at_most - len(outline.decisions))
     return outline
 
 
@@ -80,6 +86,59 @@ def _plan_class(partition: Partition, app: Application, kind: AskClass, search: 
         else:
             return
         search.taken.add(placeholder.id)
+
+
+def _plan_constrained(partition: Partition, app: Application, kind: AskClass, search: _Search, at_most: int) -> None:
+    """The same where a placement constraint is asked about: each placeholder is supposed to be gone in its turn."""
+    shape, draft = shape_of(kind), search.draft
+    for key in list(islice(app.waiting[kind], max(at_most, 0))):
+        candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
+        for placeholder in islice(candidates.here, _MOST_TRIED):
+            row, tags = _tagged(partition, placeholder)
+            draft.tag(row, tags, -1)
+            if fit.allowed(draft, shape)[row]:
+                draft.tag(row, shape.tags, 1)
+                swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
+                search.outline.decisions.append(swap)
+                search.taken.add(placeholder.id)
+                break
+            draft.tag(row, tags, 1)
+        else:
+            if not _plan_constrained_elsewhere(partition, app, key, candidates, search):
+                return
+
+
+def _plan_constrained_elsewhere(
+    partition: Partition, app: Application, key: AllocationKey, candidates: _Candidates, search: _Search
+) -> bool:
+    """Give the oldest placeholder up for a place on another node, or one that is too small for none."""
+    shape, draft = shape_of(app.asks[key].kind), search.draft
+    placeholder = next(iter((*candidates.here, *candidates.elsewhere)), None)
+    if placeholder is None:
+        if not candidates.smaller:
+            return False
+        evicted = candidates.smaller[0]
+        search.outline.decisions.append(Eviction(partition.id, app.id, key, evicted.id, TOO_LARGE))
+        search.taken.add(evicted.id)
+        return True
+    row, tags = _tagged(partition, placeholder)
+    draft.tag(row, tags, -1)
+    spots = fit.place(draft, shape, 1, partition.config.node_sort)
+    if not spots:
+        # Not to be remembered of the class: with another placeholder gone the answer may be another.
+        search.outline.unplaced.append(Unplaced(app.asks[key].kind, fit.shortfall(draft, shape)))
+        draft.tag(row, tags, 1)
+        return False
+    node = spots[0][0]
+    swap = Swap(partition.id, app.id, key, placeholder.id, node, same_node=False)
+    search.outline.decisions.append(swap)
+    search.taken.add(placeholder.id)
+    return True
+
+
+def _tagged(partition: Partition, placeholder: Allocation) -> tuple[int, Tags]:
+    nodes = partition.nodes
+    return nodes.rows.row(placeholder.node), nodes.tags.project(placeholder.spec.tags)
 
 
 def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:

@@ -3,8 +3,9 @@
 The hardest shape goes first (fewest nodes allowed, then largest share of the
 cluster). If one does not fit, it moves to the front and all is tried again;
 after as many tries as there are shapes, the nodes are packed instead of
-spread. Bounded: it may miss a packing that an exhaustive search would find,
-and never claims one that does not hold.
+spread. A shape that needs others beside it (affinity, seed 001) goes last.
+Bounded: it may miss a packing that an exhaustive search would find, and never
+claims one that does not hold.
 """
 
 from __future__ import annotations
@@ -58,10 +59,15 @@ def place_all(draft: Draft, demands: Sequence[Demand], sort: NodeSort) -> Places
             if isinstance(answer, Places):
                 draft.absorb(fork)
                 return answer
+            others = [index for index in queue if index != answer.demand]
+            if _needs_others(demands[answer.demand][0]):
+                first = first or answer
+                queue = [*others, answer.demand]
+                continue
             if queue[0] == answer.demand:
                 return replace(answer, alone=True)
             first = first or answer
-            queue = [answer.demand, *(index for index in queue if index != answer.demand)]
+            queue = [answer.demand, *others]
     return first or Places(())
 
 
@@ -79,12 +85,18 @@ def _try(draft: Draft, demands: Sequence[Demand], queue: Sequence[int], sort: No
 def _hardest_first(draft: Draft, demands: Sequence[Demand]) -> list[int]:
     total = draft.nodes.capacity_total
 
-    def hardness(index: int) -> tuple[int, float, int]:
+    def hardness(index: int) -> tuple[bool, int, float, int]:
         shape, _ = demands[index]
         largest = max((amount / max(total[name], 1) for name, amount in shape.resources.items()), default=0.0)
-        return feasible_nodes(draft, shape), -largest, index
+        return _needs_others(shape), feasible_nodes(draft, shape), -largest, index
 
     return sorted(range(len(demands)), key=hardness)
+
+
+def _needs_others(shape: Shape) -> bool:
+    """Whether it goes only where others are: these may be members of the same gang and come first."""
+    affinity = shape.affinity
+    return affinity is not None and affinity.required and affinity.at_least > 0
 
 
 def lacking_when_empty(nodes: NodeTable, members: Sequence[Demand]) -> Short | None:

@@ -19,19 +19,23 @@ from muster_core.model.placement import NO_TAGS, Tags, Target, TargetOperator, m
 
 #: Tag keys that the constraints of a partition may read between them.
 MOST_KEYS: Final = 64
+#: Pairs of key and value whose coming is told apart from that of others.
+_MOST_WANTED: Final = 65_536
 
 
 class TagCounts:
     """How many allocations of each projection are on each row."""
 
-    __slots__ = ("_counts", "_having", "is_on", "keys", "wanted")
+    __slots__ = ("_counts", "_having", "_wanted_keys", "_wanted_pairs", "is_on", "keys", "wants_any")
 
     def __init__(self) -> None:
         self.is_on = False
         #: Sorted.
         self.keys: tuple[str, ...] = ()
-        #: Targets of which some constraint wants some to be there: one that comes may make room for an ask.
-        self.wanted: dict[tuple[Target, ...], None] = {}
+        #: Any allocation that comes may be what an ask waits for.
+        self.wants_any = False
+        self._wanted_pairs: dict[tuple[str, str], None] = {}
+        self._wanted_keys: dict[str, None] = {}
         self._counts: dict[Tags, dict[int, int]] = {}
         #: Projections by one pair of theirs.
         self._having: dict[str, dict[str, dict[Tags, None]]] = {}
@@ -81,10 +85,20 @@ class TagCounts:
             if matches(targets, dict(projection)):
                 yield self._counts[projection]
 
+    def want(self, targets: tuple[Target, ...]) -> None:
+        """Some ask may wait until some of these are there."""
+        for target in targets:
+            if target.operator is TargetOperator.IN and len(self._wanted_pairs) < _MOST_WANTED:
+                self._wanted_pairs.update(dict.fromkeys((target.key, value) for value in target.values))
+                return
+            if target.operator is TargetOperator.EXIST:
+                self._wanted_keys[target.key] = None
+                return
+        self.wants_any = True
+
     def is_wanted(self, projection: Tags) -> bool:
         """Whether one more of these may be what an ask waits for."""
-        tags = dict(projection)
-        return any(matches(targets, tags) for targets in self.wanted)
+        return self.wants_any or any(pair in self._wanted_pairs or pair[0] in self._wanted_keys for pair in projection)
 
     def _candidates(self, targets: tuple[Target, ...]) -> Iterable[Tags]:
         """Few projections that hold all that meet the targets: by the first target that names values or a key."""

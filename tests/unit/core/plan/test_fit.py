@@ -8,7 +8,7 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import AVOIDED, NO_NODES, Shape, fits_on, place, room_for, shortfall
+from muster_core.plan.fit import AVOIDED, NO_NODES, Shape, fits_on, place, shortfall
 from tests.unit.builders import a_node, resources
 from tests.unit.core.plan.tables import a_table, having, labelled, tainted
 
@@ -60,8 +60,6 @@ def test_pods_that_ask_for_nothing_weighted_are_spread_by_their_number() -> None
 def test_as_many_as_fit_are_placed_and_the_rest_is_not() -> None:
     table = a_table(a_node("n1", vcore=1500), a_node("n2", pods=2))
     assert place(Draft(table), ONE, 10, FAIR) == [(N1, 1), (N2, 2)]
-    assert room_for(Draft(table), ONE, 10) == 3
-    assert room_for(Draft(table), ONE, 2) == 2
 
 
 def test_a_draft_remembers_what_was_placed_on_it_and_the_table_does_not() -> None:
