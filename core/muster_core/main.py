@@ -24,6 +24,8 @@ import structlog
 import typer
 import uvloop
 
+from muster_core.edge.groups.ldap import SECRET, LdapDirectory
+from muster_core.edge.groups.lookup import Groups, directories
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import LoopSettings
 from muster_core.edge.rest import RestServer
@@ -55,7 +57,9 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run the core. `rest_port`: None = no REST, 0 = any free port. `journal`: None = none is kept."""
+    """How to run the core. `rest_port`: None = no REST, 0 = any free port. `journal`: None = none is kept.
+    `ldap_secret`: the folder with the settings of the group resolver `ldap` (contract 2.9).
+    """
 
     listen: str = "unix:///run/muster/core.sock"
     tls: TlsFiles | None = None
@@ -63,6 +67,7 @@ class Options:
     rest_address: str = "127.0.0.1"
     rest_port: int | None = 9080
     journal: Path | None = None
+    ldap_secret: Path = SECRET
     loop: LoopSettings = field(default_factory=LoopSettings)
 
 
@@ -77,7 +82,8 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     """
     journal = None if options.journal is None else _open_journal(options.journal)
     instance = str(uuid.uuid4())
-    scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance)
+    groups = Groups(directories(LdapDirectory(options.ldap_secret)))
+    scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance, groups=groups)
     rest = None if options.rest_port is None else RestServer(scheduler, options.rest_address, options.rest_port)
     if rest is not None:
         await _start_rest(rest, options)
@@ -211,6 +217,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     journal: Annotated[
         Path | None, typer.Option(envvar="MUSTER_CORE_JOURNAL", help="write down all that happens, to do it over")
     ] = None,
+    ldap_secret: Annotated[
+        Path, typer.Option(envvar="MUSTER_CORE_LDAP_SECRET", help="folder with the settings of group resolver ldap")
+    ] = SECRET,
     check: Annotated[
         bool, typer.Option(envvar="MUSTER_CORE_CHECK", help="check the ledgers after every turn (slow)")
     ] = False,
@@ -225,6 +234,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             rest_address=rest_address,
             rest_port=rest_port,
             journal=journal,
+            ldap_secret=ldap_secret,
             loop=LoopSettings(checks=check, freeze=True),
         )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

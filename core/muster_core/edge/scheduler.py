@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable
 
 import structlog
 
-from muster_core.edge.config.load import Loaded, load
+from muster_core.edge import registration
 from muster_core.edge.events.store import EventStore
-from muster_core.edge.facts import NAME_LIMIT
+from muster_core.edge.groups.lookup import Groups
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
 from muster_core.edge.mailbox import Mail
@@ -30,18 +29,14 @@ from muster_core.edge.outlet import Outlet
 from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor
-from muster_core.model.errors import ConfigurationError
 from muster_core.model.events import ConfigurationReplaced, ConnectionLost, ManagerLeft, ManagerRegistered
-from muster_core.model.ids import RmId
+from muster_core.model.ids import ROOT, RmId
 from muster_core.model.notes import EventNoted, Notice
 from muster_si import keys, muster_pb2, si_pb2
-from muster_si.api import SI_VERSION, ResourceManagerCallback
+from muster_si.api import ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused
 
 _log = structlog.get_logger(__name__)
-
-#: policyGroup of a registration that names none (contract 3, service.policyGroup).
-_POLICY_GROUP: Final = "queues"
 
 
 class Scheduler:
@@ -56,7 +51,9 @@ class Scheduler:
         now_ns: Callable[[], int] = time.time_ns,
         journal: Journal | None = None,
         instance: str = "",
+        groups: Groups | None = None,
     ) -> None:
+        self.groups = groups or Groups()
         self.metrics = Metrics()
         supervisor = Supervisor(self.metrics)
         self.events = EventStore(instance)
@@ -79,20 +76,21 @@ class Scheduler:
         self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Open a session; the older one of the same rmID is over, and its world dropped. Raises Refused."""
-        rm = _rm_id(request.rmID)
-        _require_version(request.version)
+        rm = registration.rm_id(request.rmID)
+        registration.require_version(request.version)
         extra = dict(request.extraConfig)
-        text = _text_of(request.policyGroup, request.config, extra)
-        loaded = _load(text, extra, request.policyGroup)
-        decoder = Decoder(rm, _partitions(loaded))
+        text = registration.text_of(request.policyGroup, request.config, extra)
+        loaded = registration.configuration_of(text, extra, request.policyGroup)
+        decoder = Decoder(rm, registration.partition_names(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
+        session.resolvers = registration.resolvers(rm, loaded)
         _replace(self.outlet.sessions, session)
         self.outlet.pushes.forget(rm)
         self.outlet.configure(loaded.settings)
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
-        await self.loop.mailbox.put(Mail([event], session, _warnings(rm, loaded)))
+        await self.loop.mailbox.put(Mail([event], session, registration.warnings(rm, loaded)))
         return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
@@ -101,9 +99,13 @@ class Scheduler:
         await _take(self.loop, session, session.decoder.allocations(request), Kind.ALLOCATION)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
-        """Take new and removed applications. Raises Refused, SessionLost."""
+        """Take new and removed applications, once their users' groups are known. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        await _take(self.loop, session, session.decoder.applications(request), Kind.APPLICATION)
+        async with session.turn:
+            intake = session.decoder.applications(request)
+            intake.events, said = await self.groups.fill(session.rm, intake.events, session.resolvers)
+            intake.answers += said
+            await _take(self.loop, session, intake, Kind.APPLICATION)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
         """Take node actions. Raises Refused, SessionLost."""
@@ -114,13 +116,18 @@ class Scheduler:
         """Put another configuration in force. Raises Refused, which leaves the old one, and SessionLost."""
         session = self._session(request.rmID)
         extra = dict(request.extraConfig)
-        text = _text_of(request.policyGroup, request.config, extra)
-        loaded = _load(text, extra, request.policyGroup)
+        try:
+            text = registration.text_of(request.policyGroup, request.config, extra)
+            loaded = registration.configuration_of(text, extra, request.policyGroup)
+        except Refused as refused:
+            await self._keep_configuration(session, refused)
+            raise
         session.config_text, session.extra_config = text, extra
-        session.decoder.know_partitions(_partitions(loaded))
+        session.resolvers = registration.resolvers(session.rm, loaded)
+        session.decoder.know_partitions(registration.partition_names(loaded))
         self.outlet.configure(loaded.settings)
         event = ConfigurationReplaced(session.rm, loaded.configuration)
-        await self.loop.mailbox.put(Mail([event], session, _warnings(session.rm, loaded)))
+        await self.loop.mailbox.put(Mail([event], session, registration.warnings(session.rm, loaded)))
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
@@ -178,10 +185,16 @@ class Scheduler:
         for session in self.outlet.sessions.values():
             _lose(session, "the scheduler shuts down")
         self.events.close()
+        self.groups.close()
         self.loop.close()
 
+    async def _keep_configuration(self, session: Session, refused: Refused) -> None:
+        _log.warning("configuration refused, the one before stays in force", rm=session.rm, reason=refused.reason)
+        text = f"the new configuration is refused, the one before stays in force: {refused.reason}"
+        await self.loop.mailbox.put(Mail([], session, [EventNoted(session.rm, Notice.QUEUE, ROOT, text)]))
+
     def _session(self, rm_id: str) -> Session:
-        session = self.outlet.sessions.get(_rm_id(rm_id))
+        session = self.outlet.sessions.get(registration.rm_id(rm_id))
         if session is None:
             raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
         session.require_open()
@@ -205,44 +218,3 @@ def _lose(session: Session, reason: str) -> None:
     if session.is_open:
         session.end(reason)
         session.callback.session_lost(reason)
-
-
-def _rm_id(name: str) -> RmId:
-    if not name:
-        raise Refused(RefusalCode.INVALID_ARGUMENT, "rmID is missing")
-    if len(name) > NAME_LIMIT:
-        raise Refused(RefusalCode.INVALID_ARGUMENT, f"rmID is longer than {NAME_LIMIT} characters")
-    return RmId(name)
-
-
-def _require_version(version: str) -> None:
-    """Same major number, or Refused with both versions named (semantics 7)."""
-    if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
-        said = f"the resource manager speaks version {version[:32]!r} of the Scheduler Interface"
-        raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
-
-
-def _text_of(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
-    """The queue configuration: carried as such, or among the extra keys under the policy group's name."""
-    if len(policy_group) > NAME_LIMIT:
-        raise Refused(RefusalCode.INVALID_ARGUMENT, f"policyGroup is longer than {NAME_LIMIT} characters")
-    return config or extra.get(_file_of(policy_group), "")
-
-
-def _file_of(policy_group: str) -> str:
-    return f"{policy_group or _POLICY_GROUP}.yaml"
-
-
-def _load(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
-    try:
-        return load(text, extra, _file_of(policy_group))
-    except ConfigurationError as error:
-        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
-
-
-def _partitions(loaded: Loaded) -> list[str]:
-    return [partition.name for partition in loaded.configuration.partitions]
-
-
-def _warnings(rm: RmId, loaded: Loaded) -> list[EventNoted]:
-    return [EventNoted(rm, Notice.QUEUE, "root", warning) for warning in loaded.warnings]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from muster_core.edge.si_decode import Decoder
-from muster_core.model.ids import RmId
+from muster_core.model.config import GroupResolver
+from muster_core.model.ids import PartitionId, RmId
 from muster_si import muster_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import SessionLost
@@ -53,6 +54,10 @@ class Session:
     ended: str = ""
     taken: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     fences: list[Fence] = field(default_factory=list)
+    #: Where the groups of users come from, by partition, where applications do not name them.
+    resolvers: Mapping[PartitionId, GroupResolver] = field(default_factory=dict)
+    #: Of messages of applications: a lookup of groups lets no later message pass.
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: What it declared it wants to be asked; nothing until it attends.
     attendance: muster_pb2.Attendance = field(default_factory=muster_pb2.Attendance)
     #: State dumps asked for, by the question's id.

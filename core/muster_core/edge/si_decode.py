@@ -71,14 +71,18 @@ class Decoder:
 
     def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
         self._rm = rm
-        self._partitions = Partitions(rm, partitions)
+        self._names = [*partitions]
+        self._partitions = Partitions(rm, self._names)
         self._amounts = Amounts()
         #: Partition of each node that was not created in the default one.
         self._partition_of_node: dict[str, str] = {}
 
     def know_partitions(self, names: Iterable[str]) -> None:
-        """The partitions of the configuration in force from now on."""
-        self._partitions = Partitions(self._rm, names)
+        """The partitions of the configuration in force from now on. Earlier ones stay known: what
+        ends there is still confirmed, and the world refuses what is new.
+        """
+        self._names += names
+        self._partitions = Partitions(self._rm, self._names)
 
     def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
         """Asks, existing allocations, releases and confirmations."""

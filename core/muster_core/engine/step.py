@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, applications, asks, configuration, nodes, registration, utilization
+from muster_core.engine import allocations, applications, asks, configuration, gone, nodes, registration, utilization
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
     AllocationReleased,
@@ -78,9 +78,7 @@ def _step(world: World, event: Event, now_ns: int) -> list[Effect]:
 def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> list[Effect]:
     partition = _partition_of(world, event)
     if partition is None:
-        # The codec refuses unknown partitions; one that was dropped meanwhile has nobody to tell.
-        world.ignore("event for a partition that is gone")
-        return []
+        return gone.refuse(world, event)
     match event:
         case ApplicationAdded():
             return applications.add(partition, event.spec, now_ns)

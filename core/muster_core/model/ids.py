@@ -33,6 +33,11 @@ def partition_id(rm: RmId, name: str) -> PartitionId:
     return PartitionId(f"[{rm}]{name.lower() or 'default'}")
 
 
+def is_partition_of(rm: RmId, partition: PartitionId) -> bool:
+    """Whether the partition is one of this resource manager."""
+    return partition.startswith(f"[{rm}]")
+
+
 def allocation_id(key: AllocationKey, ordinal: int) -> AllocationId:
     """The id of the `ordinal`-th allocation (from 0) made for the ask `key`."""
     return AllocationId(f"{key}-{ordinal}")
