@@ -74,6 +74,18 @@ TAG_ALLOCATED_AT: Final = "muster/allocated-at"
 #: Node ids, comma separated, to keep off for this ask (semantics 5).
 TAG_AVOID_NODES: Final = "muster/avoid-nodes"
 
+#: JSON object of seed 001's PlacementConstraint, with its fields' names:
+#: {"simpleConstraint": {"nodeAffinityConstraint": {"targetExpressions": [T]},
+#: "allocationAffinityAttribute": {"scope", "tragetExpressions": [T] (as the seed
+#: spells it; targetExpressions is understood, too), "minCardinality",
+#: "maxCardinality", "required"}}}, T = {"targetOperator": "IN" | "NOT_IN" |
+#: "EXIST" | "NOT_EXIST" (IN where absent), "targetKey", "targetValues"}. Targets
+#: of nodes name an attribute or label, those of allocations a tag of an ask;
+#: scope names an attribute or label. The seed's AllocationAsk had a field for
+#: it, seed 003's has none left. Absent minCardinality = 0, absent
+#: maxCardinality = no bound, absent required = preferred.
+TAG_PLACEMENT: Final = "muster/placement-constraint"
+
 # -- ours: applications -------------------------------------------------------
 #: gangWaitTimeoutInSeconds of schedulingPolicyParameters, in milliseconds.
 APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"

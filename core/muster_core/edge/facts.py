@@ -17,6 +17,13 @@ import orjson
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.ids import TaskGroup
+from muster_core.model.placement import (
+    UNBOUNDED,
+    AllocationAffinity,
+    PlacementConstraint,
+    Target,
+    TargetOperator,
+)
 from muster_core.model.resources import Resources
 from muster_core.model.specs import Member
 
@@ -30,6 +37,7 @@ NAME_LIMIT: Final = 256
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _TOLERATION_OPERATORS: Final = frozenset({"Equal", "Exists"})
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+_TARGET_OPERATORS: Final = frozenset(TargetOperator)
 _DIGITS_OF_A_TIME: Final = 16
 #: Distinct texts remembered; a class of pods has one.
 _REMEMBERED: Final = 1024
@@ -42,6 +50,20 @@ Object = Mapping[str, object]
 def constraints(text: str) -> Constraints:
     """The value of `muster/constraints`."""
     return _constraints(_object(_parsed(text), "the value"))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def placement(text: str) -> PlacementConstraint:
+    """The value of `muster/placement-constraint`; seed 001's composite constraints are not (the seed has them only
+    as a comment).
+    """
+    found = _object(_parsed(text), "the value")
+    _known(found, frozenset({"simpleConstraint"}))
+    simple = _object(found.get("simpleConstraint"), "simpleConstraint")
+    try:
+        return _simple_placement(simple)
+    except Unfit as unfit:
+        raise unfit.inside("simpleConstraint") from unfit
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -158,6 +180,60 @@ def _member(found: Object) -> Member:
         resources=resources(cast("Mapping[str, int]", amounts)),
         constraints=_constraints(_object(found.get("constraints") or {}, "constraints")),
     )
+
+
+def _simple_placement(found: Object) -> PlacementConstraint:
+    nodes, allocations = "nodeAffinityConstraint", "allocationAffinityAttribute"
+    _known(found, frozenset({nodes, allocations}))
+    targets: tuple[Target, ...] = ()
+    if found.get(nodes) is not None:
+        part = _object(found[nodes], nodes)
+        _known(part, frozenset({"targetExpressions"}))
+        targets = _each(part.get("targetExpressions"), "targetExpressions", _target)
+    affinity = _affinity(_object(found[allocations], allocations)) if found.get(allocations) is not None else None
+    if not targets and affinity is None:
+        raise Unfit(f"{nodes} or {allocations}", "is missing: the constraint says nothing")
+    return PlacementConstraint(targets, affinity)
+
+
+def _affinity(found: Object) -> AllocationAffinity:
+    spellings = [name for name in ("tragetExpressions", "targetExpressions") if name in found]
+    _known(found, frozenset({"scope", "minCardinality", "maxCardinality", "required", *spellings[:1]}))
+    targets = _each(found.get(spellings[0]), spellings[0], _target) if spellings else ()
+    at_least, at_most = _cardinality(found, "minCardinality", 0), _cardinality(found, "maxCardinality", UNBOUNDED)
+    required = found.get("required", False)
+    if not _text(found, "scope") or len(_text(found, "scope")) > NAME_LIMIT:
+        raise Unfit("scope", "is missing or too long")
+    if not targets:
+        raise Unfit("tragetExpressions", "are missing")
+    if at_least > at_most:
+        raise Unfit("minCardinality", f"is more than maxCardinality: {at_least} > {at_most}")
+    if at_least == 0 and at_most == UNBOUNDED:
+        raise Unfit("minCardinality or maxCardinality", "is missing: neither bounds anything")
+    if not isinstance(required, bool):
+        raise Unfit("required", "is neither true nor false")
+    return AllocationAffinity(_text(found, "scope"), targets, at_least, at_most, required)
+
+
+def _cardinality(found: Object, field: str, default: int) -> int:
+    value = found.get(field, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= UNBOUNDED:
+        raise Unfit(field, "is not a whole number from 0 to 2147483647")
+    return value
+
+
+def _target(found: Object) -> Target:
+    _known(found, frozenset({"targetOperator", "targetKey", "targetValues"}))
+    key, values = _text(found, "targetKey"), found.get("targetValues") or []
+    if not key or len(key) > NAME_LIMIT:
+        raise Unfit("targetKey", "is missing or too long")
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise Unfit("targetValues", "is not a list of texts")
+    name = _one_of(found, "targetOperator", _TARGET_OPERATORS) if found.get("targetOperator") else "IN"
+    operator = TargetOperator(name)
+    if bool(values) != (operator in (TargetOperator.IN, TargetOperator.NOT_IN)):
+        raise Unfit("targetValues", f"do not go with {operator.value}")
+    return Target(key, operator, tuple(values))
 
 
 def _each(found: object, field: str, read: Callable[[Object], Item]) -> tuple[Item, ...]:

@@ -23,6 +23,7 @@ from muster_core.model.ids import (
     TaskGroup,
     partition_id,
 )
+from muster_core.model.placement import PlacementConstraint, matches
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import Member
@@ -93,6 +94,26 @@ def constraints(tags: Mapping[str, str]) -> Constraints:
     if found.node_name not in ("", required):
         raise Unfit(keys.TAG_REQUIRED_NODE, f"is {required!r}, but the pod names node {found.node_name!r}")
     return replace(found, node_name=bounded(required, keys.TAG_REQUIRED_NODE))
+
+
+def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
+    """Seed 001's constraint, as `muster/placement-constraint` has it; None = none."""
+    text = tags.get(keys.TAG_PLACEMENT)
+    if not text:
+        return None
+    try:
+        found = facts.placement(text)
+    except Unfit as unfit:
+        raise unfit.inside(keys.TAG_PLACEMENT) from unfit
+    affinity = found.allocations
+    if affinity is not None and affinity.required and not affinity.at_most and matches(affinity.targets, tags):
+        raise Unfit(keys.TAG_PLACEMENT, "has a maxCardinality of 0 and counts the ask itself: it could go nowhere")
+    return found
+
+
+def required_node(tags: Mapping[str, str]) -> NodeId:
+    """The one node that the ask may run on, or that an allocation had to; empty = any."""
+    return NodeId(bounded(tags.get(keys.TAG_REQUIRED_NODE, ""), keys.TAG_REQUIRED_NODE))
 
 
 def members(tags: Mapping[str, str]) -> tuple[Member, ...]:

@@ -81,7 +81,7 @@ class Decoder:
         """The partitions of the configuration in force from now on. Earlier ones stay known: what
         ends there is still confirmed, and the world refuses what is new.
         """
-        self._names += names
+        self._names = [*dict.fromkeys((*self._names, *names))]
         self._partitions = Partitions(self._rm, self._names)
 
     def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
@@ -169,6 +169,8 @@ class Decoder:
             namespace=tags.get(keys.TAG_NAMESPACE, ""),
             tags=tags,
             avoid=fields.nodes_to_avoid(tags),
+            required_node=fields.required_node(tags),
+            placement=fields.placement(tags),
             allow_preempt_self=itself,
             allow_preempt_other=others,
             created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
@@ -198,6 +200,7 @@ class Decoder:
             namespace=tags.get(keys.TAG_NAMESPACE, ""),
             tags=tags,
             foreign=keys.TAG_FOREIGN in tags or not application,  # semantics 7
+            required_node=fields.required_node(tags),
             allow_preempt_self=itself,
             allow_preempt_other=others,
             created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),

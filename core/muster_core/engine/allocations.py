@@ -109,6 +109,7 @@ def _ask_of(spec: AllocationSpec) -> AskSpec:
         priority=spec.priority,
         namespace=spec.namespace,
         tags=spec.tags,
+        required_node=spec.required_node,
         allow_preempt_self=spec.allow_preempt_self,
         allow_preempt_other=spec.allow_preempt_other,
         created_ns=spec.created_ns,
