@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from muster_core.engine import gangs, history, ledger, lifecycle
 from muster_core.model.effects import AllocationAnswer, Effect, Release
 from muster_core.model.events import Clock, ClockKind
@@ -45,10 +43,8 @@ def _ring_application(partition: Partition, clock: Clock, now_ns: int) -> list[E
             return _allocation_run_time(partition, app, clock, now_ns) if clock.generation == app.sequence else []
         case ClockKind.RELEASE:
             return _release(partition, app, clock)
-        case ClockKind.MANAGER | ClockKind.EXPIRY:
-            return []
         case _:
-            assert_never(clock.kind)
+            return []  # those of queues and of the partition went another way
 
 
 def _wait(partition: Partition, app: Application, now_ns: int) -> list[Effect]:

@@ -35,6 +35,7 @@ _STATES: Final = {
     Lack.QUOTA: SchedulingState.SKIPPED,
     Lack.TURN: SchedulingState.SKIPPED,
     Lack.NODES: SchedulingState.FAILED,
+    Lack.RESERVED: SchedulingState.RESERVED,
     Lack.CLUSTER: SchedulingState.FAILED,
 }
 _STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)

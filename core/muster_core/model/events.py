@@ -181,6 +181,11 @@ class ClockKind(StrEnum):
     RELEASE = "unconfirmed release"
     EXPIRY = "end of the time that ended applications are kept"
     MANAGER = "connection time-out"
+    RESERVATION = "reservation delay"
+    RESERVED = "reservation time-out"
+    PREEMPTION = "preemption delay"
+    VICTIMS = "unconfirmed preemption"
+    QUOTA = "quota preemption delay"
 
 
 @dataclass(frozen=True, slots=True)

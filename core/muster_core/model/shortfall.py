@@ -16,6 +16,7 @@ class Lack(StrEnum):
     QUOTA = "quota"  # a queue's max; nothing a new node would help with
     TURN = "turn"  # another application goes first (a gang waiting, a pledge)
     NODES = "nodes"  # no node has it: what an autoscaler may help with
+    RESERVED = "reserved"  # room is held for it on a node, and is not all there yet
     CLUSTER = "cluster"  # the cluster's nodes could not hold it even if empty
 
 

@@ -2,7 +2,8 @@
 
 Plans charge the draft and never the table; throwing the draft away is the
 undo. A draft copies a column when it first writes to it and reads the table's
-own otherwise, so an empty draft costs nothing. It is void when a node comes,
+own otherwise, so an empty draft costs nothing. Room that is held for asks
+that wait counts as taken: who plans for its own hold frees that first. It is void when a node comes,
 goes or changes: drafts live within one cycle.
 """
 
@@ -46,7 +47,14 @@ class Draft:
     def available(self, resource: str) -> IntColumn | None:
         """What is left on every node, to be read only; None where no node has the resource."""
         written = self._written.get(resource)
-        return self._columns.availables.column(resource, self.size) if written is None else written
+        if written is not None:
+            return written
+        left = self._columns.availables.column(resource, self.size)
+        held = self._columns.claimed.column(resource, self.size)
+        if held is None or left is None:
+            return left
+        self._written[resource] = left = left - held
+        return left
 
     def capacity(self, resource: str) -> IntColumn | None:
         """What every node has; None where no node has the resource."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.ids import NO_NODE, AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
 from muster_core.model.placement import NO_TAGS, PlacementConstraint, Tags
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Limit, Resources
@@ -53,12 +53,14 @@ class AskClass:
     placement: PlacementConstraint | None = None
     #: Those of its tags that some constraint of the partition reads (world/tags.py).
     tags: Tags = NO_TAGS
+    #: The one node it may run on (DaemonSets); empty = any.
+    required_node: NodeId = NO_NODE
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Hash once: a class is looked up far more often than it is made."""
         parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
-        object.__setattr__(self, "_hash", hash((parts, self.as_usual, self.placement, self.tags)))
+        object.__setattr__(self, "_hash", hash((parts, self.as_usual, self.placement, self.tags, self.required_node)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -76,6 +78,7 @@ def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass
         as_usual,
         spec.placement,
         tags,
+        spec.required_node,
     )
 
 
@@ -93,6 +96,16 @@ class Ask:
     clock: int = 0
     #: What the resource manager was last told of it: said again on change only.
     said: Lack | None = None
+    #: Since when it waits.
+    asked_ns: int = 0
+    #: When it was last tried to preempt for it; 0 = never.
+    attempted_ns: int = 0
+    #: Others were told to go for it (REST: triggeredPreemption).
+    triggered: bool = False
+    #: The number of the preemption whose victims are on their way; 0 = none.
+    preemption: int = 0
+    #: What came of the attempts: the words, how often, when last (REST: allocationLog); None = none was made.
+    attempts: dict[str, tuple[int, int]] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -110,6 +123,8 @@ class Allocation:
     replaced_placeholder: bool = False
     #: What it was last reported to really use (seed 001, UtilizationReport); None = never.
     utilization: Resources | None = None
+    #: The number of the preemption that told it to go; 0 = none did.
+    preemption: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -189,6 +204,8 @@ class Application:
     allocated: Resources = NOTHING
     #: Of asks, waiting or parked.
     pending: Resources = NOTHING
+    #: Head room in its queues that preemption made for its asks (Queue.claimed).
+    claimed: Resources = NOTHING
     real_allocations: int = 0
     real_asks: int = 0
     #: It had a real ask or allocation at some time: with none left, it is done (semantics 13).

@@ -7,7 +7,7 @@ Written by world/nodes.py only; plan/ reads the views and never writes to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -165,6 +165,13 @@ class Amounts:
             if column is None:
                 column = self._columns[name] = np.zeros(self._length, dtype=np.int64)
             column[row] = column.item(row) + times * amount
+
+    def forget_empty(self, names: Iterable[str]) -> None:
+        """Drop those of the columns that have nothing but zeros."""
+        for name in names:
+            column = self._columns.get(name)
+            if column is not None and not column.any():
+                del self._columns[name]
 
     def at(self, row: int) -> Resources:
         """All amounts of one row."""

@@ -54,6 +54,7 @@ class Columns:
     capacities: Amounts
     availables: Amounts
     occupied: Amounts
+    claimed: Amounts
     open: BoolColumn
 
 
@@ -67,6 +68,7 @@ class NodeTable:  # long: every write to a node goes through here
     __slots__ = (
         "_available",
         "_capacity",
+        "_claimed",
         "_measured",
         "_occupied",
         "_open",
@@ -104,6 +106,8 @@ class NodeTable:  # long: every write to a node goes through here
         self._capacity = Amounts()
         self._available = Amounts()
         self._occupied = Amounts()
+        #: Held for asks that wait (world/reservations.py).
+        self._claimed = Amounts()
         #: What is taken by the last report less what was allocated when it came; 0 without a report.
         self._measured = Amounts()
         self._open = Flags()
@@ -121,7 +125,7 @@ class NodeTable:  # long: every write to a node goes through here
         """Take a node in; returns its row. Raises DuplicateSubject."""
         row = self.rows.add(spec.id)
         size = self.rows.size
-        for amounts in (self._capacity, self._available, self._occupied, self._measured):
+        for amounts in (self._capacity, self._available, self._occupied, self._claimed, self._measured):
             amounts.reach(size)
         self._capacity.change(row, spec.capacity, 1)
         self._occupied.change(row, spec.occupied, 1)
@@ -174,7 +178,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.taints.remove(row, spec.taints)
         self.attributes.remove(row, spec)
         self._open.set(row, value=False)
-        for amounts in (self._capacity, self._available, self._occupied, self._measured):
+        for amounts in (self._capacity, self._available, self._occupied, self._claimed, self._measured):
             amounts.clear(row)
         self.capacity_total -= spec.capacity
         self.reciprocals.clear()
@@ -207,6 +211,17 @@ class NodeTable:  # long: every write to a node goes through here
         """Undo a `take`. Raises UnknownSubject."""
         self.take(node, resources, -count, foreign=foreign)
         self.epoch += 1
+
+    def claim(self, node: NodeId, resources: Resources, times: int) -> None:
+        """Hold room on a node, or (-1) no longer. Raises UnknownSubject."""
+        self._claimed.change(self.rows.row(node), resources, times)
+        if times < 0:
+            self._claimed.forget_empty(resources)
+            self.epoch += 1
+
+    def claimed(self, node: NodeId) -> Resources:
+        """What is held there for asks that wait. Raises UnknownSubject."""
+        return self._claimed.at(self.rows.row(node))
 
     def available(self, node: NodeId) -> Resources:
         """What is left; negative amounts where capacity shrank below what is taken. Raises UnknownSubject."""
@@ -242,7 +257,7 @@ class NodeTable:  # long: every write to a node goes through here
     def columns(self) -> Columns:
         """The view of plan/ on all nodes; void as soon as a node comes or goes."""
         size = self.rows.size
-        return Columns(size, self._capacity, self._available, self._occupied, self._open.view(size))
+        return Columns(size, self._capacity, self._available, self._occupied, self._claimed, self._open.view(size))
 
     def _facts_changed(self) -> None:
         self.facts_epoch += 1

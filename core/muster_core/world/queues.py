@@ -59,6 +59,17 @@ class Queue:
     gone: int = 0
     #: Of allocations that were told to go by preemption and did not confirm yet.
     preempting: Resources = NOTHING
+    #: Head room that is held for asks whose victims were told to go (Hold.preempted).
+    claimed: Resources = NOTHING
+    #: Which clocks of a leaf run, 0 = none: to reserve a node; to preempt, and when it comes.
+    reservation_clock: int = 0
+    preemption_clock: int = 0
+    preemption_at_ns: int = 0
+    #: When what is over a lowered maximum is preempted, and which clock it is; 0 = not at all.
+    quota_at_ns: int = 0
+    quota_clock: int = 0
+    #: The number of the preemption that is on its way for it; 0 = none.
+    quota_running: int = 0
     #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
     pledged: Resources = NOTHING
     #: Promised to gangs that starve, with no head room behind it yet: kept from those to

@@ -19,7 +19,9 @@ from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.world.applications import Allocation, Application, AskClass
 from muster_core.world.nodes import NodeTable
+from muster_core.world.preemptions import Preemptions
 from muster_core.world.queues import QueueTree, make_tree
+from muster_core.world.reservations import Reservations
 from muster_core.world.users import UserLedger
 
 #: Ended applications that are kept for people to look at.
@@ -75,6 +77,9 @@ class Partition:
     expiring: int = 0
     #: The one gang that may hold a part of its places (semantics 12).
     partial: ApplicationId | None = None
+    #: Room that is held on nodes.
+    reservations: Reservations = field(default_factory=Reservations)
+    preemptions: Preemptions = field(default_factory=Preemptions)
     #: Leaves with something to try; the order is of no meaning.
     stirred: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves with an ask that waits.
