@@ -27,6 +27,7 @@ from muster_core.edge.freezer import Freezer
 from muster_core.edge.journal import Journal, Leave
 from muster_core.edge.mailbox import Mail, Mailbox
 from muster_core.edge.metrics.counted import Metrics
+from muster_core.edge.metrics.laps import Laps
 from muster_core.edge.outlet import Outlet
 from muster_core.edge.session import Session
 from muster_core.edge.supervisor import Supervisor
@@ -183,13 +184,14 @@ class Loop:
         until = started + self._settings.budget_s
         leave = Leave(lambda: time.perf_counter() < until)
         faulty_before = sum(partition.void_decisions for partition in self.world.partitions.values())
-        plan = partial(cycle, self.world, now_ns, leave)
+        laps = Laps()
+        plan = partial(cycle, self.world, now_ns, leave, laps)
         result = self._supervisor.attempt(plan, _NOTHING_DONE, "a scheduling cycle")
         if self._journal is not None:
             write = partial(self._journal.cycled, now_ns, leave, result.effects)
             self._supervisor.attempt(write, None, "the journal")
         faulty = sum(partition.void_decisions for partition in self.world.partitions.values())
-        self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before)
+        self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, laps)
         self._unfinished = result.more
         self._outlet.carry(result.effects, now_ns)
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from muster_core.engine import notes
 from muster_core.engine.commit import commit
+from muster_core.engine.steps import Lap, Step, untimed
 from muster_core.model.decisions import Placement
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
@@ -50,15 +51,18 @@ class CycleResult:
     more: bool = False
 
 
-def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool]) -> CycleResult:
-    """Try everything that was stirred since the last pass; what was noted comes last."""
+def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool], lap: Lap = untimed) -> CycleResult:
+    """Try everything that was stirred since the last pass; what was noted comes last.
+
+    `lap` is told after each step which one it was.
+    """
     result = CycleResult()
-    _pass(world, now_ns, may_go_on, result)
+    _pass(world, now_ns, may_go_on, lap, result)
     result.effects += world.take_notes()
     return result
 
 
-def _pass(world: World, now_ns: int, may_go_on: Callable[[], bool], result: CycleResult) -> None:
+def _pass(world: World, now_ns: int, may_go_on: Callable[[], bool], lap: Lap, result: CycleResult) -> None:
     for partition in world.partitions.values():
         if not _is_open(world, partition):
             continue
@@ -66,7 +70,8 @@ def _pass(world: World, now_ns: int, may_go_on: Callable[[], bool], result: Cycl
             if not may_go_on():
                 result.more = True
                 return
-            result.effects += _turn(partition, leaf, now_ns, may_go_on)
+            lap(Step.QUEUE)
+            result.effects += _turn(partition, leaf, now_ns, may_go_on, lap)
 
 
 def _next(partition: Partition) -> Queue | None:
@@ -82,7 +87,7 @@ def _is_open(world: World, partition: Partition) -> bool:
     return manager.state is ManagerState.RUNNING and not manager.fence_up
 
 
-def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[], bool]) -> list[Effect]:
+def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[], bool], lap: Lap) -> list[Effect]:
     """One leaf's turn: until its places are given, all it waits for is refused, or time is up; then it is
     stirred again, and who was refused is passed over.
     """
@@ -92,6 +97,7 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[]
     effects: list[Effect] = []
     is_blocked = False
     apps = ordering.applications(partition, leaf)
+    lap(Step.APPLICATION)
     for app in apps:
         if is_blocked and not _has_started(app):
             waiting = [Unplaced(kind, _TURN_OF_ANOTHER) for kind in app.waiting]
@@ -99,6 +105,7 @@ def _turn(partition: Partition, leaf: Queue, now_ns: int, may_go_on: Callable[[]
             continue
         if not is_settled(partition, app):
             placed, said = _try(partition, app, left, now_ns)
+            lap(Step.NODE)
             effects += said
             left -= placed
             if left <= 0 or (app is not apps[-1] and not may_go_on()):

@@ -1,6 +1,7 @@
 """What the core measures, for `/ws/v1/metrics`: names, labels, units and buckets of contract 5, and ours.
 
-In reading order: `counted` holds what is counted and timed as it happens;
+In reading order: `counted` holds what is counted and timed as it happens,
+`laps` the steps of a cycle among it;
 `watched` is the collector that reads everything else from the world when
 somebody scrapes, with `applications`, `queues` and `nodes` for its parts;
 `family` makes one metric of values; `text` writes all of them piece by piece,

@@ -13,6 +13,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
 
 from muster_core.edge.metrics import text
+from muster_core.edge.metrics.laps import DECADES, Laps, LapTimes
 from muster_core.model.effects import (
     AllocationAnswer,
     ApplicationAccepted,
@@ -25,8 +26,6 @@ from muster_core.model.events import ApplicationAdded, Event, NodeAction, NodeTo
 from muster_core.model.release import Termination
 from muster_core.model.shortfall import Lack
 
-#: Of contract 5, for its histograms: 0.0001 · 10^k seconds.
-DECADES: Final = tuple(10.0 ** (exponent - 4) for exponent in range(8))
 _SECONDS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 _SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -67,6 +66,7 @@ class Metrics:
         self._shortfalls = {lack: shortfalls.labels(lack.value) for lack in Lack}
         self._preempted = Counter("muster_core_preemptions", "Allocations told to go for others.", registry=registry)
         self._times = _Times(registry)
+        self._laps = LapTimes(registry)
         #: Nodes that were refused, and nodes that went, since the start.
         self.nodes_refused = 0
         self.nodes_gone = 0
@@ -112,8 +112,9 @@ class Metrics:
         """Count something that went nowhere."""
         self._unheard.labels(what).inc()
 
-    def cycled(self, seconds: float, faulty: int) -> None:
-        """Count one cycle, and decisions in it that no longer held when they were carried out."""
+    def cycled(self, seconds: float, faulty: int, laps: Laps) -> None:
+        """Count one cycle, its steps, and decisions in it that no longer held when they were carried out."""
+        self._laps.count(laps)
         self._times.cycle.observe(seconds)
         self._times.our_cycle.observe(seconds)
         self._faulty.inc(faulty)
