@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-# Of a value in a message for people.
+# Of a value, and of a path, in a message for people.
 _LONGEST_SHOWN: Final = 80
+_LONGEST_PATH: Final = 300
 
 
 class CoreError(Exception):
@@ -64,9 +65,8 @@ class ConfigurationError(CoreError):
     """
 
     def __init__(self, path: str, value: str, rule: str, fix: str, file: str = "") -> None:
-        shown = value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}…"
-        where = f"{file}: {path}" if file else path
-        super().__init__(f"{where}: {shown!r} {rule}; {fix}")
+        where = shown(f"{file}: {path}" if file else path, _LONGEST_PATH)
+        super().__init__(f"{where}: '{shown(value, _LONGEST_SHOWN)}' {shown(rule, _LONGEST_PATH)}; {fix}")
         self.path = path
         self.value = value
         self.rule = rule
@@ -76,3 +76,9 @@ class ConfigurationError(CoreError):
     def within(self, file: str) -> ConfigurationError:
         """The same, found in that file."""
         return ConfigurationError(self.path, self.value, self.rule, self.fix, file)
+
+
+def shown(text: str, most: int) -> str:
+    """What people wrote, for one line of a message: cut to `most` characters, control characters spelled out."""
+    cut = text if len(text) <= most else f"{text[:most]}…"
+    return cut if cut.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from muster_core.model.errors import ConfigurationError
+from muster_core.model.errors import ConfigurationError, shown
 
 #: Of each kind. More are not told: who sees these will look again.
 MOST: Final = 100
+_LONGEST: Final = 500
 
 
 class Notes:
@@ -24,7 +25,7 @@ class Notes:
         """What stands at `path` has an effect that its writer may not expect, or none."""
         self._count += 1
         if self._count <= MOST:
-            self._lines.append(f"{path}: {what}")
+            self._lines.append(shown(f"{path}: {what}", _LONGEST))
 
     def wrong(self, error: ConfigurationError) -> None:
         """The configuration is refused; the reading goes on for what else there is to tell."""
