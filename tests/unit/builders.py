@@ -15,6 +15,7 @@ from muster_core.model.ids import (
     TaskGroup,
     partition_id,
 )
+from muster_core.model.placement import UNBOUNDED, AllocationAffinity, PlacementConstraint, Target
 from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member, NodeSpec
@@ -95,6 +96,8 @@ def an_ask(
     priority: int = 0,
     count: int = 1,
     timeout_s: int = 0,
+    tags: dict[str, str] | None = None,
+    placement: PlacementConstraint | None = None,
 ) -> AskSpec:
     return AskSpec(
         PARTITION,
@@ -107,7 +110,16 @@ def an_ask(
         priority=priority,
         max_allocations=count,
         timeout_ns=timeout_s * SECOND,
+        tags=tags or {},
+        placement=placement,
     )
+
+
+def an_affinity(
+    key: str, *values: str, scope: str = "zone", least: int = 0, most: int = UNBOUNDED, required: bool = True
+) -> PlacementConstraint:
+    """So many allocations whose tag `key` has one of the values, in the group of nodes with one value of `scope`."""
+    return PlacementConstraint((), AllocationAffinity(scope, (Target(key, values=values),), least, most, required))
 
 
 def an_allocation(
