@@ -44,11 +44,10 @@ def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect
     if reason:
         return _reject(partition, spec, now_ns, reason)
     if on_demand is not None:
-        leaf, effects = queues.open_leaf(partition, chosen, on_demand), []
-    else:
-        leaf = partition.queues.by_path[chosen.path]
-        effects = _retune(partition, leaf, spec, now_ns)
-    return [*_enter(partition, leaf, spec, now_ns), *effects]
+        return _enter(partition, queues.open_leaf(partition, chosen, on_demand), spec, now_ns)
+    leaf = partition.queues.by_path[chosen.path]
+    # It is in before a gang may leave: the leaf is never empty in between.
+    return [*_enter(partition, leaf, spec, now_ns), *_retune(partition, leaf, spec, now_ns)]
 
 
 def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> list[Effect]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from muster_core.engine import notes
 from muster_core.model.effects import ApplicationSummed, ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind
-from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.ids import ROOT, AllocationKey, ApplicationId
 from muster_core.model.states import APPLICATION, ApplicationEvent, follow
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
@@ -20,7 +20,8 @@ def remember(partition: Partition, app: Application, now_ns: int) -> list[Effect
     """Keep an application that is over."""
     app.ended_ns = now_ns
     partition.history.append(app)
-    ended = (app.queue.path, app.state)
+    # What was rejected is counted of the root: it may have named any queue, and would be remembered for ever.
+    ended = (ROOT if app.rejected_message else app.queue.path, app.state)
     partition.ended[ended] = partition.ended.get(ended, 0) + 1
     effects: list[Effect] = [] if app.rejected_message else [_summary(partition, app)]
     return effects if partition.expiring else [*effects, _set_clock(partition)]

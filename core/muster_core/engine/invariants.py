@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from muster_core.model.ids import NodeId, QueuePath
+from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.states import ApplicationState
+from muster_core.model.states import ApplicationState, QueueState
 from muster_core.world.applications import Application, lacking
 from muster_core.world.world import Partition, World
 
@@ -36,6 +36,7 @@ def _partition(partition: Partition) -> Iterator[str]:
         yield from _links(app)
         yield from _gang(partition, app)
     yield from _queues(partition)
+    yield from _tree(partition)
     yield from _users(partition)
     yield from _nodes(partition)
     yield from _indices(partition)
@@ -129,6 +130,22 @@ def _queues(partition: Partition) -> Iterator[str]:
             yield from _negative(f"queue {path}: {name}", kept)
         if not queue.excused and not queue.max.allows(queue.allocated):
             yield f"queue {path} has {queue.allocated} allocated, over its maximum {queue.max}"
+
+
+def _tree(partition: Partition) -> Iterator[str]:
+    """Leaves run applications, parents have queues; what is to go when it is empty is not empty."""
+    for path, queue in partition.queues.by_path.items():
+        below = {child_path(path, name): child for name, child in queue.children.items()}
+        if any(partition.queues.get(name) is not child or child.parent is not queue for name, child in below.items()):
+            yield f"queue {path} has a queue below it that the index does not know"
+        if queue.children if queue.is_leaf else queue.applications:
+            yield f"queue {path} is a {'leaf with queues below it' if queue.is_leaf else 'parent with applications'}"
+        if queue.parent is not None and queue.is_empty and (queue.draining or not queue.managed or queue.wanted):
+            yield f"queue {path} is empty and waits for that"
+        if (queue.state is QueueState.STOPPED) != (queue.wanted is not None and queue.is_leaf):
+            yield f"queue {path} is {queue.state}, and is to become {queue.wanted and queue.wanted.name}"
+        if queue.parent is not None and queue.parent.children.get(queue_name(path)) is not queue:
+            yield f"queue {path} is not below the one above it"
 
 
 def _users(partition: Partition) -> Iterator[str]:
