@@ -93,13 +93,12 @@ class Muster:
         self.rest_port, self.health_port = ports.free(2)
         self.socket = f"unix://{setup.folder / 'core.sock'}"
         level = f"--log-level={setup.log_level}"
-        flags = (f"--rest-port={self.rest_port}", f"--health-port={self.health_port}")
+        rest = (f"--rest-port={self.rest_port}", "--rest-trust-loopback")
+        flags = (*rest, f"--health-port={self.health_port}")
         if setup.embedded:
             self.core = self.operator = self._process("muster", "muster", "run", "--embedded", *flags, level)
             return
-        self.core = self._process(
-            "core", "muster_core", f"--listen={self.socket}", f"--rest-port={self.rest_port}", level
-        )
+        self.core = self._process("core", "muster_core", f"--listen={self.socket}", *rest, level)
         self.operator = self._process(
             "operator", "muster_operator", f"--core={self.socket}", f"--health-port={self.health_port}", level
         )

@@ -15,6 +15,8 @@ import uvloop
 
 from muster import validate
 from muster_core import main as core
+from muster_core.edge.log_level import LogLevel as CoreLogLevel
+from muster_core.edge.rest.access.guard import AccessSettings
 from muster_operator import main as operator
 from muster_operator.link import logs
 from muster_operator.link.errors import LinkError
@@ -28,6 +30,18 @@ app = typer.Typer(
 app.command("core", help="Run the scheduler core as a process of its own.")(core.main)
 app.command("operator", help="Run the operator as a process of its own.")(operator.main)
 app.command("validate", help="Check a queue configuration before it is put in force.")(validate.command)
+
+
+class _Levels:
+    """The level of this process's log, as the core's REST reads and sets it."""
+
+    def __init__(self, level: LogLevel) -> None:
+        self.level = CoreLogLevel(level.value)
+
+    def set(self, level: CoreLogLevel) -> None:
+        """Use another from now on."""
+        self.level = level
+        logs.set_level(level.value)
 
 
 @app.command()
@@ -48,6 +62,12 @@ def run(  # noqa: PLR0913 - the command line is its options
         str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and the core's metrics listen")
     ] = "127.0.0.1",
     rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    rest_tls_cert: core.RestTlsCert = None,
+    rest_tls_key: core.RestTlsKey = None,
+    rest_token_file: core.RestTokenFile = None,
+    rest_kubernetes_auth: core.RestKubernetesAuth = False,
+    rest_closed: core.RestClosed = False,
+    rest_trust_loopback: core.RestTrustLoopback = False,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.CONSOLE,
 ) -> None:
@@ -61,7 +81,15 @@ def run(  # noqa: PLR0913 - the command line is its options
             runner.run(
                 run_embedded(
                     operator.Options(namespace, health_port),
-                    core.Options(rest_address=rest_address, rest_port=rest_port),
+                    core.Options(
+                        rest_address=rest_address,
+                        rest_port=rest_port,
+                        rest_tls=core.rest_tls(rest_tls_cert, rest_tls_key),
+                        rest_access=AccessSettings(
+                            rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback
+                        ),
+                        levels=_Levels(log_level),
+                    ),
                 )
             )
     except (LinkError, core.StartError) as error:

@@ -27,8 +27,12 @@ import uvloop
 from muster_core.edge.groups.ldap import SECRET, LdapDirectory
 from muster_core.edge.groups.lookup import Groups, directories
 from muster_core.edge.journal import Journal
+from muster_core.edge.log_level import LevelControl, LogLevel, Threshold
 from muster_core.edge.loop import LoopSettings
-from muster_core.edge.rest import RestServer
+from muster_core.edge.rest.access.guard import OPEN_READS, AccessSettings
+from muster_core.edge.rest.access.tls import ServerTls
+from muster_core.edge.rest.server import RestServer, StartFailure
+from muster_core.edge.rest.settings import RestSettings
 from muster_core.edge.scheduler import Scheduler
 from muster_si.errors import AddressError
 from muster_si.transport.credentials import TlsFiles
@@ -46,15 +50,6 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-class LogLevel(StrEnum):
-    """What is logged: debug = reasons, info = what users can see, warning = someone must act."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """How to run the core. `rest_port`: None = no REST, 0 = any free port. `journal`: None = none is kept.
@@ -66,6 +61,9 @@ class Options:
     allow_plaintext: bool = False
     rest_address: str = "127.0.0.1"
     rest_port: int | None = 9080
+    rest_tls: ServerTls | None = None
+    rest_access: AccessSettings = OPEN_READS
+    levels: LevelControl | None = None
     journal: Path | None = None
     ldap_secret: Path = SECRET
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -84,9 +82,7 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     instance = str(uuid.uuid4())
     groups = Groups(directories(LdapDirectory(options.ldap_secret)))
     scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance, groups=groups)
-    rest = None if options.rest_port is None else RestServer(scheduler, options.rest_address, options.rest_port)
-    if rest is not None:
-        await _start_rest(rest, options)
+    rest = await _start_rest(scheduler, options)
     task = asyncio.create_task(scheduler.run(), name="muster-core-loop")
     try:
         yield scheduler
@@ -128,14 +124,24 @@ def _server(scheduler: Scheduler, options: Options) -> GrpcServer:
         raise StartError(str(error)) from error
 
 
-async def _start_rest(rest: RestServer, options: Options) -> None:
+async def _start_rest(scheduler: Scheduler, options: Options) -> RestServer | None:
+    if options.rest_port is None:
+        return None
+    place = f"{options.rest_address}:{options.rest_port}"
+    settings = RestSettings(
+        options.rest_address, options.rest_port, options.rest_tls, options.rest_access, options.levels
+    )
+    try:
+        rest = RestServer(scheduler, settings)
+    except StartFailure as error:
+        raise StartError(f"REST on {place}: {error}") from error
     try:
         port = await rest.start()
     except OSError as error:
         await rest.stop()
-        place = f"{options.rest_address}:{options.rest_port}"
         raise StartError(f"REST on {place}: {error.strerror or error}; choose another with --rest-port") from error
-    _log.info("REST listens", address=options.rest_address, port=port)
+    _log.info("REST listens", address=options.rest_address, port=port, tls=options.rest_tls is not None)
+    return rest
 
 
 def _open_journal(path: Path) -> BinaryIO:
@@ -171,8 +177,18 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
     return TlsFiles(certificate, key, authority)
 
 
-def configure_logs(level: LogLevel, form: LogFormat) -> None:
-    """Structured logs to standard error."""
+def rest_tls(certificate: Path | None, key: Path | None) -> ServerTls | None:
+    """Both files, None where there is neither. Raises StartError where one is missing."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise StartError("TLS of REST: --rest-tls-cert and --rest-tls-key go together")
+    return ServerTls(certificate, key)
+
+
+def configure_logs(level: LogLevel, form: LogFormat) -> LevelControl:
+    """Structured logs to standard error; returns what changes their level while the process runs."""
+    threshold = Threshold(level)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form is LogFormat.JSON
@@ -182,16 +198,46 @@ def configure_logs(level: LogLevel, form: LogFormat) -> None:
     errors = [structlog.processors.format_exc_info] if form is LogFormat.JSON else []
     structlog.configure(
         processors=[
+            threshold,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *errors,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level.value),
         logger_factory=structlog.WriteLoggerFactory(file=typer.get_text_stream("stderr")),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=level.value.upper(), format="%(levelname)s %(name)s %(message)s")
+    return threshold
+
+
+RestTlsCert = Annotated[
+    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="certificate of REST, PEM; read anew on change")
+]
+RestTlsKey = Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="its key, PEM")]
+RestTokenFile = Annotated[
+    Path | None,
+    typer.Option(envvar="MUSTER_CORE_REST_TOKEN_FILE", help="a file with the bearer token that may dump and change"),
+]
+RestKubernetesAuth = Annotated[
+    bool,
+    typer.Option(
+        "--rest-kubernetes-auth",
+        envvar="MUSTER_CORE_REST_KUBERNETES_AUTH",
+        help="ask the cluster about bearer tokens; a role on nonResourceURLs lets them dump and change",
+    ),
+]
+RestClosed = Annotated[
+    bool, typer.Option("--rest-closed", envvar="MUSTER_CORE_REST_CLOSED", help="reads want a token too")
+]
+RestTrustLoopback = Annotated[
+    bool,
+    typer.Option(
+        "--rest-trust-loopback",
+        envvar="MUSTER_CORE_REST_TRUST_LOOPBACK",
+        help="who asks from this machine needs no token; not behind a proxy that speaks to loopback for others",
+    ),
+]
 
 
 @app.command()
@@ -212,6 +258,12 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and metrics listen")
     ] = "127.0.0.1",
     rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    rest_tls_cert: RestTlsCert = None,
+    rest_tls_key: RestTlsKey = None,
+    rest_token_file: RestTokenFile = None,
+    rest_kubernetes_auth: RestKubernetesAuth = False,
+    rest_closed: RestClosed = False,
+    rest_trust_loopback: RestTrustLoopback = False,
     log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_CORE_LOG_LEVEL")] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_CORE_LOG_FORMAT")] = LogFormat.JSON,
     journal: Annotated[
@@ -225,7 +277,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     ] = False,
 ) -> None:
     """Run the scheduler core."""
-    configure_logs(log_level, log_format)
+    levels = configure_logs(log_level, log_format)
     try:
         options = Options(
             listen=listen,
@@ -233,6 +285,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             allow_plaintext=allow_plaintext,
             rest_address=rest_address,
             rest_port=rest_port,
+            rest_tls=rest_tls(rest_tls_cert, rest_tls_key),
+            rest_access=AccessSettings(rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback),
+            levels=levels,
             journal=journal,
             ldap_secret=ldap_secret,
             loop=LoopSettings(checks=check, freeze=True),

@@ -8,8 +8,10 @@ import aiohttp
 import orjson
 import pytest
 
-from muster_core.edge import dump
-from muster_core.edge.rest import RestServer
+from muster_core.edge.rest import dump
+from muster_core.edge.rest.access.guard import AccessSettings
+from muster_core.edge.rest.server import RestServer
+from muster_core.edge.rest.settings import RestSettings
 from muster_core.model.ids import RmId
 from muster_core.world.world import World
 from muster_si import muster_pb2, si_pb2
@@ -19,7 +21,7 @@ from tests.unit.core.edge.conftest import Bench
 
 @pytest.fixture
 async def http(bench: Bench) -> AsyncIterator[aiohttp.ClientSession]:
-    server = RestServer(bench.core, "127.0.0.1", 0)
+    server = RestServer(bench.core, RestSettings(port=0, access=AccessSettings(trusts_loopback=True)))
     port = await server.start()
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         yield session
@@ -86,12 +88,13 @@ async def test_the_dump_has_the_keys_that_people_know(http: aiohttp.ClientSessio
     assert set(found) == {
         *("timestamp", "partitions", "applications", "appHistory", "nodes", "clusterInfo", "queues", "rmDiagnostics"),
         *("config", "ledgers", "invariants", "resourceManagers"),
+        *("placementRules", "containerHistory", "logLevel", "eventStreams"),
     }
     [app] = found["applications"]
     assert (app["applicationID"], app["applicationState"], app["queueName"]) == ("app-1", "Running", "root.default")
     [ask] = app["requests"]
     assert (ask["allocationKey"], ask["replaces"]["nodeId"]) == ("real", "node-1")
-    assert {item["allocationKey"]: item["releasing"] for item in app["allocations"]} == {
+    assert {item["allocationKey"]: item.get("releasing") for item in app["allocations"]} == {
         "ph-1": "PLACEHOLDER_REPLACED",
         "ph-2": None,
     }

@@ -9,17 +9,20 @@ Pure: reads the world, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import orjson
 
-from muster_core.edge import views
+from muster_core.edge.rest.answers import array
+from muster_core.edge.rest.shapes.base import Shape
+from muster_core.edge.rest.views import applications, clusters, nodes, queues
+from muster_core.edge.rest.views.amounts import amounts
 from muster_core.edge.si_encode import partition_name
-from muster_core.edge.views import Json
 from muster_core.engine import invariants
-from muster_core.world.applications import Application
 from muster_core.world.world import Partition, World
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 #: More allocations than this, and the invariants are only checked where asked for.
 CHECKED_UP_TO: Final = 5_000
@@ -40,12 +43,12 @@ def ledgers(world: World) -> Iterator[tuple[str, Json]]:
     yield "releasing", sum(item.releasing is not None for app in apps for item in app.allocations.values())
     yield "swaps", sum(ask.swap is not None for app in apps for ask in app.asks.values())
     yield "foreign", sum(len(partition.foreign) for partition in partitions)
-    yield "pledges", {app.id: views.amounts(app.gang.pledge) for app in apps if app.gang.pledge}
+    yield "pledges", {app.id: amounts(app.gang.pledge) for app in apps if app.gang.pledge}
     yield "queues", _held_by_queues(partitions)
     yield (
         "users",
         {
-            user: {path: views.amounts(amount) for path, amount in usage.items()}
+            user: {path: amounts(amount) for path, amount in usage.items()}
             for partition in partitions
             for user, usage in partition.users.usage.items()
         },
@@ -64,7 +67,7 @@ def _ledgers(world: World) -> Iterator[bytes]:
     for partition in list(world.partitions.values()):
         for node in list(partition.nodes):
             if node in partition.nodes and (taken := partition.nodes.allocated(node)):
-                yield before + orjson.dumps(node) + b":" + orjson.dumps(views.amounts(taken))
+                yield before + orjson.dumps(node) + b":" + orjson.dumps(amounts(taken))
                 before = b","
     yield b"{}}" if before == b"{" else b"}}"
 
@@ -84,49 +87,58 @@ def pieces(world: World, now_ns: int, outside: Iterable[tuple[str, Json]], *, ch
         [{"rmId": rm.id, "state": rm.state.value, "fenced": rm.fence_up} for rm in world.managers.values()]
     )
     yield _key("partitions")
-    yield from _array(views.partition(partition) for partition in list(world.partitions.values()))
+    yield from array(clusters.partition(partition) for partition in list(world.partitions.values()))
     yield _key("queues")
-    yield from _array(views.queue(p.queues.root, p) for p in list(world.partitions.values()))
+    yield from _trees(world)
     yield _key("applications")
-    yield from _array(views.application(app) for p in list(world.partitions.values()) for app in _live(p))
+    yield from array(_applications(world, now_ns))
     yield _key("appHistory")
-    yield from _array(views.application(app) for p in list(world.partitions.values()) for app in list(p.history))
+    yield from array(app for p in list(world.partitions.values()) for app in applications.all_of(p.history, now_ns))
     yield _key("nodes")
     yield b"["
     for count, partition in enumerate(list(world.partitions.values())):
         yield b"," if count else b""
         yield b'{"partitionName":' + orjson.dumps(partition_name(partition.id))
         yield _key("nodesInfo")
-        yield from _array(views.node(partition, node) for node in list(partition.nodes) if node in partition.nodes)
+        yield from array(_nodes(partition))
         yield _key("foreignAllocations")
-        yield from _array(views.foreign(item) for item in list(partition.foreign.values()))
+        yield from array(nodes.foreign(item) for item in list(partition.foreign.values()))
         yield b"}"
     yield b"]}"
+
+
+def _trees(world: World) -> Iterator[bytes]:
+    before = b"["
+    for partition in list(world.partitions.values()):
+        yield before
+        yield from queues.tree(partition.queues.root, partition)
+        before = b","
+    yield b"[]" if before == b"[" else b"]"
+
+
+def _applications(world: World, now_ns: int) -> Iterator[Shape]:
+    for partition in list(world.partitions.values()):
+        yield from applications.all_of(partition.applications.values(), now_ns)
+
+
+def _nodes(partition: Partition) -> Iterator[Shape]:
+    """What runs on them by its key, so that a dump says each allocation once."""
+    for name in list(partition.nodes):
+        if name in partition.nodes:
+            yield nodes.node(partition, name, keys_only=True)
 
 
 def _held_by_queues(partitions: Iterable[Partition]) -> dict[str, Json]:
     return {
         queue.path: {
-            "allocated": views.amounts(queue.allocated),
-            "pending": views.amounts(queue.pending),
-            "pledged": views.amounts(queue.pledged + queue.awaited),
+            "allocated": amounts(queue.allocated),
+            "pending": amounts(queue.pending),
+            "pledged": amounts(queue.pledged + queue.awaited),
         }
         for partition in partitions
         for queue in partition.queues.by_path.values()
         if queue.allocated or queue.pending or queue.pledged or queue.awaited
     }
-
-
-def _live(partition: Partition) -> Iterator[Application]:
-    yield from list(partition.applications.values())
-
-
-def _array(items: Iterable[Json]) -> Iterator[bytes]:
-    before = b"["
-    for item in items:
-        yield before + orjson.dumps(item)
-        before = b","
-    yield b"[]" if before == b"[" else b"]"
 
 
 def _key(name: str) -> bytes:

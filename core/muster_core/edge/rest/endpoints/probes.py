@@ -1,0 +1,31 @@
+"""Liveness, readiness, metrics."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from muster_core.edge.rest.answers import write
+from muster_core.edge.rest.desk import Desk
+from muster_core.model.states import ManagerState
+
+
+async def live(desk: Desk, request: web.Request) -> web.StreamResponse:
+    """Answering is being alive: the loop of this answer is the loop that schedules."""
+    return web.Response(text="ok")
+
+
+async def ready(desk: Desk, request: web.Request) -> web.StreamResponse:
+    """Whether it schedules: the loop runs, and every resource manager that registered has told all it has."""
+    if not desk.core.loop.is_running:
+        return web.Response(text="the scheduling loop does not run", status=503)
+    managers = desk.core.loop.world.managers.values()
+    telling = sorted(item.id for item in managers if item.fence_up and item.state is ManagerState.RUNNING)
+    if telling:
+        return web.Response(text=f"still being told what exists by {', '.join(telling)}", status=503)
+    return web.Response(text="ok")
+
+
+async def metrics(desk: Desk, request: web.Request) -> web.StreamResponse:
+    """Row 2."""
+    return await write(request, desk.core.metrics.pieces(), CONTENT_TYPE_LATEST)

@@ -1,0 +1,272 @@
+"""Every route, in one table: the application, its description and the list of what is compatible are made of it.
+
+`row` is the row of contract 4 that a route answers for, 0 = ours. Paths are
+aiohttp's; parts that may hold any character are query-unescaped by `asked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from aiohttp import web
+
+from muster_core.edge.rest.access.guard import Door
+from muster_core.edge.rest.answers import Pieces, write
+from muster_core.edge.rest.asked import Asked
+from muster_core.edge.rest.desk import Desk
+from muster_core.edge.rest.endpoints import configuration, dumping, events, levels, probes, profiles, reading
+from muster_core.edge.rest.shapes import applications as apps
+from muster_core.edge.rest.shapes import clusters, nodes, queues, records, settings, usage
+
+View = Callable[[Asked], Pieces]
+Endpoint = Callable[[Desk, web.Request], Awaitable[web.StreamResponse]]
+
+
+class Media(Enum):
+    """What is in a body that is no JSON object of ours."""
+
+    TEXT = "text/plain"
+    YAML = "application/x-yaml"
+    JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One parameter of the query."""
+
+    name: str
+    about: str
+    form: str = "string"
+    least: int = 0
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One thing that can be asked. `shape`: the body of a 200."""
+
+    method: str
+    path: str
+    row: int
+    about: str
+    endpoint: Endpoint
+    shape: object = Media.TEXT
+    query: tuple[Query, ...] = ()
+    failures: tuple[int, ...] = ()
+    door: Door = Door.READ
+    #: The body of a request: a model, or text.
+    takes: object = None
+
+
+def _view(
+    path: str, row: int, about: str, shape: object, view: View, *query: Query, failures: tuple[int, ...] = ()
+) -> Route:
+    named = (400, 404) if "{" in path else ()
+    asked = (400,) if query else ()
+    return Route(
+        "GET", path, row, about, _shown(view), shape, query=query, failures=tuple(sorted({*named, *asked, *failures}))
+    )
+
+
+def _shown(view: View) -> Endpoint:
+    """The endpoint that writes what a view finds."""
+
+    async def answer(desk: Desk, request: web.Request) -> web.StreamResponse:
+        return await write(request, view(Asked(desk, request.match_info, request.query, desk.now_ns())))
+
+    return answer
+
+
+_WS: Final = "/ws/v1"
+_P: Final = f"{_WS}/partition/{{partition}}"
+_STATUS: Final = Query(
+    "status", "only those in this state", choices=("new", "accepted", "running", "completing", "failing", "resuming")
+)
+_OFFSET: Final = Query("offset", "leave out so many first ones; ours", "integer")
+_LIMIT: Final = Query("limit", "no more than so many; ours", "integer")
+_SUBTREE: Final = Query("subtree", "with all queues below it, whatever the value")
+_START: Final = Query("start", "number of the first event", "integer")
+_COUNT: Final = Query("count", "events in the answer at the most", "integer", least=1)
+_PAST: Final = Query("count", "events of the past to begin with", "integer")
+_MANAGER: Final = Query("rmId", "of this resource manager; ours")
+_INVARIANTS: Final = Query("invariants", "check the ledgers, however long it takes; ours", choices=("1", "true"))
+_SECONDS: Final = Query("seconds", "how long to look", "integer")
+
+_READING: Final = (
+    _view(
+        f"{_WS}/clusters", 1, "What is scheduled, and who asked for it.", list[clusters.Cluster], reading.all_clusters
+    ),
+    _view(f"{_WS}/partitions", 5, "Partitions in numbers.", list[clusters.Partition], reading.all_partitions),
+    _view(f"{_P}/placementrules", 6, "Rules in force.", list[clusters.Rule], reading.placement_rules),
+    _view(f"{_P}/queues", 7, "The tree of queues.", queues.Queue, reading.queue_tree),
+    _view(f"{_P}/queue/{{queue}}", 8, "One queue.", queues.Queue, reading.one_queue, _SUBTREE),
+    _view(
+        f"{_P}/applications/{{state}}",
+        9,
+        "Applications that are active, rejected or completed.",
+        list[apps.Application],
+        reading.applications_of_partition,
+        *(_STATUS, _OFFSET, _LIMIT),
+    ),
+    _view(
+        f"{_P}/queue/{{queue}}/applications",
+        10,
+        "Live applications of a leaf.",
+        list[apps.Application],
+        reading.applications_of_queue,
+        *(_OFFSET, _LIMIT),
+    ),
+    _view(
+        f"{_P}/queue/{{queue}}/applications/{{state}}",
+        11,
+        "Live applications of a leaf; the state is active.",
+        list[apps.Application],
+        reading.applications_of_queue_by_state,
+        *(_STATUS, _OFFSET, _LIMIT),
+    ),
+    _view(f"{_P}/application/{{application}}", 12, "One application.", apps.Application, reading.one_application),
+    _view(
+        f"{_P}/queue/{{queue}}/application/{{application}}",
+        13,
+        "One application of a leaf.",
+        apps.Application,
+        reading.application_of_queue,
+    ),
+    _view(f"{_P}/nodes", 14, "Nodes and what runs on them.", list[nodes.Node], reading.all_nodes, _OFFSET, _LIMIT),
+    _view(f"{_P}/node/{{node}}", 15, "One node.", nodes.Node, reading.one_node),
+    _view(
+        f"{_WS}/scheduler/node-utilizations",
+        16,
+        "Nodes by tenths of use.",
+        list[clusters.ClusterUtilization],
+        reading.node_utilizations,
+    ),
+    _view(f"{_P}/usage/users", 17, "What users use.", list[usage.UserUsage], reading.all_users, _OFFSET, _LIMIT),
+    _view(f"{_P}/usage/user/{{user}}", 18, "What one user uses.", usage.UserUsage, reading.one_user),
+    _view(f"{_P}/usage/groups", 19, "What groups use.", list[usage.GroupUsage], reading.all_groups, _OFFSET, _LIMIT),
+    _view(f"{_P}/usage/group/{{group}}", 20, "What one group uses.", usage.GroupUsage, reading.one_group),
+    _view(
+        f"{_WS}/history/apps",
+        21,
+        "Applications that ran, minute by minute.",
+        list[records.ApplicationCount],
+        reading.application_history,
+    ),
+    _view(
+        f"{_WS}/history/containers",
+        22,
+        "Allocations, minute by minute.",
+        list[records.ContainerCount],
+        reading.container_history,
+    ),
+    _view(
+        f"{_WS}/scheduler/healthcheck",
+        23,
+        "What the last health checks found.",
+        records.Health,
+        reading.health,
+        failures=(404,),
+    ),
+    _view(
+        f"{_WS}/events/batch",
+        24,
+        "Events by number.",
+        records.EventBatch,
+        events.batch,
+        *(_START, _COUNT),
+        failures=(500,),
+    ),
+    _view(
+        f"{_P}/autoscaling",
+        0,
+        "Places that no node has room for.",
+        list[nodes.Outstanding],
+        reading.autoscaling,
+    ),
+)
+
+_OTHERS: Final = (
+    Route("GET", "/livez", 0, "Whether the process is alive.", probes.live, door=Door.OPEN),
+    Route("GET", "/readyz", 0, "Whether it schedules.", probes.ready, failures=(503,), door=Door.OPEN),
+    Route("GET", f"{_WS}/metrics", 2, "Metrics for Prometheus.", probes.metrics),
+    Route(
+        "GET",
+        f"{_WS}/config",
+        3,
+        "The configuration in force; JSON where exactly application/json is accepted.",
+        configuration.config,
+        settings.Config,
+        query=(_MANAGER,),
+        failures=(404,),
+    ),
+    Route(
+        "POST",
+        f"{_WS}/validate-conf",
+        4,
+        "Whether a queues.yaml may be put in force.",
+        configuration.validate_conf,
+        settings.Verdict,
+        failures=(413,),
+        takes=Media.YAML,
+    ),
+    Route(
+        "GET",
+        f"{_WS}/events/stream",
+        25,
+        "Events as they come, one JSON object a line, the instance first.",
+        events.stream,
+        Media.JSON,
+        query=(_PAST,),
+        failures=(400, 500, 503),
+    ),
+    Route(
+        "GET",
+        "/debug/fullstatedump",
+        26,
+        "Everything the core knows.",
+        dumping.full_state_dump,
+        Media.JSON,
+        query=(_INVARIANTS,),
+        door=Door.GUARDED,
+    ),
+    Route("GET", "/debug/stack", 27, "Where tasks and threads are.", dumping.stack, door=Door.GUARDED),
+    Route("GET", "/debug/pprof/", 28, "The profiles there are.", profiles.index, door=Door.GUARDED),
+    Route(
+        "GET",
+        "/debug/pprof/{name}",
+        28,
+        "One profile.",
+        profiles.profile,
+        query=(_SECONDS,),
+        failures=(400, 404, 409, 501),
+        door=Door.GUARDED,
+    ),
+    Route(
+        "GET",
+        f"{_WS}/scheduler/log-level",
+        0,
+        "The level of the log.",
+        levels.read,
+        settings.LogLevel,
+        failures=(501,),
+    ),
+    Route(
+        "PUT",
+        f"{_WS}/scheduler/log-level",
+        0,
+        "Another level of the log, from now on.",
+        levels.change,
+        settings.LogLevel,
+        failures=(400, 501),
+        door=Door.GUARDED,
+        takes=levels.Wanted,
+    ),
+)
+
+ROUTES: Final[tuple[Route, ...]] = (*_READING, *_OTHERS)
+
+#: Where something was once: answered with 301 (contract 4, row 29).
+MOVED: Final = {f"{_WS}/fullstatedump": "/debug/fullstatedump", f"{_WS}/stack": "/debug/stack"}
