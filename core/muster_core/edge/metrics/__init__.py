@@ -3,7 +3,8 @@
 In reading order: `counted` holds what is counted and timed as it happens,
 `laps` the steps of a cycle among it;
 `watched` is the collector that reads everything else from the world when
-somebody scrapes, with `applications`, `queues` and `nodes` for its parts;
+somebody scrapes, with `applications`, `queues`, `nodes` and `scarcity`
+for its parts;
 `family` makes one metric of values; `text` writes all of them piece by piece,
 so that a big scrape never keeps the scheduler waiting.
 

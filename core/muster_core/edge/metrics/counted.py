@@ -23,7 +23,6 @@ from muster_core.model.effects import (
     SchedulingStateChanged,
 )
 from muster_core.model.events import ApplicationAdded, Event, NodeAction, NodeTold
-from muster_core.model.release import Termination
 from muster_core.model.shortfall import Lack
 
 _SECONDS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
@@ -64,7 +63,6 @@ class Metrics:
             "muster_core_shortfalls", 'Asks that were told "no", by what is lacking.', ["lack"], registry=registry
         )
         self._shortfalls = {lack: shortfalls.labels(lack.value) for lack in Lack}
-        self._preempted = Counter("muster_core_preemptions", "Allocations told to go for others.", registry=registry)
         self._times = _Times(registry)
         self._laps = LapTimes(registry)
         #: Nodes that were refused, and nodes that went, since the start.
@@ -105,8 +103,6 @@ class Metrics:
         self._refused.inc(len(answer.rejected_asks) + len(answer.rejected_allocations))
         if answer.new:
             self._times.batch.observe(len(answer.new))
-        preempted = sum(one.termination is Termination.PREEMPTED_BY_SCHEDULER for one in answer.released)
-        self._preempted.inc(preempted)
 
     def unheard(self, what: str) -> None:
         """Count something that went nowhere."""

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from muster_core.edge.events.pushes import Pushes
 from muster_core.edge.events.store import EventStore
 from muster_core.edge.mailbox import Mailbox
-from muster_core.edge.metrics import applications, nodes, queues
+from muster_core.edge.metrics import applications, nodes, queues, scarcity
 from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.metrics.family import counter, gauge
 from muster_core.edge.session import Session
@@ -49,6 +49,7 @@ class Watched(Collector):
         yield from nodes.families(partitions, counted.nodes_refused, counted.nodes_gone)
         yield from applications.families(partitions)
         yield from queues.families(partitions)
+        yield from scarcity.families(partitions)
         yield from self._events()
         yield from self._core()
 
