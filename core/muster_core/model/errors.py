@@ -60,8 +60,8 @@ class DuplicateSubject(CoreError):
 
 
 class ConfigurationError(CoreError):
-    """`value` at `path` of a configuration breaks `rule`; `fix` says what to write instead. `file` holds it; empty =
-    it is one of the settings, and `path` its key.
+    """`value` at `path` of a configuration breaks `rule`; `fix` says what to write instead. `file` holds it, with the
+    line after a colon where there is one; empty = it is one of the settings, and `path` its key.
     """
 
     def __init__(self, path: str, value: str, rule: str, fix: str, file: str = "") -> None:
@@ -73,9 +73,9 @@ class ConfigurationError(CoreError):
         self.fix = fix
         self.file = file
 
-    def within(self, file: str) -> ConfigurationError:
-        """The same, found in that file."""
-        return ConfigurationError(self.path, self.value, self.rule, self.fix, file)
+    def within(self, file: str, line: int) -> ConfigurationError:
+        """The same, found in that line of the file; 0 = in no line of its own."""
+        return ConfigurationError(self.path, self.value, self.rule, self.fix, f"{file}:{line}" if line else file)
 
 
 def shown(text: str, most: int) -> str:

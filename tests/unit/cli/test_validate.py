@@ -38,13 +38,15 @@ def test_a_good_file_is_allowed_and_its_checksum_said(tmp_path: Path) -> None:
 def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Path) -> None:
     path = tmp_path / "q.yaml"
     result = run(path, TWICE)
-    said = (
-        "[0].queues[0].name: 'b.c' is not a queue name; use 1 to 64 letters, digits and _ : # / @ -, without dots",
-        "[0].queues[1].submitacl: 'a b c' has more than two parts; write users, one blank, groups; commas within each",
-        "[1].name: 'a' is the name of another queue beside it; rename one; case does not count",
+    places = ("[0].queues[0].name", "[0].queues[1].submitacl", "[1].name")
+    rules = (
+        "'b.c' is not a queue name; use 1 to 64 letters, digits and _ : # / @ -, without dots",
+        "'a b c' has more than two parts; write users, one blank, groups; commas within each",
+        "'a' is the name of another queue beside it; rename one; case does not count",
     )
     assert result.exit_code == 1
-    assert result.stdout.splitlines() == [f"{path}: partitions[0].queues{line}" for line in said]
+    expected = [f"{path}:1: partitions[0].queues{place}: {rule}" for place, rule in zip(places, rules, strict=True)]
+    assert result.stdout.splitlines() == expected
 
 
 def test_all_faults_of_form_are_found_at_once(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ def test_standard_input_is_read_for_a_dash() -> None:
     result = CliRunner().invoke(app, ["validate", "-"], input="partitions: 1\n")
     assert (result.exit_code, result.stdout) == (
         1,
-        "standard input: partitions: '1' is not a list; write a list: one item per line, each after a dash\n",
+        "standard input:1: partitions: '1' is not a list; write a list: one item per line, each after a dash\n",
     )
 
 
@@ -88,7 +90,7 @@ def test_a_config_map_is_judged_with_its_settings(tmp_path: Path) -> None:
     entries = f"  service.policyGroup: mine\n  event.maxStreams: many\n  mine.yaml: |\n{indented(BAD)}"
     result = run(tmp_path / "map.yaml", MANIFEST.format(entries=entries))
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"{tmp_path}/map.yaml: mine.yaml: partitions[0].queues[1].parent: ")
+    assert result.stdout.startswith(f"{tmp_path}/map.yaml: mine.yaml:4: partitions[0].queues[1].parent: ")
     assert "warning: event.maxStreams: 'many' is not a whole number" in result.stderr
 
 

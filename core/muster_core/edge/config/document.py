@@ -11,6 +11,7 @@ itself comes first, then the merged mappings in their order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import yaml
@@ -31,8 +32,10 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 TOP: Final = "the file"
 
 
-def read(text: str) -> Data:
-    """The data in the text; None for an empty one. Raises ConfigurationError."""
+def read(text: str, lines: dict[str, int] | None = None) -> Data:
+    """The data in the text; None for an empty one. `lines` is given the line of each path, as far as one gets.
+    Raises ConfigurationError.
+    """
     if len(text) > MOST_CHARACTERS:
         raise ConfigurationError(
             TOP, f"{len(text)} characters", "is too long", f"keep it below {MOST_CHARACTERS} characters"
@@ -45,7 +48,7 @@ def read(text: str) -> Data:
         raise ConfigurationError(TOP, _where(error), "is not YAML", "correct the line it names") from error
     except UnicodeEncodeError as error:
         raise ConfigurationError(TOP, f"character {error.start}", "is not text", "write it in UTF-8") from error
-    return None if root is None else _Builder().build(root, "")
+    return None if root is None else _Builder({} if lines is None else lines).build(root, "")
 
 
 def below(path: str, key: str | int) -> str:
@@ -53,6 +56,13 @@ def below(path: str, key: str | int) -> str:
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else key
+
+
+def line_of(path: str, lines: Mapping[str, int]) -> int:
+    """The line of a path, or of the nearest thing above it that is in the text; 0 where there is none."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path, 0)
 
 
 def _check_depth(text: str) -> None:
@@ -83,9 +93,10 @@ def _scalar(node: yaml.Node) -> str | None:
 
 
 class _Builder:
-    """Turns nodes into data and counts them, aliases written out."""
+    """Turns nodes into data, keeps their lines and counts them, aliases written out."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: dict[str, int]) -> None:
+        self._lines = lines
         self._nodes = 0
         self._depth = 0
 
@@ -108,8 +119,12 @@ class _Builder:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.CollectionNode):
-            return [self.build(item, below(path, index)) for index, item in enumerate(node.value)]
+            return [self._item(item, below(path, index)) for index, item in enumerate(node.value)]
         return _scalar(node)
+
+    def _item(self, node: yaml.Node, path: str) -> Data:
+        self._lines.setdefault(path, _line(node))
+        return self.build(node, path)
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> Data:
         found: dict[str, Data] = {}
@@ -118,16 +133,23 @@ class _Builder:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise ConfigurationError(path or TOP, "a key", "is not text", "use plain words as keys")
             key = str(key_node.value)
+            spot = below(path, key)
             if key in found or (key == _MERGE and merged):
-                raise ConfigurationError(below(path, key), key, "is there twice", "keep one of the two")
+                self._lines[spot] = _line(key_node)
+                raise ConfigurationError(spot, key, "is there twice", "keep one of the two")
+            self._lines.setdefault(spot, _line(key_node))
             if key == _MERGE and not key_node.style:
-                merged = _merged(value_node, below(path, key))
+                merged = _merged(value_node, spot)
             else:
-                found[key] = self.build(value_node, below(path, key))
+                found[key] = self.build(value_node, spot)
         for other in merged:
             data = self.build(other, path)
             found = (data | found) if isinstance(data, dict) else found
         return found
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1 if node.start_mark else 0
 
 
 def _merged(node: yaml.Node, path: str) -> list[yaml.Node]:

@@ -73,8 +73,9 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
     of_file, of_settings = Notes(), Notes()
     form: FileForm | None = None
     found: tuple[PartitionConfig, ...] = ()
+    lines: dict[str, int] = {}
     with of_file.collecting():
-        data = document.read(text)
+        data = document.read(text, lines)
         if data is None:
             return examine(DEFAULT_TEXT, extra, file)
         form = check(data, of_file)
@@ -84,7 +85,8 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
     with of_settings.collecting():
         clocks = timing(extra)
     own = settings(extra, of_settings)
-    errors = (*(error.within(file) for error in of_file.errors()), *of_settings.errors())
+    wrong = [error.within(file, document.line_of(error.path, lines)) for error in of_file.errors()]
+    errors = (*wrong, *of_settings.errors())
     warnings = of_file.lines() + of_settings.lines()
     whole = Configuration(found, clocks, tracking=own.tracks_events, checksum=checksum(text))
     loaded = None if errors else Loaded(whole, warnings, own)

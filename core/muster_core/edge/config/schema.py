@@ -21,7 +21,8 @@ from muster_core.model.errors import ConfigurationError
 
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
-_MOST_DIGITS = 19
+_MOST_DIGITS = 20
+_MOST = 2**64 - 1
 _BROKEN = "broken rule"
 
 
@@ -36,9 +37,15 @@ def _flag(value: object) -> object:
 
 
 def _count(value: object) -> object:
-    if not (isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS):
+    is_count = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+    if not is_count or int(str(value)) > _MOST:
         raise _broken("is not a whole number of 0 or more", "write digits only")
-    return int(value)
+    return int(str(value))
+
+
+def _texts(value: object) -> object:
+    """A property without a value is one with an empty value."""
+    return {key: "" if text is None else text for key, text in value.items()} if isinstance(value, dict) else value
 
 
 def _weight(value: object) -> object:
@@ -54,6 +61,7 @@ def _weight(value: object) -> object:
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Count = Annotated[int, BeforeValidator(_count)]
 Weight = Annotated[float, BeforeValidator(_weight)]
+Properties = Annotated[dict[str, str], BeforeValidator(_texts)]
 
 
 class Form(BaseModel):
@@ -93,7 +101,7 @@ class TemplateForm(Form):
     """`childtemplate` (contract 2.6)."""
 
     maxapplications: Count = 0
-    properties: dict[str, str] = {}
+    properties: Properties = {}
     resources: ResourcesForm = ResourcesForm()
 
 
@@ -104,7 +112,7 @@ class QueueForm(Form):
     parent: Flag | None = None
     queues: list[QueueForm] = []
     maxapplications: Count | None = None
-    properties: dict[str, str] = {}
+    properties: Properties = {}
     adminacl: str = ""
     submitacl: str = ""
     resources: ResourcesForm = ResourcesForm()

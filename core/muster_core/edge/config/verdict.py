@@ -38,15 +38,6 @@ class Verdict:
         """Why not; empty = it may."""
         return "; ".join(self.findings[:1])
 
-    def body(self) -> dict[str, bool | str]:
-        """The answer of REST, in its own names (contract 4, 4)."""
-        found: dict[str, bool | str] = {"allowed": self.allowed, "checksum": self.checksum}
-        if self.reason:
-            found["reason"] = self.reason
-        if self.checksum_match is not None:
-            found["checksumMatch"] = self.checksum_match
-        return found
-
 
 def validate(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> Verdict:
     """Judge the text of a queues.yaml, and settings if there are any. Raises nothing."""

@@ -18,19 +18,20 @@ INVALID = sorted((Path(__file__).parent / "invalid").glob("*.yaml"))
 
 
 def expected(path: Path) -> str:
-    """What has to be said of an invalid file."""
-    return path.read_text().partition("\n")[0].removeprefix("# ")
+    """What has to be said of an invalid file: its name, the line if there is one, and the message."""
+    said = path.read_text().partition("\n")[0].removeprefix("# ")
+    return f"{path.name}:{said.removeprefix('line ')}" if said.startswith("line ") else f"{path.name}: {said}"
 
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
 def test_an_invalid_file_is_refused_for_the_one_fault_that_it_has(path: Path) -> None:
     errors = examine(path.read_text(), {}, path.name).errors
-    assert [str(error) for error in errors] == [f"{path.name}: {expected(path)}"]
+    assert [str(error) for error in errors] == [expected(path)]
     assert all((error.file, error.path, error.rule, error.fix) for error in errors)
 
 
 def test_sixty_faults_and_more_have_messages_of_their_own() -> None:
-    assert len({expected(path) for path in INVALID}) >= 100
+    assert len({expected(path).partition(" ")[2] for path in INVALID}) >= 100
 
 
 def test_what_is_refused_at_start_is_what_a_verdict_names_first() -> None:
@@ -86,10 +87,10 @@ def test_a_fault_does_not_hide_the_others_nor_make_new_ones() -> None:
     text += "    placementrules: [{name: fixed, value: root.a}]\n"
     errors = examine(text, {"service.expiry": "soon"}).errors
     assert [(error.file, error.path) for error in errors] == [
-        ("queues.yaml", "partitions[0].queues[0].name"),
-        ("queues.yaml", "partitions[0].queues[1].limits[0]"),
-        ("queues.yaml", "partitions[0].queues[1].limits[2]"),
-        ("queues.yaml", "partitions[0].queues[1].queues[0].submitacl"),
+        ("queues.yaml:5", "partitions[0].queues[0].name"),
+        ("queues.yaml:7", "partitions[0].queues[1].limits[0]"),
+        ("queues.yaml:7", "partitions[0].queues[1].limits[2]"),
+        ("queues.yaml:8", "partitions[0].queues[1].queues[0].submitacl"),
         ("", "service.expiry"),
     ]
 
