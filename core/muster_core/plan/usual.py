@@ -26,7 +26,8 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
         misfit = partition.misfits.get(kind)
         if misfit is not None and not misfit.room:
             if has_untold(app, kind):
-                outline.unplaced.append(Unplaced(kind, misfit.why))
+                why = misfit.why if room.count(kind.resources, 1) else headroom.explain(app, kind.resources)
+                outline.unplaced.append(Unplaced(kind, why))
             continue
         draft = draft or Draft(partition.nodes)
         count = wanted(app, kind, left)
