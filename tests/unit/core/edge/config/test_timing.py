@@ -1,5 +1,7 @@
 """The clocks' settings are Go durations; a bad one is refused by its key."""
 
+from dataclasses import fields
+
 import pytest
 
 from muster_core.edge.config.load import load
@@ -57,21 +59,26 @@ def test_absent_and_empty_settings_are_the_defaults_and_foreign_ones_are_left_al
     assert load("", {"gang.waitTimeout": " ", "kubernetes.qps": "many"}).configuration.timing == Timing()
 
 
-def test_every_setting_sets_its_clock() -> None:
-    extra = {
-        "gang.placeholderTimeout": "1s",
-        "gang.waitTimeout": "2s",
-        "gang.starvationAge": "3s",
-        "service.completingTimeout": "0s",
-        "service.releaseTimeout": "5s",
-        "service.managerTimeout": "6s",
-        "service.reservationDelay": "7s",
-        "service.reservationTimeout": "8s",
-        "service.preemptionInterval": "9s",
-        "service.expiry": "10s",
-    }
-    spans = (SECOND * count for count in (1, 2, 3, 0, 5, 6, 7, 8, 9, 10))
-    assert load("", extra).configuration.timing == Timing(*spans)
+SETTINGS = {
+    "placeholder_timeout_ns": "gang.placeholderTimeout",
+    "wait_timeout_ns": "gang.waitTimeout",
+    "starvation_age_ns": "gang.starvationAge",
+    "completing_timeout_ns": "service.completingTimeout",
+    "release_timeout_ns": "service.releaseTimeout",
+    "manager_timeout_ns": "service.managerTimeout",
+    "reservation_delay_ns": "service.reservationDelay",
+    "reservation_timeout_ns": "service.reservationTimeout",
+    "preemption_interval_ns": "service.preemptionInterval",
+    "empty_node_interval_ns": "service.emptyNodeInterval",
+    "expiry_ns": "service.expiry",
+}
+
+
+def test_every_setting_sets_its_clock_and_every_clock_has_one() -> None:
+    extra = {key: f"{count}s" for count, key in enumerate(SETTINGS.values(), start=1)}
+    spans = {name: count * SECOND for count, name in enumerate(SETTINGS, start=1)}
+    assert load("", extra).configuration.timing == Timing(**spans)
+    assert [field.name for field in fields(Timing)] == list(SETTINGS)
 
 
 @pytest.mark.parametrize(
