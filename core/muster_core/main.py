@@ -24,6 +24,7 @@ import structlog
 import typer
 import uvloop
 
+from muster_core.edge.administration import Administration
 from muster_core.edge.groups.ldap import SECRET, LdapDirectory
 from muster_core.edge.groups.lookup import Groups, directories
 from muster_core.edge.journal import Journal
@@ -119,7 +120,13 @@ def _server(scheduler: Scheduler, options: Options) -> GrpcServer:
     if options.tls is not None:
         _check_tls(options.tls)
     try:
-        return GrpcServer(scheduler, options.listen, tls=options.tls, allow_plaintext=options.allow_plaintext)
+        return GrpcServer(
+            scheduler,
+            options.listen,
+            tls=options.tls,
+            allow_plaintext=options.allow_plaintext,
+            administration=Administration(scheduler),
+        )
     except AddressError as error:
         raise StartError(str(error)) from error
 

@@ -74,6 +74,10 @@ class SchedulerAPI(Protocol):
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
         """Replace the configuration; `Refused` leaves the old one in force."""
 
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        """Report what nodes and allocations really use (seed 001). What cannot be read comes back with a reason;
+        a node or allocation that the scheduler does not have (any more) is counted and left."""
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Answer a callback's question, or declare attendance (first answer)."""
 
@@ -89,3 +93,18 @@ class SchedulerAPI(Protocol):
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
         """A transport's word that the way to this callback broke (status paused).
         Ignored when the callback is not the session's present one."""
+
+
+class AdministrationAPI(Protocol):
+    """What the scheduler offers people and programs that are no resource manager (seed 001, Admin and Metrics
+    Service). Nothing here needs a session. Each raises `Refused` for a resource manager that is not there.
+    """
+
+    async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
+        """Replace the configuration of a resource manager; one that is refused leaves the old one in force."""
+
+    async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
+        """Resource managers and partitions, in numbers."""
+
+    async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
+        """What is outstanding for lack of nodes."""

@@ -121,6 +121,8 @@ EXTRA_RESERVATION_DELAY: Final = "service.reservationDelay"
 EXTRA_RESERVATION_TIMEOUT: Final = "service.reservationTimeout"
 #: Between two attempts of one ask to preempt; 15s.
 EXTRA_PREEMPTION_INTERVAL: Final = "service.preemptionInterval"
+#: How often at most a node that could be emptied is recommended, while nothing waits; 0s = never.
+EXTRA_EMPTY_NODE_INTERVAL: Final = "service.emptyNodeInterval"
 #: How long an ended application can be looked at; 72h.
 EXTRA_EXPIRY: Final = "service.expiry"
 

@@ -4,7 +4,9 @@
 isort:skip_file
 What the Scheduler Interface of seed 003 keeps for in-process callers, made
 to travel: the resource manager's callbacks, configuration, the fence of a
-recovery, and a voluntary goodbye. Messages of si.v1 are used as they are.
+recovery, and a voluntary goodbye. And what seed 001 has and 003 has not:
+utilization, recommendations, the admin and the metrics service. Messages of
+si.v1 are used as they are.
 """
 
 from collections import abc as _abc
@@ -22,6 +24,429 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class UpdateConfigRequest(_message.Message):
+    """rmID may be empty where one resource manager is registered. extraConfig that
+    is empty leaves the settings as they are.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ExtraConfigEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RMID_FIELD_NUMBER: _builtins.int
+    POLICYGROUP_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    EXTRACONFIG_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    policyGroup: _builtins.str
+    config: _builtins.str
+    @_builtins.property
+    def extraConfig(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+        policyGroup: _builtins.str = ...,
+        config: _builtins.str = ...,
+        extraConfig: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "extraConfig", b"extraConfig", "policyGroup", b"policyGroup", "rmID", b"rmID"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateConfigRequest: _TypeAlias = UpdateConfigRequest  # noqa: Y015
+
+@_typing.final
+class UpdateConfigResponse(_message.Message):
+    """The result of seed 001's UpdateConfigurationResponse: the configuration that
+    was in force before, and why the new one is not.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUCCESS_FIELD_NUMBER: _builtins.int
+    OLDCONFIG_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    success: _builtins.bool
+    oldConfig: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        success: _builtins.bool = ...,
+        oldConfig: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oldConfig", b"oldConfig", "reason", b"reason", "success", b"success"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateConfigResponse: _TypeAlias = UpdateConfigResponse  # noqa: Y015
+
+@_typing.final
+class SchedulerStateRequest(_message.Message):
+    """Empty = of all resource managers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RMID_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rmID", b"rmID"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchedulerStateRequest: _TypeAlias = SchedulerStateRequest  # noqa: Y015
+
+@_typing.final
+class SchedulerState(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MANAGERS_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def managers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ManagerState]: ...
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionState]: ...
+    def __init__(
+        self,
+        *,
+        managers: _abc.Iterable[Global___ManagerState] | None = ...,
+        partitions: _abc.Iterable[Global___PartitionState] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["managers", b"managers", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SchedulerState: _TypeAlias = SchedulerState  # noqa: Y015
+
+@_typing.final
+class ManagerState(_message.Message):
+    """state: init, running, paused or stopped (seed 003). recovering: it has not
+    told everything yet, and nothing is scheduled for it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class BuildInfoEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RMID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    RECOVERING_FIELD_NUMBER: _builtins.int
+    BUILDINFO_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    state: _builtins.str
+    recovering: _builtins.bool
+    @_builtins.property
+    def buildInfo(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+        state: _builtins.str = ...,
+        recovering: _builtins.bool = ...,
+        buildInfo: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buildInfo", b"buildInfo", "recovering", b"recovering", "rmID", b"rmID", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ManagerState: _TypeAlias = ManagerState  # noqa: Y015
+
+@_typing.final
+class PartitionState(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RMID_FIELD_NUMBER: _builtins.int
+    PARTITIONNAME_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    APPLICATIONS_FIELD_NUMBER: _builtins.int
+    ALLOCATIONS_FIELD_NUMBER: _builtins.int
+    WAITINGASKS_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    ALLOCATED_FIELD_NUMBER: _builtins.int
+    PENDING_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    partitionName: _builtins.str
+    nodes: _builtins.int
+    applications: _builtins.int
+    allocations: _builtins.int
+    waitingAsks: _builtins.int
+    @_builtins.property
+    def capacity(self) -> _si_pb2.Resource: ...
+    @_builtins.property
+    def allocated(self) -> _si_pb2.Resource: ...
+    @_builtins.property
+    def pending(self) -> _si_pb2.Resource: ...
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+        partitionName: _builtins.str = ...,
+        nodes: _builtins.int = ...,
+        applications: _builtins.int = ...,
+        allocations: _builtins.int = ...,
+        waitingAsks: _builtins.int = ...,
+        capacity: _si_pb2.Resource | None = ...,
+        allocated: _si_pb2.Resource | None = ...,
+        pending: _si_pb2.Resource | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "capacity", b"capacity", "pending", b"pending"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocated", b"allocated", "allocations", b"allocations", "applications", b"applications", "capacity", b"capacity", "nodes", b"nodes", "partitionName", b"partitionName", "pending", b"pending", "rmID", b"rmID", "waitingAsks", b"waitingAsks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PartitionState: _TypeAlias = PartitionState  # noqa: Y015
+
+@_typing.final
+class AutoScalingMetricsRequest(_message.Message):
+    """Empty = of all resource managers, of all partitions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RMID_FIELD_NUMBER: _builtins.int
+    PARTITIONNAME_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    partitionName: _builtins.str
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+        partitionName: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitionName", b"partitionName", "rmID", b"rmID"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AutoScalingMetricsRequest: _TypeAlias = AutoScalingMetricsRequest  # noqa: Y015
+
+@_typing.final
+class AutoScalingMetrics(_message.Message):
+    """Seed 001."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTSTANDINGREQUESTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outstandingRequests(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutstandingResourceRequest]: ...
+    def __init__(
+        self,
+        *,
+        outstandingRequests: _abc.Iterable[Global___OutstandingResourceRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outstandingRequests", b"outstandingRequests"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AutoScalingMetrics: _TypeAlias = AutoScalingMetrics  # noqa: Y015
+
+@_typing.final
+class OutstandingResourceRequest(_message.Message):
+    """Seed 001. requestID: the same as long as shape and kind of machine are.
+    resource: of one place. tags: partition, count (of places), applications
+    (that want them), and si/instance-type where a kind of machine is asked for.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class TagsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REQUESTID_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    requestID: _builtins.str
+    @_builtins.property
+    def resource(self) -> _si_pb2.Resource: ...
+    @_builtins.property
+    def tags(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        requestID: _builtins.str = ...,
+        resource: _si_pb2.Resource | None = ...,
+        tags: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["resource", b"resource"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requestID", b"requestID", "resource", b"resource", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutstandingResourceRequest: _TypeAlias = OutstandingResourceRequest  # noqa: Y015
+
+@_typing.final
+class UtilizationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RMID_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    @_builtins.property
+    def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___UtilizationReport]: ...
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+        reports: _abc.Iterable[Global___UtilizationReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reports", b"reports", "rmID", b"rmID"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UtilizationRequest: _TypeAlias = UtilizationRequest  # noqa: Y015
+
+@_typing.final
+class UtilizationReport(_message.Message):
+    """Seed 001, with what tells its IDs apart: an allocationID is unique in its
+    application only. ID is a node's where no application is named. A resource
+    that is not named was not measured.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    ACTUALUSEDRESOURCE_FIELD_NUMBER: _builtins.int
+    APPLICATIONID_FIELD_NUMBER: _builtins.int
+    PARTITIONNAME_FIELD_NUMBER: _builtins.int
+    ID: _builtins.str
+    applicationID: _builtins.str
+    partitionName: _builtins.str
+    @_builtins.property
+    def actualUsedResource(self) -> _si_pb2.Resource: ...
+    def __init__(
+        self,
+        *,
+        ID: _builtins.str = ...,
+        actualUsedResource: _si_pb2.Resource | None = ...,
+        applicationID: _builtins.str = ...,
+        partitionName: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["actualUsedResource", b"actualUsedResource"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ID", b"ID", "actualUsedResource", b"actualUsedResource", "applicationID", b"applicationID", "partitionName", b"partitionName"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UtilizationReport: _TypeAlias = UtilizationReport  # noqa: Y015
+
+@_typing.final
+class UtilizationResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REJECTED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedUtilizationReport]: ...
+    def __init__(
+        self,
+        *,
+        rejected: _abc.Iterable[Global___RejectedUtilizationReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rejected", b"rejected"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UtilizationResponse: _TypeAlias = UtilizationResponse  # noqa: Y015
+
+@_typing.final
+class RejectedUtilizationReport(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ID: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        ID: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ID", b"ID", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectedUtilizationReport: _TypeAlias = RejectedUtilizationReport  # noqa: Y015
 
 @_typing.final
 class UpdateConfigurationResponse(_message.Message):
@@ -131,6 +556,7 @@ class Callback(_message.Message):
     SCHEDULINGSTATES_FIELD_NUMBER: _builtins.int
     REREGISTER_FIELD_NUMBER: _builtins.int
     STATEDUMP_FIELD_NUMBER: _builtins.int
+    NODERECOMMENDATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def predicates(self) -> Global___PredicatesQuestion: ...
     @_builtins.property
@@ -143,6 +569,8 @@ class Callback(_message.Message):
     def reregister(self) -> Global___Reregister: ...
     @_builtins.property
     def stateDump(self) -> Global___StateDumpQuestion: ...
+    @_builtins.property
+    def nodeRecommendations(self) -> Global___NodeRecommendations: ...
     def __init__(
         self,
         *,
@@ -152,12 +580,13 @@ class Callback(_message.Message):
         schedulingStates: Global___SchedulingStates | None = ...,
         reregister: Global___Reregister | None = ...,
         stateDump: Global___StateDumpQuestion | None = ...,
+        nodeRecommendations: Global___NodeRecommendations | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "kind", b"kind", "predicates", b"predicates", "preemptionPredicates", b"preemptionPredicates", "reregister", b"reregister", "schedulingStates", b"schedulingStates", "stateDump", b"stateDump"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "kind", b"kind", "nodeRecommendations", b"nodeRecommendations", "predicates", b"predicates", "preemptionPredicates", b"preemptionPredicates", "reregister", b"reregister", "schedulingStates", b"schedulingStates", "stateDump", b"stateDump"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "kind", b"kind", "predicates", b"predicates", "preemptionPredicates", b"preemptionPredicates", "reregister", b"reregister", "schedulingStates", b"schedulingStates", "stateDump", b"stateDump"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "kind", b"kind", "nodeRecommendations", b"nodeRecommendations", "predicates", b"predicates", "preemptionPredicates", b"preemptionPredicates", "reregister", b"reregister", "schedulingStates", b"schedulingStates", "stateDump", b"stateDump"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["predicates", "preemptionPredicates", "events", "schedulingStates", "reregister", "stateDump"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["predicates", "preemptionPredicates", "events", "schedulingStates", "reregister", "stateDump", "nodeRecommendations"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -361,6 +790,56 @@ class SchedulingStates(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SchedulingStates: _TypeAlias = SchedulingStates  # noqa: Y015
+
+@_typing.final
+class NodeRecommendations(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECOMMENDATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def recommendations(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeRecommendation]: ...
+    def __init__(
+        self,
+        *,
+        recommendations: _abc.Iterable[Global___NodeRecommendation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["recommendations", b"recommendations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeRecommendations: _TypeAlias = NodeRecommendations  # noqa: Y015
+
+@_typing.final
+class NodeRecommendation(_message.Message):
+    """Seed 001, with the node it is about. recommendedSchedulableResource: how much
+    of it should be offered for scheduling; nothing = none of it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODEID_FIELD_NUMBER: _builtins.int
+    RECOMMENDEDSCHEDULABLERESOURCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    nodeID: _builtins.str
+    message: _builtins.str
+    @_builtins.property
+    def recommendedSchedulableResource(self) -> _si_pb2.Resource: ...
+    def __init__(
+        self,
+        *,
+        nodeID: _builtins.str = ...,
+        recommendedSchedulableResource: _si_pb2.Resource | None = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recommendedSchedulableResource", b"recommendedSchedulableResource"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "nodeID", b"nodeID", "recommendedSchedulableResource", b"recommendedSchedulableResource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeRecommendation: _TypeAlias = NodeRecommendation  # noqa: Y015
 
 @_typing.final
 class Reregister(_message.Message):

@@ -53,6 +53,11 @@ class SessionStub:
                 request_serializer=muster__si_dot_muster__pb2.FenceRequest.SerializeToString,
                 response_deserializer=muster__si_dot_muster__pb2.FenceResponse.FromString,
                 _registered_method=True)
+        self.UpdateUtilization = channel.unary_unary(
+                '/muster.v1.Session/UpdateUtilization',
+                request_serializer=muster__si_dot_muster__pb2.UtilizationRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.UtilizationResponse.FromString,
+                _registered_method=True)
         self.Unregister = channel.unary_unary(
                 '/muster.v1.Session/Unregister',
                 request_serializer=muster__si_dot_muster__pb2.UnregisterRequest.SerializeToString,
@@ -89,6 +94,14 @@ class SessionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateUtilization(self, request, context):
+        """What nodes and allocations really use (seed 001, UtilizationReport). What
+        cannot be read comes back; what the scheduler does not know it counts.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Unregister(self, request, context):
         """The resource manager leaves on purpose: its status becomes stopped.
         """
@@ -113,6 +126,11 @@ def add_SessionServicer_to_server(servicer, server):
                     servicer.Fence,
                     request_deserializer=muster__si_dot_muster__pb2.FenceRequest.FromString,
                     response_serializer=muster__si_dot_muster__pb2.FenceResponse.SerializeToString,
+            ),
+            'UpdateUtilization': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateUtilization,
+                    request_deserializer=muster__si_dot_muster__pb2.UtilizationRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.UtilizationResponse.SerializeToString,
             ),
             'Unregister': grpc.unary_unary_rpc_method_handler(
                     servicer.Unregister,
@@ -214,6 +232,33 @@ class Session:
             _registered_method=True)
 
     @staticmethod
+    def UpdateUtilization(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.Session/UpdateUtilization',
+            muster__si_dot_muster__pb2.UtilizationRequest.SerializeToString,
+            muster__si_dot_muster__pb2.UtilizationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Unregister(request,
             target,
             options=(),
@@ -230,6 +275,209 @@ class Session:
             '/muster.v1.Session/Unregister',
             muster__si_dot_muster__pb2.UnregisterRequest.SerializeToString,
             muster__si_dot_muster__pb2.UnregisterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class AdminServiceStub:
+    """Seed 001's AdminService: an administrator changes the configuration of a
+    resource manager without being one. On the same address, behind the same
+    protection as the sessions (unix socket or mutual TLS).
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.UpdateConfig = channel.unary_unary(
+                '/muster.v1.AdminService/UpdateConfig',
+                request_serializer=muster__si_dot_muster__pb2.UpdateConfigRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.UpdateConfigResponse.FromString,
+                _registered_method=True)
+
+
+class AdminServiceServicer:
+    """Seed 001's AdminService: an administrator changes the configuration of a
+    resource manager without being one. On the same address, behind the same
+    protection as the sessions (unix socket or mutual TLS).
+    """
+
+    def UpdateConfig(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AdminServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'UpdateConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateConfig,
+                    request_deserializer=muster__si_dot_muster__pb2.UpdateConfigRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.UpdateConfigResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'muster.v1.AdminService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('muster.v1.AdminService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class AdminService:
+    """Seed 001's AdminService: an administrator changes the configuration of a
+    resource manager without being one. On the same address, behind the same
+    protection as the sessions (unix socket or mutual TLS).
+    """
+
+    @staticmethod
+    def UpdateConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.AdminService/UpdateConfig',
+            muster__si_dot_muster__pb2.UpdateConfigRequest.SerializeToString,
+            muster__si_dot_muster__pb2.UpdateConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class MetricsServiceStub:
+    """Seed 001's MetricsService: the state of the scheduler, for users and resource
+    managers. Reads only.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.GetSchedulerState = channel.unary_unary(
+                '/muster.v1.MetricsService/GetSchedulerState',
+                request_serializer=muster__si_dot_muster__pb2.SchedulerStateRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.SchedulerState.FromString,
+                _registered_method=True)
+        self.GetAutoScalingMetrics = channel.unary_unary(
+                '/muster.v1.MetricsService/GetAutoScalingMetrics',
+                request_serializer=muster__si_dot_muster__pb2.AutoScalingMetricsRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.AutoScalingMetrics.FromString,
+                _registered_method=True)
+
+
+class MetricsServiceServicer:
+    """Seed 001's MetricsService: the state of the scheduler, for users and resource
+    managers. Reads only.
+    """
+
+    def GetSchedulerState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetAutoScalingMetrics(self, request, context):
+        """Requests that are outstanding for lack of nodes, and for nothing else.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_MetricsServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'GetSchedulerState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSchedulerState,
+                    request_deserializer=muster__si_dot_muster__pb2.SchedulerStateRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.SchedulerState.SerializeToString,
+            ),
+            'GetAutoScalingMetrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetAutoScalingMetrics,
+                    request_deserializer=muster__si_dot_muster__pb2.AutoScalingMetricsRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.AutoScalingMetrics.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'muster.v1.MetricsService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('muster.v1.MetricsService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class MetricsService:
+    """Seed 001's MetricsService: the state of the scheduler, for users and resource
+    managers. Reads only.
+    """
+
+    @staticmethod
+    def GetSchedulerState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.MetricsService/GetSchedulerState',
+            muster__si_dot_muster__pb2.SchedulerStateRequest.SerializeToString,
+            muster__si_dot_muster__pb2.SchedulerState.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetAutoScalingMetrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.MetricsService/GetAutoScalingMetrics',
+            muster__si_dot_muster__pb2.AutoScalingMetricsRequest.SerializeToString,
+            muster__si_dot_muster__pb2.AutoScalingMetrics.FromString,
             options,
             channel_credentials,
             insecure,

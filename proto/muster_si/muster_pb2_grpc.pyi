@@ -4,7 +4,9 @@
 isort:skip_file
 What the Scheduler Interface of seed 003 keeps for in-process callers, made
 to travel: the resource manager's callbacks, configuration, the fence of a
-recovery, and a voluntary goodbye. Messages of si.v1 are used as they are.
+recovery, and a voluntary goodbye. And what seed 001 has and 003 has not:
+utilization, recommendations, the admin and the metrics service. Messages of
+si.v1 are used as they are.
 """
 
 from collections import abc as _abc
@@ -52,6 +54,10 @@ class SessionStub:
     """Answers when the core has taken in as many messages of this session as the
     request counts. Nothing is scheduled for the resource manager before.
     """
+    UpdateUtilization: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]
+    """What nodes and allocations really use (seed 001, UtilizationReport). What
+    cannot be read comes back; what the scheduler does not know it counts.
+    """
     Unregister: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UnregisterRequest, _muster_pb2.UnregisterResponse]
     """The resource manager leaves on purpose: its status becomes stopped."""
 
@@ -73,6 +79,10 @@ class SessionAsyncStub(SessionStub):
     Fence: _aio.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]  # type: ignore[assignment]
     """Answers when the core has taken in as many messages of this session as the
     request counts. Nothing is scheduled for the resource manager before.
+    """
+    UpdateUtilization: _aio.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]  # type: ignore[assignment]
+    """What nodes and allocations really use (seed 001, UtilizationReport). What
+    cannot be read comes back; what the scheduler does not know it counts.
     """
     Unregister: _aio.UnaryUnaryMultiCallable[_muster_pb2.UnregisterRequest, _muster_pb2.UnregisterResponse]  # type: ignore[assignment]
     """The resource manager leaves on purpose: its status becomes stopped."""
@@ -113,6 +123,16 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def UpdateUtilization(
+        self,
+        request: _muster_pb2.UtilizationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.UtilizationResponse, _abc.Awaitable[_muster_pb2.UtilizationResponse]]:
+        """What nodes and allocations really use (seed 001, UtilizationReport). What
+        cannot be read comes back; what the scheduler does not know it counts.
+        """
+
+    @_abc_1.abstractmethod
     def Unregister(
         self,
         request: _muster_pb2.UnregisterRequest,
@@ -121,3 +141,86 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
         """The resource manager leaves on purpose: its status becomes stopped."""
 
 def add_SessionServicer_to_server(servicer: SessionServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class AdminServiceStub:
+    """Seed 001's AdminService: an administrator changes the configuration of a
+    resource manager without being one. On the same address, behind the same
+    protection as the sessions (unix socket or mutual TLS).
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
+    UpdateConfig: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UpdateConfigRequest, _muster_pb2.UpdateConfigResponse]
+
+@_typing.type_check_only
+class AdminServiceAsyncStub(AdminServiceStub):
+    """Seed 001's AdminService: an administrator changes the configuration of a
+    resource manager without being one. On the same address, behind the same
+    protection as the sessions (unix socket or mutual TLS).
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    UpdateConfig: _aio.UnaryUnaryMultiCallable[_muster_pb2.UpdateConfigRequest, _muster_pb2.UpdateConfigResponse]  # type: ignore[assignment]
+
+class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Seed 001's AdminService: an administrator changes the configuration of a
+    resource manager without being one. On the same address, behind the same
+    protection as the sessions (unix socket or mutual TLS).
+    """
+
+    @_abc_1.abstractmethod
+    def UpdateConfig(
+        self,
+        request: _muster_pb2.UpdateConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.UpdateConfigResponse, _abc.Awaitable[_muster_pb2.UpdateConfigResponse]]: ...
+
+def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class MetricsServiceStub:
+    """Seed 001's MetricsService: the state of the scheduler, for users and resource
+    managers. Reads only.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> MetricsServiceAsyncStub: ...
+    GetSchedulerState: _grpc.UnaryUnaryMultiCallable[_muster_pb2.SchedulerStateRequest, _muster_pb2.SchedulerState]
+    GetAutoScalingMetrics: _grpc.UnaryUnaryMultiCallable[_muster_pb2.AutoScalingMetricsRequest, _muster_pb2.AutoScalingMetrics]
+    """Requests that are outstanding for lack of nodes, and for nothing else."""
+
+@_typing.type_check_only
+class MetricsServiceAsyncStub(MetricsServiceStub):
+    """Seed 001's MetricsService: the state of the scheduler, for users and resource
+    managers. Reads only.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    GetSchedulerState: _aio.UnaryUnaryMultiCallable[_muster_pb2.SchedulerStateRequest, _muster_pb2.SchedulerState]  # type: ignore[assignment]
+    GetAutoScalingMetrics: _aio.UnaryUnaryMultiCallable[_muster_pb2.AutoScalingMetricsRequest, _muster_pb2.AutoScalingMetrics]  # type: ignore[assignment]
+    """Requests that are outstanding for lack of nodes, and for nothing else."""
+
+class MetricsServiceServicer(metaclass=_abc_1.ABCMeta):
+    """Seed 001's MetricsService: the state of the scheduler, for users and resource
+    managers. Reads only.
+    """
+
+    @_abc_1.abstractmethod
+    def GetSchedulerState(
+        self,
+        request: _muster_pb2.SchedulerStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.SchedulerState, _abc.Awaitable[_muster_pb2.SchedulerState]]: ...
+
+    @_abc_1.abstractmethod
+    def GetAutoScalingMetrics(
+        self,
+        request: _muster_pb2.AutoScalingMetricsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.AutoScalingMetrics, _abc.Awaitable[_muster_pb2.AutoScalingMetrics]]:
+        """Requests that are outstanding for lack of nodes, and for nothing else."""
+
+def add_MetricsServiceServicer_to_server(servicer: MetricsServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -32,6 +32,7 @@ from muster_core.model.effects import (
     ClockSet,
     Effect,
     NodeAccepted,
+    NodeRecommended,
     NodeRejected,
     SchedulingStateChanged,
 )
@@ -156,6 +157,8 @@ def _say(session: Session, run: Sequence[Effect]) -> None:
         session.callback.update_application(si_encode.application_response(news))
     elif isinstance(first, _NODE):
         session.callback.update_node(si_encode.node_response(cast("Sequence[si_encode.NodeNews]", run)))
+    elif isinstance(first, NodeRecommended):
+        session.callback.call_back(si_encode.node_recommendations(cast("Sequence[NodeRecommended]", run)))
     elif isinstance(first, SchedulingStateChanged):
         states = cast("Sequence[SchedulingStateChanged]", run)
         session.callback.call_back(si_encode.scheduling_states(states))
@@ -178,6 +181,8 @@ def _show(run: Sequence[Effect]) -> None:
                 )
             case ApplicationSummed():
                 _log.info(summary.line(effect))
+            case NodeRecommended():
+                _log.warning("node recommended", node=effect.node, message=effect.message)
             case NodeRejected():
                 _log.warning("node rejected", node=effect.node, reason=effect.reason)
             case AllocationAnswer():

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import structlog
 
-from muster_core.edge import registration
+from muster_core.edge import registration, reports
 from muster_core.edge.events.store import EventStore
 from muster_core.edge.groups.lookup import Groups
 from muster_core.edge.journal import Journal
@@ -129,6 +129,13 @@ class Scheduler:
         event = ConfigurationReplaced(session.rm, loaded.configuration)
         await self.loop.mailbox.put(Mail([event], session, registration.warnings(session.rm, loaded)))
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
+
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        """Take reports of what is really used; those that cannot be read come back. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        taken, rejected = reports.read(request.reports, session.decoder.partitions)
+        await self.loop.mailbox.put(Mail(taken, session))
+        return muster_pb2.UtilizationResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Take an attendance or an answer; one that nobody asked for is counted. Raises Refused, SessionLost."""

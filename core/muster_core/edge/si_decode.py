@@ -72,7 +72,7 @@ class Decoder:
     def __init__(self, rm: RmId, partitions: Iterable[str]) -> None:
         self._rm = rm
         self._names = [*partitions]
-        self._partitions = Partitions(rm, self._names)
+        self.partitions = Partitions(rm, self._names)
         self._amounts = Amounts()
         #: Partition of each node that was not created in the default one.
         self._partition_of_node: dict[str, str] = {}
@@ -82,7 +82,7 @@ class Decoder:
         ends there is still confirmed, and the world refuses what is new.
         """
         self._names = [*dict.fromkeys((*self._names, *names))]
-        self._partitions = Partitions(self._rm, self._names)
+        self.partitions = Partitions(self._rm, self._names)
 
     def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
         """Asks, existing allocations, releases and confirmations."""
@@ -128,7 +128,7 @@ class Decoder:
                 intake.answers.append(ApplicationRejected(self._rm, fields.shown(new.applicationID), str(unfit)))
         for gone in request.remove:
             try:
-                partition = self._partitions.find(gone.partitionName)
+                partition = self.partitions.find(gone.partitionName)
                 intake.events.append(ApplicationRemoved(partition, fields.application_id(gone.applicationID)))
             except Unfit as unfit:
                 intake.answers.append(ApplicationRejected(self._rm, fields.shown(gone.applicationID), str(unfit)))
@@ -155,7 +155,7 @@ class Decoder:
         group = fields.group(ask.taskGroupName)
         itself, others = _preemption(ask)
         return AskSpec(
-            partition=self._partitions.find(ask.partitionName),
+            partition=self.partitions.find(ask.partitionName),
             application=fields.application_id(ask.applicationID),
             key=fields.allocation_key(ask.allocationKey),
             resources=amount,
@@ -187,7 +187,7 @@ class Decoder:
         identity = fields.bounded(allocation.allocationID, "allocationID")
         itself, others = _preemption(allocation)
         return AllocationSpec(
-            partition=self._partitions.find(allocation.partitionName),
+            partition=self.partitions.find(allocation.partitionName),
             application=ApplicationId(fields.bounded(application, "applicationID")),
             key=key,
             id=AllocationId(identity) if identity else allocation_id(key, 0),
@@ -213,7 +213,7 @@ class Decoder:
         if not release.applicationID and not key:
             raise Unfit("applicationID", "is missing, and there is no allocationKey of an independent allocation")
         return AllocationReleased(
-            partition=self._partitions.find(release.partitionName),
+            partition=self.partitions.find(release.partitionName),
             application=ApplicationId(fields.bounded(release.applicationID, "applicationID")),
             key=AllocationKey(key) if key else None,
             id=AllocationId(identity) if identity else None,
@@ -224,7 +224,7 @@ class Decoder:
     def _ask_release(self, release: si_pb2.AllocationAskRelease) -> AskReleased:
         key = fields.bounded(release.allocationKey, "allocationKey")
         return AskReleased(
-            partition=self._partitions.find(release.partitionName),
+            partition=self.partitions.find(release.partitionName),
             application=fields.application_id(release.applicationID),
             key=AllocationKey(key) if key else None,
             termination=fields.termination(release.terminationType),
@@ -237,7 +237,7 @@ class Decoder:
         if len(new.queueName) > _QUEUE_LIMIT:
             raise Unfit("queueName", f"is longer than {_QUEUE_LIMIT} characters")
         spec = ApplicationSpec(
-            partition=self._partitions.find(new.partitionName),
+            partition=self.partitions.find(new.partitionName),
             id=fields.application_id(new.applicationID),
             queue=new.queueName,
             user=fields.bounded(new.ugi.user, "ugi.user") or "nobody",
@@ -268,7 +268,7 @@ class Decoder:
         told = _NODE_ACTIONS.get(info.action)
         if told is not None:
             name = info.attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node)
-            return NodeTold(self._partitions.find(name or keys.DEFAULT_PARTITION), node, told)
+            return NodeTold(self.partitions.find(name or keys.DEFAULT_PARTITION), node, told)
         if info.action not in (si_pb2.NodeInfo.CREATE, si_pb2.NodeInfo.CREATE_DRAIN, si_pb2.NodeInfo.UPDATE):
             raise Unfit("action", f"is not known: {int(info.action)}")
         spec = self._node_spec(info, node)
@@ -282,7 +282,7 @@ class Decoder:
     def _node_spec(self, info: si_pb2.NodeInfo, node: NodeId) -> NodeSpec:
         attributes = dict(info.attributes)
         name = attributes.get(keys.NODE_PARTITION) or self._partition_of_node.get(node) or keys.DEFAULT_PARTITION
-        partition = self._partitions.find(name)
+        partition = self.partitions.find(name)
         if name != keys.DEFAULT_PARTITION:
             self._partition_of_node[node] = name
         prefix = keys.NODE_LABEL_PREFIX

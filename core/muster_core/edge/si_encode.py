@@ -20,6 +20,7 @@ from muster_core.model.effects import (
     AskRelease,
     NewAllocation,
     NodeAccepted,
+    NodeRecommended,
     NodeRejected,
     Refusal,
     Release,
@@ -30,7 +31,8 @@ from muster_core.model.ids import PartitionId
 from muster_core.model.notes import EventNoted
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
-from muster_si import muster_pb2, si_pb2
+from muster_core.plan.autoscaling import Outstanding
+from muster_si import keys, muster_pb2, si_pb2
 
 _State = si_pb2.UpdateContainerSchedulingStateRequest
 
@@ -120,13 +122,48 @@ def event_record(noted: EventNoted, now_ns: int) -> si_pb2.EventRecord:
         timestampNano=now_ns,
         eventChangeType=form.CHANGES[noted.change],
         eventChangeDetail=form.DETAILS[noted.detail],
-        resource=_resource(noted.resource) if noted.resource else None,
+        resource=resource(noted.resource) if noted.resource else None,
     )
 
 
 def events(records: Iterable[si_pb2.EventRecord]) -> muster_pb2.Callback:
     """SendEvent of seed 003."""
     return muster_pb2.Callback(events=muster_pb2.Events(events=records))
+
+
+def node_recommendations(found: Iterable[NodeRecommended]) -> muster_pb2.Callback:
+    """NodeRecommendation of seed 001."""
+    return muster_pb2.Callback(
+        nodeRecommendations=muster_pb2.NodeRecommendations(
+            recommendations=[
+                muster_pb2.NodeRecommendation(
+                    nodeID=one.node, recommendedSchedulableResource=resource(one.recommended), message=one.message
+                )
+                for one in found
+            ]
+        )
+    )
+
+
+def autoscaling(found: Iterable[Outstanding]) -> muster_pb2.AutoScalingMetrics:
+    """AutoScalingMetrics of seed 001; an id is unique among all partitions of all resource managers."""
+    return muster_pb2.AutoScalingMetrics(
+        outstandingRequests=[
+            muster_pb2.OutstandingResourceRequest(
+                requestID=f"{one.partition}/{one.id}", resource=resource(one.resources), tags=_hints(one)
+            )
+            for one in found
+        ]
+    )
+
+
+def _hints(one: Outstanding) -> dict[str, str]:
+    tags = {
+        "partition": partition_name(one.partition),
+        "count": str(one.count),
+        "applications": str(one.applications),
+    }
+    return tags | {keys.INSTANCE_TYPE: one.instance} if one.instance else tags
 
 
 def reregister(reason: str) -> muster_pb2.Callback:
@@ -145,7 +182,7 @@ def partition_name(partition: PartitionId) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _resource(resources: Resources) -> si_pb2.Resource:
+def resource(resources: Resources) -> si_pb2.Resource:
     """One message per distinct amount; it is copied where it is put in."""
     return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in resources.items()})
 
@@ -160,7 +197,7 @@ def _allocation(new: NewAllocation) -> si_pb2.Allocation:
     return si_pb2.Allocation(
         allocationKey=ask.key,
         allocationTags=ask.tags,
-        resourcePerAlloc=_resource(ask.resources),
+        resourcePerAlloc=resource(ask.resources),
         priority=ask.priority,
         nodeID=new.node,
         applicationID=ask.application,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import affinity, gangs, ledger, lifecycle
+from muster_core.engine import affinity, gangs, ledger, lifecycle, recommendations
 from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refusal
 from muster_core.model.events import AskReleased
 from muster_core.model.notes import Detail
@@ -28,10 +28,12 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
         if known.spec == spec:
             return []
         _forget(partition, app, known, Detail.APP_REQUEST)
-    effects = _wake(partition, app, spec, now_ns)
+    effects = recommendations.note_refusals(partition, spec, now_ns) if spec.avoid else []
+    effects += _wake(partition, app, spec, now_ns)
     tags = partition.nodes.tags.project(spec.tags)
     kind = class_of(spec, as_usual=spec.placeholder or not spec.group, tags=tags)
-    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations))
+    asked_ns = min(spec.created_ns or now_ns, now_ns)
+    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
     return effects
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.engine import notes
+from muster_core.engine import notes, recommendations, reservations
 from muster_core.engine.commit import commit
 from muster_core.engine.steps import Lap, Step, untimed
 from muster_core.model.decisions import Placement
@@ -21,7 +21,7 @@ from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.states import ApplicationState, ManagerState
-from muster_core.plan import gang, ordering, swap, usual
+from muster_core.plan import gang, ordering, reserving, swap, usual
 from muster_core.plan.outline import Outline, Unplaced, is_settled, moment
 from muster_core.world.applications import Application, Ask
 from muster_core.world.queues import Queue
@@ -72,6 +72,7 @@ def _pass(world: World, now_ns: int, may_go_on: Callable[[], bool], lap: Lap, re
                 return
             lap(Step.QUEUE)
             result.effects += _turn(partition, leaf, now_ns, may_go_on, lap)
+        result.effects += recommendations.node_to_empty(partition, now_ns)
 
 
 def _next(partition: Partition) -> Queue | None:
@@ -128,7 +129,11 @@ def _try(partition: Partition, app: Application, at_most: int, now_ns: int) -> t
         app.blocks = outline.blocks
         app.refused_at = None if app.gang.over or partition.nodes.epoch != epoch else moment(partition, app)
         return placed, effects
-    placed, effects = _carry_out(partition, app, swap.plan(partition, app, at_most), now_ns)
+    placed, effects = 0, []
+    if app.id in partition.reservations.by_application:
+        placed, effects = _carry_out(partition, app, reserving.plan(partition, app), now_ns)
+    more, said = _carry_out(partition, app, swap.plan(partition, app, at_most - placed), now_ns)
+    placed, effects = placed + more, effects + said
     if placed < at_most:
         more, said = _carry_out(partition, app, usual.plan(partition, app, at_most - placed), now_ns)
         placed, effects = placed + more, effects + said
@@ -154,7 +159,10 @@ def _carry_out(partition: Partition, app: Application, outline: Outline, now_ns:
             effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, str(broken)))
             continue
         placed += len(decision.places) if isinstance(decision, Placement) else 1
-    return placed, effects + _say(partition, app, outline.unplaced)
+    effects += _say(partition, app, outline.unplaced)
+    if any(entry.why.lack is Lack.NODES for entry in outline.unplaced):
+        effects += reservations.watch(partition, app, now_ns)
+    return placed, effects
 
 
 def _say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> list[Effect]:
@@ -176,6 +184,8 @@ def _say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> li
             ask = app.asks[key]
             if ask.said is lack:
                 break
+            if ask.said is Lack.RESERVED:
+                continue
             told.append(ask)
             effects.append(SchedulingStateChanged(partition.rm, app.id, key, _STATES[lack], text, lack))
         if told:

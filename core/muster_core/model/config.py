@@ -151,6 +151,8 @@ class Timing:
     reservation_timeout_ns: int = 3600 * _SECOND
     #: Between two attempts of one ask to preempt.
     preemption_interval_ns: int = 15 * _SECOND
+    #: How often at most a node that could be emptied is sought and recommended (seed 001); 0 = never.
+    empty_node_interval_ns: int = 0
     #: How long an ended application is kept for people to look at (contract 6.3).
     expiry_ns: int = 72 * 3600 * _SECOND
 

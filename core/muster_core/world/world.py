@@ -89,6 +89,8 @@ class Partition:
     #: Classes that nodes had too little room for at node epoch `misfits_at` (semantics 22).
     misfits: dict[AskClass, Misfit] = field(default_factory=dict)
     misfits_at: int = -1
+    #: When a node that could be emptied was last sought.
+    sought_ns: int = 0
     #: Decisions that no longer held when they were committed: a bug of plan/ each.
     void_decisions: int = 0
     sequence: int = 0

@@ -83,12 +83,12 @@ class ClientLink:
         self.session.require_open()
         await self._streams[kind].send(message)
 
-    async def call(self, rpc: str, request: Message) -> None:
-        """One call of muster.v1.Session. Raises Refused, SessionLost."""
+    async def call(self, rpc: str, request: Message) -> bytes:
+        """One call of muster.v1.Session; returns the bytes of its response. Raises Refused, SessionLost."""
         self.session.require_open()
         method: _UnaryMethod = self._channel.unary_unary(f"/{SESSION_SERVICE}/{rpc}")
         try:
-            await self.session.unless_over(method(request.SerializeToString(), metadata=self._metadata))
+            return await self.session.unless_over(method(request.SerializeToString(), metadata=self._metadata))
         except grpc.aio.AioRpcError as error:
             raise raised(error) from error
 

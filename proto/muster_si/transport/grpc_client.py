@@ -20,7 +20,7 @@ from muster_si.transport.client_link import ClientLink
 from muster_si.transport.client_session import ClientSession
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.settings import TransportSettings
-from muster_si.transport.streams import StreamKind, require_rm_id, unregistered
+from muster_si.transport.streams import StreamKind, parse, require_rm_id, unregistered
 
 _DEFAULTS = TransportSettings()
 
@@ -77,6 +77,10 @@ class GrpcClient:
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
         """Asks the scheduler to take a configuration. Raises Refused, SessionLost."""
         await self._present().call("UpdateConfiguration", request)
+
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        """Reports to the scheduler. Raises Refused, SessionLost."""
+        return parse(muster_pb2.UtilizationResponse, await self._present().call("UpdateUtilization", request))
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Sends on the stream of callbacks. Raises SessionLost, Refused when the message is too large."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import grpc
 
-from muster_si.api import SchedulerAPI
+from muster_si.api import AdministrationAPI, SchedulerAPI
 from muster_si.errors import AddressError
 from muster_si.transport.address import (
     Address,
@@ -19,6 +19,7 @@ from muster_si.transport.address import (
     private_socket,
     require_protection,
 )
+from muster_si.transport.administration import handlers
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.servicer import Servicer
 from muster_si.transport.sessions import Sessions
@@ -28,7 +29,8 @@ _DEFAULTS = TransportSettings()
 
 
 class GrpcServer:
-    """Serves si.v1.Scheduler and muster.v1.Session on one address, to any number of resource managers.
+    """Serves si.v1.Scheduler and muster.v1.Session on one address, to any number of resource managers; with
+    `administration`, the services for those that are none, too.
 
     The core gets the calls of one kind in the order they were sent, and a ResourceManagerCallback whose functions
     never block. When a connection breaks the core hears `connection_lost`.
@@ -42,6 +44,7 @@ class GrpcServer:
         tls: TlsFiles | None = None,
         settings: TransportSettings = _DEFAULTS,
         allow_plaintext: bool = False,
+        administration: AdministrationAPI | None = None,
     ) -> None:
         """Raises AddressError when the address cannot be used, or not without TLS."""
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
@@ -51,6 +54,7 @@ class GrpcServer:
         self._settings = settings
         self._sessions = Sessions(core)
         self._servicer = Servicer(core, self._sessions, settings)
+        self._administration = administration
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> str:
@@ -63,6 +67,8 @@ class GrpcServer:
             clear_stale_socket(self._address, path)
         server = grpc.aio.server(options=self._settings.options())
         server.add_generic_rpc_handlers(self._servicer.handlers())
+        if self._administration is not None:
+            server.add_generic_rpc_handlers(handlers(self._administration))
         port = self._bind(server)
         await server.start()
         self._server = server

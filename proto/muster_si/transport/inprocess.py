@@ -58,6 +58,10 @@ class InProcessClient:
         """Asks the core to take a configuration. Raises Refused, SessionLost."""
         await self._call(request.rmID, request, self._core.update_configuration)
 
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        """Hands the reports to the core. Raises Refused, SessionLost."""
+        return await self._call(request.rmID, request, self._core.update_utilization)
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Hands the answer to the core. Raises SessionLost."""
         await _deliver(self._core, self._present(), rm_id, answer, lambda given: self._core.answer(rm_id, given))

@@ -45,14 +45,15 @@ class Servicer:
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """Both services for a grpc.aio server."""
         scheduler = {
-            "RegisterResourceManager": _unary(self._register),
+            "RegisterResourceManager": unary(self._register),
             **{kind.rpc: self._stream(kind) for kind in StreamKind if kind is not StreamKind.CALLBACK},
         }
         session = {
             "Attend": self._stream(StreamKind.CALLBACK),
-            "UpdateConfiguration": _unary(self._update_configuration),
-            "Fence": _unary(self._fence),
-            "Unregister": _unary(self._unregister),
+            "UpdateConfiguration": unary(self._update_configuration),
+            "Fence": unary(self._fence),
+            "UpdateUtilization": unary(self._update_utilization),
+            "Unregister": unary(self._unregister),
         }
         return [
             grpc.method_handlers_generic_handler(SCHEDULER_SERVICE, scheduler),
@@ -82,6 +83,11 @@ class Servicer:
         session = self._session_of(request, request.rmID, context)
         await _while_open(session, self._core.update_configuration(request))
         return muster_pb2.UpdateConfigurationResponse()
+
+    async def _update_utilization(self, data: bytes, context: Context) -> Message:
+        request = parse(muster_pb2.UtilizationRequest, data)
+        session = self._session_of(request, request.rmID, context)
+        return await _while_open(session, self._core.update_utilization(request))
 
     async def _fence(self, data: bytes, context: Context) -> Message:
         request = parse(muster_pb2.FenceRequest, data)
@@ -132,7 +138,7 @@ class Servicer:
         return self._sessions.find(rm_id, None), data
 
 
-def _unary(
+def unary(
     act: Callable[[bytes, Context], Awaitable[Message]],
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A call whose refusal becomes a status."""

@@ -16,6 +16,8 @@ from muster_si.errors import RefusalCode, Refused
 
 SCHEDULER_SERVICE: Final = "si.v1.Scheduler"
 SESSION_SERVICE: Final = "muster.v1.Session"
+ADMIN_SERVICE: Final = "muster.v1.AdminService"
+METRICS_SERVICE: Final = "muster.v1.MetricsService"
 
 #: Metadata of a registration, its streams and its calls: which session they belong to. The id is UTF-8, so it
 #: travels as binary metadata. A plain si.v1 client sends neither.

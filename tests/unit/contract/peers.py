@@ -47,6 +47,7 @@ class Scheduler:
         self.nodes: Log[si_pb2.NodeRequest] = Log()
         self.answers: Log[tuple[str, muster_pb2.Answer]] = Log()
         self.configurations: Log[si_pb2.UpdateConfigurationRequest] = Log()
+        self.utilization: Log[muster_pb2.UtilizationRequest] = Log()
         self.lost: Log[tuple[str, ResourceManagerCallback]] = Log()
         self.left: Log[str] = Log()
         self.refusal: Refused | None = None
@@ -88,6 +89,12 @@ class Scheduler:
     async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
         await self._let_in()
         self.configurations.add(request)
+
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        await self._let_in()
+        self.utilization.add(request)
+        rejected = [muster_pb2.RejectedUtilizationReport(ID=one.ID, reason="odd") for one in request.reports[1:]]
+        return muster_pb2.UtilizationResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         await self._let_in()

@@ -56,6 +56,9 @@ class Peer:
             raise self.configuration_refusal
         self.configurations.append(request)
 
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        raise NotImplementedError
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         self.answered.append(answer)
 

@@ -1,0 +1,98 @@
+"""muster.v1.AdminService and MetricsService over the wire: the server's handlers, and a client.
+
+    admin = AdministrationClient("unix:///run/muster/si.sock")
+    state = await admin.scheduler_state(muster_pb2.SchedulerStateRequest())
+
+Neither knows sessions: who may reach the address may ask. In one process the core's own AdministrationAPI is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from muster_si import muster_pb2
+from muster_si.api import AdministrationAPI
+from muster_si.transport.address import parse_address, require_protection
+from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.servicer import unary
+from muster_si.transport.sessions import Context
+from muster_si.transport.settings import TransportSettings
+from muster_si.transport.status import raised
+from muster_si.transport.streams import ADMIN_SERVICE, METRICS_SERVICE, parse
+
+M = TypeVar("M", bound=Message)
+_DEFAULTS = TransportSettings()
+
+
+def handlers(core: AdministrationAPI) -> list[grpc.GenericRpcHandler]:
+    """Both services for a grpc.aio server."""
+    admin = {"UpdateConfig": _handler(muster_pb2.UpdateConfigRequest, core.update_config)}
+    metrics = {
+        "GetSchedulerState": _handler(muster_pb2.SchedulerStateRequest, core.scheduler_state),
+        "GetAutoScalingMetrics": _handler(muster_pb2.AutoScalingMetricsRequest, core.autoscaling_metrics),
+    }
+    return [
+        grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
+        grpc.method_handlers_generic_handler(METRICS_SERVICE, metrics),
+    ]
+
+
+def _handler(kind: type[M], ask: Callable[[M], Awaitable[Message]]) -> grpc.RpcMethodHandler[bytes, bytes]:
+    async def act(data: bytes, context: Context) -> Message:
+        return await ask(parse(kind, data))
+
+    return unary(act)
+
+
+class AdministrationClient:
+    """An AdministrationAPI over a socket."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: TlsFiles | None = None,
+        settings: TransportSettings = _DEFAULTS,
+        allow_plaintext: bool = False,
+    ) -> None:
+        """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
+        require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
+        target, options = parse_address(address).target, settings.options()
+        self._timeout_s = settings.register_timeout_s
+        self._channel: grpc.aio.Channel
+        if tls is None:
+            self._channel = grpc.aio.insecure_channel(target, options=options)
+        else:
+            self._channel = grpc.aio.secure_channel(
+                target, tls.for_client(), options=[*options, *tls.channel_options()]
+            )
+
+    async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
+        """Replaces a configuration. Raises Refused, SessionLost where no scheduler answers."""
+        data = await self._call(f"/{ADMIN_SERVICE}/UpdateConfig", request)
+        return parse(muster_pb2.UpdateConfigResponse, data)
+
+    async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
+        """Resource managers and partitions. Raises Refused, SessionLost where no scheduler answers."""
+        data = await self._call(f"/{METRICS_SERVICE}/GetSchedulerState", request)
+        return parse(muster_pb2.SchedulerState, data)
+
+    async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
+        """What is outstanding for lack of nodes. Raises Refused, SessionLost where no scheduler answers."""
+        data = await self._call(f"/{METRICS_SERVICE}/GetAutoScalingMetrics", request)
+        return parse(muster_pb2.AutoScalingMetrics, data)
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        await self._channel.close()
+
+    async def _call(self, method: str, request: Message) -> bytes:
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        try:
+            return await call(request.SerializeToString(), timeout=self._timeout_s)
+        except grpc.aio.AioRpcError as error:
+            raise raised(error) from error
