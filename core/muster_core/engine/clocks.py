@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, history, ledger, lifecycle
+from muster_core.engine import gangs, history, ledger, lifecycle, reservations
 from muster_core.model.effects import AllocationAnswer, Effect, Release
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationId
@@ -19,6 +19,10 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
     """Take the deadline to its subject, if that still waits for it."""
     if clock.kind is ClockKind.EXPIRY:
         return history.expire(partition, clock, now_ns)
+    if clock.kind is ClockKind.RESERVATION:
+        return reservations.ring(partition, clock, now_ns)
+    if clock.kind is ClockKind.RESERVED:
+        return reservations.expire(partition, clock)
     return _ring_application(partition, clock, now_ns)
 
 

@@ -63,6 +63,8 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     clocks: list[ClockSet] = []
     for key, node in decision.places:
         ask = app.asks[key]
+        if partition.reservations:
+            _use_hold(partition, app, key, node)
         allocation = Allocation(ask.spec, ledger.next_id(app, ask), node, now_ns)
         told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         ledger.count_made(app, ask)
@@ -115,6 +117,13 @@ def _after_placement(partition: Partition, app: Application, now_ns: int, *, had
     elif app.state is ApplicationState.ACCEPTED:
         effects += lifecycle.run(partition, app, now_ns)
     return effects
+
+
+def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> None:
+    """What was held for an ask that gets its place is free again, or in its use."""
+    hold = partition.reservations.by_ask.get((app.id, key))
+    if hold is not None:
+        ledger.unreserve(partition, hold.ask, used=hold.node == node)
 
 
 def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> ClockSet:

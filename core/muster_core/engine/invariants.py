@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from muster_core.engine import invariants_of_holds
 from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
@@ -40,6 +41,7 @@ def _partition(partition: Partition) -> Iterator[str]:
     yield from _users(partition)
     yield from _nodes(partition)
     yield from _indices(partition)
+    yield from invariants_of_holds.check(partition)
 
 
 def _application(partition: Partition, app: Application) -> Iterator[str]:

@@ -11,12 +11,14 @@ from typing import Final
 from muster_core.engine import notes
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
-from muster_core.model.notes import Detail
+from muster_core.model.notes import Change, Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
 from muster_core.world.applications import Allocation, Application, Ask, GroupCount
 from muster_core.world.queues import Queue
+from muster_core.world.reservations import AskId, Hold
 from muster_core.world.world import Partition
 
 #: Attribute of a node (muster_si.keys, INSTANCE_TYPE).
@@ -37,6 +39,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
 
 def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL) -> None:
     """Drop an ask, waiting or parked, with all it still wants; `why` is for those who watch."""
+    unreserve(partition, (app.id, ask.spec.key))
     app.remove_ask(ask)
     notes.ask_left(partition, ask.spec, why)
     count_pending(app, ask.spec.resources, -ask.left)
@@ -156,6 +159,7 @@ def _untag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
 
 def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
     """The ask waits for its placeholder to go and for nothing else."""
+    unreserve(partition, (app.id, ask.spec.key))
     app.park(ask, swap)
     placeholder = app.allocations[swap.placeholder]
     _untag(partition, placeholder.node, placeholder.spec)
@@ -241,6 +245,38 @@ def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None
     """Hold room on a node for a swap whose target is not the placeholder's node (semantics 14)."""
     partition.nodes.take(node, ask.spec.resources)
     partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None
+
+
+def reserve(partition: Partition, app: Application, ask: Ask, hold: Hold) -> None:
+    """Hold room on a node for an ask that waits; for victims' room, head room in its queues too."""
+    partition.reservations.add(hold)
+    partition.nodes.claim(hold.node, hold.resources, 1)
+    if hold.preempted:
+        claim(app, hold.resources, 1)
+    notes.reserved(partition, hold.node, ask.spec, Change.ADD)
+
+
+def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
+    """Hold nothing for this ask any more, if anything was; `used`: it takes that room now, so nobody gains by it."""
+    hold = partition.reservations.by_ask.get(name)
+    if hold is None:
+        return
+    app = partition.applications[hold.application]
+    ask = app.asks[hold.key]
+    partition.reservations.remove(hold)
+    partition.nodes.claim(hold.node, hold.resources, -1, grows=not used)
+    if hold.preempted:
+        claim(app, hold.resources, -1)
+    if ask.said is Lack.RESERVED:
+        ask.said = None
+    notes.reserved(partition, hold.node, ask.spec, Change.REMOVE)
+
+
+def claim(app: Application, amount: Resources, times: int) -> None:
+    """Hold head room of its queues for an application's asks, or (-1) no longer."""
+    app.claimed = app.claimed.plus(amount, times)
+    for queue in app.queue.path_up():
+        queue.claimed = queue.claimed.plus(amount, times)
 
 
 def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:

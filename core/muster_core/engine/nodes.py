@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, ledger
+from muster_core.engine import allocations, ledger, reservations
 from muster_core.model.effects import AllocationAnswer, Effect, NodeAccepted, NodeRejected, Release
 from muster_core.model.events import NodeAction, NodeAdded, NodeTold
 from muster_core.model.ids import NodeId
@@ -69,6 +69,8 @@ def tell(partition: Partition, event: NodeTold, now_ns: int) -> list[Effect]:
 
 
 def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None:
+    if draining:
+        reservations.leave_node(partition, node)
     partition.nodes.set_draining(node, draining=draining)
     text = f"schedulable: {str(not draining).lower()}"
     partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
@@ -76,6 +78,7 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
 
 def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effect]:
     """Everything on the node is gone with it; swaps are settled as semantics 14 says."""
+    reservations.leave_node(partition, node)
     partition.nodes.set_draining(node, draining=True)
     effects: list[Effect] = []
     gone = list(partition.placed.get(node, {}).values())

@@ -66,4 +66,14 @@ class Pledge:
     backed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room on a node is held for an ask that waits (contract 13)."""
+
+    partition: PartitionId
+    application: ApplicationId
+    ask: AllocationKey
+    node: NodeId
+
+
 Decision = Placement | Swap | Eviction | Pledge

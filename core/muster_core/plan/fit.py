@@ -9,6 +9,7 @@ where each changes where the next may go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,17 +17,19 @@ import numpy as np
 
 from muster_core.model.config import NodeSort
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.ids import NodeId
+from muster_core.model.ids import NO_NODE, NodeId
 from muster_core.model.placement import NO_TAGS, AllocationAffinity, PlacementConstraint, Tags
 from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility import filters, placement, resources_fit
+from muster_core.plan.feasibility import filters, node_name, placement, resources_fit
 from muster_core.plan.feasibility.placement import neighbours
 from muster_core.plan.scoring import FILLERS, Budget, Fill, Preference
 from muster_core.world.columns import BoolColumn
 
 NO_NODES = "no nodes available to schedule pods"
+# What a DaemonSet names its node with is a node affinity, to kube-scheduler too.
+NOT_REQUIRED = "node(s) didn't match Pod's node affinity/selector"
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
 
 
@@ -39,6 +42,8 @@ class Shape:
     avoid: frozenset[NodeId] = frozenset()
     placement: PlacementConstraint | None = None
     tags: Tags = NO_TAGS
+    #: The one node it may run on; empty = any.
+    required: NodeId = NO_NODE
 
     @property
     def affinity(self) -> AllocationAffinity | None:
@@ -130,8 +135,11 @@ def shortfall(draft: Draft, shape: Shape) -> Shortfall:
     nodes = len(draft.nodes)
     if not nodes:
         return Shortfall(Lack.NODES, NO_NODES)
-    counted = ((reason, int(rows.sum())) for reason, rows in _refusals(draft, shape))
-    return Shortfall(Lack.NODES, counts=tuple((reason, count) for reason, count in counted if count), nodes=nodes)
+    counted: Counter[str] = Counter()
+    for reason, rows in _refusals(draft, shape):
+        counted[reason] += int(rows.sum())
+    counts = tuple((reason, count) for reason, count in counted.items() if count)
+    return Shortfall(Lack.NODES, counts=counts, nodes=nodes)
 
 
 def _refusals(draft: Draft, shape: Shape) -> Iterator[tuple[str, BoolColumn]]:
@@ -139,6 +147,10 @@ def _refusals(draft: Draft, shape: Shape) -> Iterator[tuple[str, BoolColumn]]:
     left = draft.nodes.rows.ranks() < len(draft.nodes)
     for entry, passed in zip(filters.FILTERS, filters.answers(shape.constraints, draft.nodes), strict=False):
         yield entry.reason, left & ~passed
+        left = left & passed
+    if shape.required:
+        passed = node_name.named(shape.required, draft.nodes)
+        yield NOT_REQUIRED, left & ~passed
         left = left & passed
     if shape.placement is not None and shape.placement.nodes:
         passed = placement.on_target(shape.placement.nodes, draft.nodes)
@@ -165,6 +177,8 @@ def allowed(draft: Draft, shape: Shape) -> BoolColumn:
 def _on_facts(draft: Draft, shape: Shape) -> BoolColumn:
     """Nodes that no constraint on nodes refuses."""
     facts = filters.allowed(shape.constraints, draft.nodes)
+    if shape.required:
+        facts = facts & node_name.named(shape.required, draft.nodes)
     if shape.placement is not None and shape.placement.nodes:
         facts = facts & placement.on_target(shape.placement.nodes, draft.nodes)
     return facts & _not_avoided(draft, shape) if shape.avoid else facts

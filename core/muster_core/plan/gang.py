@@ -16,13 +16,13 @@ from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan import fit, headroom
-from muster_core.plan.draft import Draft
 from muster_core.plan.fit import Shape
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
+from muster_core.plan.reserving import draft_for
 from muster_core.plan.together import Demand, Places, Short, lacking_when_empty, place_all
 from muster_core.world.applications import Application, AskClass, lacking
-from muster_core.world.world import Partition
+from muster_core.world.world import Misfit, Partition
 
 
 def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
@@ -80,21 +80,26 @@ def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) 
     if not _within_quota(app, counts):
         return None
     for index, (kind, count) in enumerate(counts.items()):
-        misfit = partition.misfits.get(kind)
+        misfit = _misfit(partition, app, kind)
         if misfit is not None and misfit.room < count:
             return Short(index, count - misfit.room, misfit.why, count, alone=True)
     demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
-    return place_all(Draft(partition.nodes), demands, partition.config.node_sort)
+    return place_all(draft_for(partition, app), demands, partition.config.node_sort)
+
+
+def _misfit(partition: Partition, app: Application, kind: AskClass) -> Misfit | None:
+    """What is remembered of the class; for those who have room held the memory, made by others, may be too low."""
+    return None if app.id in partition.reservations.by_application else partition.misfits.get(kind)
 
 
 def _place_part(partition: Partition, app: Application, counts: dict[AskClass, int], outline: Outline) -> None:
     """As many as fit; the rest is outstanding, so that an autoscaler may act (seed 000)."""
-    draft = Draft(partition.nodes)
+    draft = draft_for(partition, app)
     room = headroom.room(app)
     places: list[tuple[AllocationKey, NodeId]] = []
     for kind, count in counts.items():
         allowed = room.count(kind.resources, count)
-        misfit = partition.misfits.get(kind)
+        misfit = _misfit(partition, app, kind)
         if misfit is not None and not misfit.room:
             outline.unplaced.append(Unplaced(kind, misfit.why))
             continue

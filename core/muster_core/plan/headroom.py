@@ -1,7 +1,7 @@
 """How much more an application may take of its queues (seed 000, "Scheduling in queues with a quota set").
 
 Head room of a queue = its maximum less what is allocated and what is pledged
-to others; of a path = the tightest of its queues, name by name. What starving
+to others or held for asks whose victims go; of a path = the tightest of its queues, name by name. What starving
 gangs await counts only for those to whom nothing is pledged: two that await
 the same room would keep it from each other for ever. What nodes have is
 another question (fit.py).
@@ -9,25 +9,29 @@ another question (fit.py).
 
 from __future__ import annotations
 
-from muster_core.model.resources import UNLIMITED, Limit, Resources
+from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.world.applications import Application
 from muster_core.world.queues import Queue
 
 
-def room(app: Application) -> Limit:
-    """What the application may still take; its own pledge is its own to use."""
+def room(app: Application, back: Resources = NOTHING) -> Limit:
+    """What the application may still take; its own pledge is its own to use, and so is what of the room that is
+    held for asks is meant: `back`, or all that is held for a gang that reserves.
+    """
     left = UNLIMITED
+    if app.is_reserving:
+        back = app.claimed
     for queue in app.queue.path_up():
         if queue.max:
-            left = left.narrowed(_left(queue, app))
+            left = left.narrowed(_left(queue, app, back))
     return left
 
 
 def explain(app: Application, wanted: Resources) -> Shortfall:
     """Which queue of the path has too little for `wanted`, of what, and how much."""
     for queue in app.queue.path_up():
-        left = _left(queue, app)
+        left = _left(queue, app, app.claimed if app.is_reserving else NOTHING)
         for name in sorted(left.excess(wanted)):
             has = max(left.get(name) or 0, 0)
             return Shortfall(
@@ -38,10 +42,12 @@ def explain(app: Application, wanted: Resources) -> Shortfall:
     return Shortfall(Lack.QUOTA, "the queue's maximum is reached")
 
 
-def _left(queue: Queue, app: Application) -> Limit:
+def _left(queue: Queue, app: Application, back: Resources) -> Limit:
     taken = queue.allocated
     if queue.pledged:
         taken += queue.pledged
+    if queue.claimed:
+        taken += queue.claimed - back
     if app.gang.backed:
         taken -= app.gang.pledge
     elif queue.awaited and not app.gang.pledge:

@@ -41,7 +41,7 @@ class Outline:
 
 def shape_of(kind: AskClass) -> Shape:
     """What of a class the nodes are asked about."""
-    return Shape(kind.resources, kind.constraints, kind.avoid, kind.placement, kind.tags)
+    return Shape(kind.resources, kind.constraints, kind.avoid, kind.placement, kind.tags, kind.required_node)
 
 
 def wanted(app: Application, kind: AskClass, at_most: int) -> int:

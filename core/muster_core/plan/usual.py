@@ -7,6 +7,7 @@ from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, assign, has_untold, shape_of, wanted
+from muster_core.plan.reserving import lift
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
@@ -32,6 +33,7 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
         draft = draft or Draft(partition.nodes)
         count = wanted(app, kind, left)
         allowed = room.count(kind.resources, count)
+        lift(partition, draft, kind, 1)
         spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
         placed = sum(there for _, there in spots)
         if placed:
@@ -42,4 +44,5 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
             outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
         elif allowed < count:
             outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources)))
+        lift(partition, draft, kind, -1)
     return outline

@@ -212,12 +212,12 @@ class NodeTable:  # long: every write to a node goes through here
         self.take(node, resources, -count, foreign=foreign)
         self.epoch += 1
 
-    def claim(self, node: NodeId, resources: Resources, times: int) -> None:
-        """Hold room on a node, or (-1) no longer. Raises UnknownSubject."""
+    def claim(self, node: NodeId, resources: Resources, times: int, *, grows: bool = True) -> None:
+        """Hold room on a node, or (-1) no longer; `grows`: others have more room for that. Raises UnknownSubject."""
         self._claimed.change(self.rows.row(node), resources, times)
         if times < 0:
             self._claimed.forget_empty(resources)
-            self.epoch += 1
+            self.epoch += grows
 
     def claimed(self, node: NodeId) -> Resources:
         """What is held there for asks that wait. Raises UnknownSubject."""

@@ -23,6 +23,7 @@ from muster_core.model.events import (
     ApplicationAdded,
     AskAdded,
     AskReleased,
+    ClockKind,
     ClockRang,
     Event,
     ManagerRegistered,
@@ -78,7 +79,7 @@ class Scene:
         for effect in said:
             if isinstance(effect, ClockSet):
                 heapq.heappush(self.clocks, (effect.at_ns, next(self.order), effect))
-        return [effect for effect in said if not self._is_noted(effect)]
+        return [effect for effect in said if not self._is_noted(effect) and not _is_looking_again(effect)]
 
     def _is_noted(self, effect: Effect) -> bool:
         """Keep what is for those who watch; a word to people is said too."""
@@ -131,6 +132,11 @@ class Scene:
     def _check(self) -> None:
         assert invariants.check(self.world) == []
         assert all(partition.void_decisions == 0 for partition in self.world.partitions.values())
+
+
+def _is_looking_again(effect: Effect) -> bool:
+    """A leaf's own clock: nobody but the core hears of it."""
+    return isinstance(effect, ClockSet) and effect.clock.kind in (ClockKind.RESERVATION, ClockKind.PREEMPTION)
 
 
 def placed(effects: list[Effect]) -> dict[str, str]:

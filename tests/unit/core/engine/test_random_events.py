@@ -38,7 +38,7 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import Limit
 from muster_core.model.specs import AllocationSpec, GangStyle
 from muster_core.model.states import ApplicationState, NodeState
-from muster_core.plan import fit, gang, headroom, ordering, swap, usual
+from muster_core.plan import fit, gang, headroom, ordering, reserving, swap, usual
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import Outline, shape_of
 from muster_core.plan.swap import has_placeholder
@@ -343,7 +343,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         partition = self.scene.partition
         if app.is_reserving:
             return [gang.plan(partition, app, self.scene.now_ns)]
-        return [swap.plan(partition, app, 100), usual.plan(partition, app, 100)]
+        return [reserving.plan(partition, app), swap.plan(partition, app, 100), usual.plan(partition, app, 100)]
 
     def stands_behind_a_gang(self, app: Application) -> bool:
         is_fifo = app.queue.policies.order is ApplicationOrder.FIFO

@@ -1,0 +1,97 @@
+"""What is true of holds on nodes and of preemptions that are on their way; a part of invariants.py.
+
+Counted anew from holds and allocations, so that no arithmetic is shared with
+what is checked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath
+from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
+from muster_core.world.preemptions import Running
+from muster_core.world.reservations import Hold
+from muster_core.world.world import Partition
+
+_PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
+
+
+def check(partition: Partition) -> Iterator[str]:
+    """Every sentence that does not hold."""
+    holds = list(partition.reservations.by_ask.values())
+    for hold in holds:
+        yield from _hold(partition, hold)
+    yield from _held(partition, holds)
+    yield from _queues(partition, holds)
+    for running in partition.preemptions.running.values():
+        yield from _running(partition, running)
+
+
+def _hold(partition: Partition, hold: Hold) -> Iterator[str]:
+    app = partition.applications.get(hold.application)
+    ask = app.asks.get(hold.key) if app is not None else None
+    if ask is None or ask.swap is not None or ask.spec.resources != hold.resources:
+        yield f"room is held for ask {hold.key}, which does not wait for it"
+    if hold.node not in partition.nodes:
+        yield f"room is held for ask {hold.key} on node {hold.node}, which is gone"
+    index = partition.reservations
+    if hold.ask not in index.by_node.get(hold.node, {}) or hold.key not in index.by_application.get(
+        hold.application, {}
+    ):
+        yield f"the hold of ask {hold.key} is missing in an index"
+
+
+def _held(partition: Partition, holds: list[Hold]) -> Iterator[str]:
+    held: dict[NodeId, Counter[str]] = {}
+    others: Counter[NodeId] = Counter()
+    for hold in holds:
+        held.setdefault(hold.node, Counter()).update(dict(hold.resources.items()))
+        others[hold.node] += not (hold.required or hold.preempted)
+    for node in partition.nodes:
+        counted = Resources(held.get(node, Counter()))
+        if partition.nodes.claimed(node) != counted:
+            yield f"node {node}: held is kept as {partition.nodes.claimed(node)}, counted as {counted}"
+        if others[node] > 1:
+            yield f"node {node} has {others[node]} ordinary holds, it may have one"
+    indexed = sum(map(len, partition.reservations.by_node.values()))
+    if not indexed == sum(map(len, partition.reservations.by_application.values())) == len(holds):
+        yield "an index of holds has more than there are"
+
+
+def _queues(partition: Partition, holds: list[Hold]) -> Iterator[str]:
+    claimed: dict[QueuePath, Counter[str]] = {}
+    going: dict[QueuePath, Counter[str]] = {}
+    for hold in holds:
+        if hold.preempted:
+            _count(partition, claimed, hold.application, hold.resources)
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            if (allocation.releasing is _PREEMPTED) != bool(allocation.preemption):
+                yield f"allocation {allocation.id} was preempted by nobody, or not told so"
+            if allocation.preemption:
+                _count(partition, going, app.id, allocation.spec.resources)
+    for path, queue in partition.queues.by_path.items():
+        for name, kept, counted in (
+            ("claimed", queue.claimed, Resources(claimed.get(path, Counter()))),
+            ("preempting", queue.preempting, Resources(going.get(path, Counter()))),
+        ):
+            if kept != counted:
+                yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
+
+
+def _count(partition: Partition, sums: dict[QueuePath, Counter[str]], name: ApplicationId, amount: Resources) -> None:
+    for queue in partition.applications[name].queue.path_up():
+        sums.setdefault(queue.path, Counter()).update(dict(amount.items()))
+
+
+def _running(partition: Partition, running: Running) -> Iterator[str]:
+    if not running.victims:
+        yield f"preemption {running.number} is over and still there"
+    for name, identity in running.victims:
+        app = partition.applications.get(name)
+        victim = app.allocations.get(identity) if app is not None else None
+        if victim is None or victim.preemption != running.number:
+            yield f"preemption {running.number} waits for {identity}, which it did not tell to go"
