@@ -15,7 +15,7 @@ import re2
 #: Characters of an expression.
 MOST_CHARACTERS: Final = 1024
 #: Bytes that one compiled expression may take.
-_MOST_MEMORY: Final = 2 * 1024 * 1024
+_MOST_MEMORY: Final = 1024 * 1024
 
 
 def problem(expression: str) -> str:
@@ -35,7 +35,7 @@ def matches(expression: str, name: str) -> bool:
     return _compiled(expression).search(name) is not None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _compiled(expression: str) -> re2._Regexp:
     options = re2.Options()
     options.log_errors = False
