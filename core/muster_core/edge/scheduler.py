@@ -39,7 +39,7 @@ from muster_si.errors import RefusalCode, Refused
 _log = structlog.get_logger(__name__)
 
 
-class Scheduler:
+class Scheduler:  # long: one method for each call of the interface
     """One core: its loop, its sessions. `run` has to be going for anything to happen.
 
     `instance` is its name since its start, for readers of events: numbers begin anew with each.
@@ -120,7 +120,7 @@ class Scheduler:
             text = registration.text_of(request.policyGroup, request.config, extra)
             loaded = registration.configuration_of(text, extra, request.policyGroup)
         except Refused as refused:
-            await self._keep_configuration(session, refused)
+            await _keep_configuration(self.loop, session, refused)
             raise
         session.config_text, session.extra_config = text, extra
         session.resolvers = registration.resolvers(session.rm, loaded)
@@ -195,17 +195,18 @@ class Scheduler:
         self.groups.close()
         self.loop.close()
 
-    async def _keep_configuration(self, session: Session, refused: Refused) -> None:
-        _log.warning("configuration refused, the one before stays in force", rm=session.rm, reason=refused.reason)
-        text = f"the new configuration is refused, the one before stays in force: {refused.reason}"
-        await self.loop.mailbox.put(Mail([], session, [EventNoted(session.rm, Notice.QUEUE, ROOT, text)]))
-
     def _session(self, rm_id: str) -> Session:
         session = self.outlet.sessions.get(registration.rm_id(rm_id))
         if session is None:
             raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
         session.require_open()
         return session
+
+
+async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:
+    _log.warning("configuration refused, the one before stays in force", rm=session.rm, reason=refused.reason)
+    text = f"the new configuration is refused, the one before stays in force: {refused.reason}"
+    await loop.mailbox.put(Mail([], session, [EventNoted(session.rm, Notice.QUEUE, ROOT, text)]))
 
 
 async def _take(loop: Loop, session: Session, intake: Intake, kind: Kind) -> None:
