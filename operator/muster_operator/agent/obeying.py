@@ -20,6 +20,7 @@ from muster_operator.model.verdicts import (
     AskRejected,
     CoreEvents,
     NodeVerdict,
+    Recommendations,
     Released,
     SchedulingStates,
     Verdict,
@@ -53,15 +54,28 @@ def _obey(ledger: Ledger, out: Outcome, verdict: Verdict, now: float) -> None:
             for update in verdict.updated:
                 _updated(ledger, out, update, now)
         case NodeVerdict():
-            for name, reason in (verdict.rejected or {}).items():
-                node = ledger.nodes.get(name)
-                telling.warn_node(out, name, node.uid if node else "", words.REASON_NODE_REJECTED, reason)
+            _nodes(ledger, out, verdict)
         case SchedulingStates():
             for change in verdict.changes:
                 waiting.state_changed(ledger, out, change, now)
         case CoreEvents():
             for event in verdict.events:
                 waiting.core_event(ledger, out, event)
+        case Recommendations():
+            _recommendations(ledger, out, verdict)
+
+
+def _nodes(ledger: Ledger, out: Outcome, verdict: NodeVerdict) -> None:
+    for name, reason in (verdict.rejected or {}).items():
+        node = ledger.nodes.get(name)
+        telling.warn_node(out, name, node.uid if node else "", words.REASON_NODE_REJECTED, reason)
+
+
+def _recommendations(ledger: Ledger, out: Outcome, verdict: Recommendations) -> None:
+    for found in verdict.nodes:
+        node = ledger.nodes.get(found.node)
+        if node is not None:
+            telling.warn_node(out, node.name, node.uid, words.REASON_NODE_RECOMMENDED, found.message)
 
 
 def _allocations(ledger: Ledger, out: Outcome, verdict: AllocationVerdict, now: float) -> None:

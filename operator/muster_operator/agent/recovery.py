@@ -25,11 +25,12 @@ from muster_operator.model.verdicts import (
     ApplicationVerdict,
     CoreEvents,
     NodeVerdict,
+    Recommendations,
     SchedulingStates,
     Verdict,
 )
 
-_VERDICTS = (AllocationVerdict, ApplicationVerdict, CoreEvents, NodeVerdict, SchedulingStates)
+_VERDICTS = (AllocationVerdict, ApplicationVerdict, CoreEvents, NodeVerdict, Recommendations, SchedulingStates)
 
 
 def pause(ledger: Ledger) -> None:

@@ -24,7 +24,9 @@ from muster_operator.model.verdicts import (
     CoreEvent,
     CoreEvents,
     EventKind,
+    NodeRecommended,
     NodeVerdict,
+    Recommendations,
     Released,
     SchedulingState,
     SchedulingStateChanged,
@@ -85,6 +87,9 @@ def decoded_callback(callback: muster_pb2.Callback) -> Verdict | None:
             return CoreEvents(
                 tuple(_core_event(event) for event in callback.events.events if event.type in _EVENT_KINDS)
             )
+        case "nodeRecommendations":
+            found = callback.nodeRecommendations.recommendations
+            return Recommendations(tuple(NodeRecommended(NodeName(one.nodeID), one.message) for one in found))
         case _:
             return None
 

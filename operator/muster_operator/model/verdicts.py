@@ -170,4 +170,19 @@ class CoreEvents:
     events: tuple[CoreEvent, ...]
 
 
-Verdict = AllocationVerdict | ApplicationVerdict | NodeVerdict | SchedulingStates | CoreEvents
+@dataclass(frozen=True, slots=True)
+class NodeRecommended:
+    """What might be done about a node, in words (seed 001, NodeRecommendation)."""
+
+    node: NodeName
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendations:
+    """One callback's worth of recommendations."""
+
+    nodes: tuple[NodeRecommended, ...]
+
+
+Verdict = AllocationVerdict | ApplicationVerdict | NodeVerdict | SchedulingStates | CoreEvents | Recommendations

@@ -45,6 +45,8 @@ REASON_APPLICATION_REJECTED: Final = "ApplicationRejected"
 REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 REASON_NODE_REJECTED: Final = "NodeRejected"
 REASON_INFORMATIONAL: Final = "Informational"
+#: Ours, on a node: what might be done about it (seed 001, NodeRecommendation).
+REASON_NODE_RECOMMENDED: Final = "NodeRecommendation"
 ACTION_CREATING_PLACEHOLDERS: Final = "CreatingPlaceholders"
 ACTION_RESERVATION_COMPLETE: Final = "GangReservationComplete"
 ACTION_TASK_GROUPS_ERROR: Final = "TaskGroupsError"

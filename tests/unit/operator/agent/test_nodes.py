@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_operator.agent.resync import known_nodes, known_pods, missed_nodes, missed_pods
 from muster_operator.model.allocations import TerminationType
+from muster_operator.model.commands import PostEvent, Subject
 from muster_operator.model.facts import NodeGone, PodGone
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
@@ -16,6 +17,7 @@ from muster_operator.model.news import (
     NodeOpened,
     NodeUpdated,
 )
+from muster_operator.model.verdicts import NodeRecommended, Recommendations
 from tests.unit.operator.agent.driver import APP, asked, done, live, orders, refused, waiting
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import Raw, a_node, a_pod
@@ -138,3 +140,12 @@ def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_t
     given_back = driver.allocated("uid-w0", node="n1")
     assert [type(item) for item in given_back.news] == [AllocationReleased, AskSubmitted]
     assert not driver.released("uid-w0", TerminationType.TIMEOUT)
+
+
+def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gone_is_not() -> None:
+    driver = live()
+    known = NodeRecommended(N1, "3 pods could not be bound to it")
+    said = driver.told(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
+    assert [(item.subject, item.name, item.reason, item.note) for item in said if isinstance(item, PostEvent)] == [
+        (Subject.NODE, "n1", "NodeRecommendation", "3 pods could not be bound to it")
+    ]

@@ -40,7 +40,9 @@ from muster_operator.model.verdicts import (
     CoreEvent,
     CoreEvents,
     EventKind,
+    NodeRecommended,
     NodeVerdict,
+    Recommendations,
     Released,
     SchedulingState,
     SchedulingStateChanged,
@@ -297,3 +299,9 @@ def test_core_events_are_told_with_the_name_of_their_detail() -> None:
 def test_a_question_is_no_verdict() -> None:
     question = muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=1))
     assert decoded_callback(question) is None
+
+
+def test_recommendations_name_their_nodes() -> None:
+    found = muster_pb2.NodeRecommendation(nodeID="n1", message="it could be emptied")
+    callback = muster_pb2.Callback(nodeRecommendations=muster_pb2.NodeRecommendations(recommendations=[found]))
+    assert decoded_callback(callback) == Recommendations((NodeRecommended(N1, "it could be emptied"),))
