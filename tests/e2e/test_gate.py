@@ -60,11 +60,10 @@ async def test_the_third_request_is_held_until_the_gate_opens(gate: Gate, throug
     await held.reached(1)
     await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
 
-    async def two_are_there() -> bool:
-        return len(await names(local)) == 2
+    async def two_are_answered() -> bool:
+        return len(await names(local)) == 2 and sum(request.done() for request in requests) == 2
 
-    await until("two are through", two_are_there, 10)
-    assert sum(request.done() for request in requests) == 2
+    await until("two are through", two_are_answered, 10)
     held.open()
     await asyncio.gather(*requests)
     assert await names(local) == {"a", "b", "c"}

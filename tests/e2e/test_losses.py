@@ -35,9 +35,14 @@ async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_res
     await scene.create(a_gang("heirs", [Group("workers", 3, real=4)], timeout_s=600))
     await reserved(scene, 2)
     await scene.api.delete("pods", "heirs-workers-0", scene.namespace)
+
+    async def are_made_again() -> bool:
+        made = [write for write in scene.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
+        return len(made) == 6
+
+    await scene.eventually("every place is made again", are_made_again)
     await scene.cluster.add_nodes([FakeNode("node-1")])
     await scene.all_bound(3)
-    assert sum(write.what == "create pods" and write.succeeded for write in scene.writes(of_operator=True)) == 6
 
 
 async def test_a_deleted_namespace_takes_the_gang_with_it(open_scene: OpenScene) -> None:

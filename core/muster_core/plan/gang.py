@@ -97,6 +97,7 @@ def _place_part(partition: Partition, app: Application, counts: dict[AskClass, i
     draft = draft_for(partition, app)
     room = headroom.room(app)
     places: list[tuple[AllocationKey, NodeId]] = []
+    planned = NOTHING
     for kind, count in counts.items():
         allowed = room.count(kind.resources, count)
         misfit = _misfit(partition, app, kind)
@@ -106,11 +107,12 @@ def _place_part(partition: Partition, app: Application, counts: dict[AskClass, i
         spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
         placed = sum(there for _, there in spots)
         places += assign(app, kind, spots)
+        planned += kind.resources.times(placed)
         room = room.room(kind.resources.times(placed))
         if placed < allowed:
             outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
         elif allowed < count:
-            outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources)))
+            outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources, planned)))
     if places:
         outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
 

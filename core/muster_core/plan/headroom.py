@@ -28,10 +28,12 @@ def room(app: Application, back: Resources = NOTHING) -> Limit:
     return left
 
 
-def explain(app: Application, wanted: Resources) -> Shortfall:
-    """Which queue of the path has too little for `wanted`, of what, and how much."""
+def explain(app: Application, wanted: Resources, planned: Resources = NOTHING) -> Shortfall:
+    """Which queue of the path has too little for `wanted`, of what, and how much; `planned`: what this plan has
+    given the application already.
+    """
     for queue in app.queue.path_up():
-        left = _left(queue, app, app.claimed if app.is_reserving else NOTHING)
+        left = _left(queue, app, app.claimed if app.is_reserving else NOTHING).room(planned)
         for name in sorted(left.excess(wanted)):
             has = max(left.get(name) or 0, 0)
             return Shortfall(

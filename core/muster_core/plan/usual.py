@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster_core.model.decisions import Placement
+from muster_core.model.resources import NOTHING
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
@@ -18,7 +19,7 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     outline = Outline()
     draft: Draft | None = None
     room = headroom.room(app)
-    left = at_most
+    left, planned = at_most, NOTHING
     for kind in classes(app):
         if left <= 0:
             break
@@ -27,7 +28,7 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
         misfit = partition.misfits.get(kind)
         if misfit is not None and not misfit.room:
             if has_untold(app, kind):
-                why = misfit.why if room.count(kind.resources, 1) else headroom.explain(app, kind.resources)
+                why = misfit.why if room.count(kind.resources, 1) else headroom.explain(app, kind.resources, planned)
                 outline.unplaced.append(Unplaced(kind, why))
             continue
         draft = draft or Draft(partition.nodes)
@@ -38,11 +39,12 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
         placed = sum(there for _, there in spots)
         if placed:
             outline.decisions.append(Placement(partition.id, app.id, assign(app, kind, spots)))
+            planned += kind.resources.times(placed)
             room = room.room(kind.resources.times(placed))
             left -= placed
         if placed < allowed:
             outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
         elif allowed < count:
-            outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources)))
+            outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources, planned)))
         lift(partition, draft, kind, -1)
     return outline

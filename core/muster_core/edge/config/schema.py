@@ -193,7 +193,8 @@ def check(data: Data, notes: Notes) -> FileForm | None:
     try:
         return FileForm.model_validate(data)
     except ValidationError as error:
-        for found in error.errors(include_url=False):
+        # What is missing goes last: it is often a key that stands there misspelt.
+        for found in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
             notes.wrong(_said(found))
         return None
 

@@ -39,6 +39,16 @@ def test_a_pass_without_time_still_gets_to_the_last_application_of_a_leaf() -> N
     assert sum(len(waits(result.effects)) for result in results) == 6
 
 
+def test_what_the_same_pass_gave_to_others_of_an_application_counts_in_what_the_rest_is_told() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=2500)), nodes=1)
+    scene.tell(ApplicationAdded(an_application()))
+    effects = scene.ask(*(an_ask(f"r{index}", vcore=1000) for index in range(3)))
+    assert set(placed(effects)) == {"r0", "r1"}
+    state, why = waits(effects)["r2"]
+    assert state == "SKIPPED"
+    assert "queue root.a has vcore=500 left of its maximum 2500, vcore=1000 is asked for" in why
+
+
 def test_a_pass_without_time_gets_past_gangs_that_wait_for_room() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     for index in range(6):
