@@ -116,18 +116,21 @@ class Scheduler:  # long: one method for each call of the interface
         """Put another configuration in force. Raises Refused, which leaves the old one, and SessionLost."""
         session = self._session(request.rmID)
         extra = dict(request.extraConfig)
-        try:
-            text = registration.text_of(request.policyGroup, request.config, extra)
-            loaded = registration.configuration_of(text, extra, request.policyGroup)
-        except Refused as refused:
-            await _keep_configuration(self.loop, session, refused)
-            raise
-        session.config_text, session.extra_config = text, extra
-        session.resolvers = registration.resolvers(session.rm, loaded)
-        session.decoder.know_partitions(registration.partition_names(loaded))
-        self.outlet.configure(loaded.settings)
-        event = ConfigurationReplaced(session.rm, loaded.configuration)
-        await self.loop.mailbox.put(Mail([event], session, registration.warnings(session.rm, loaded)))
+        async with session.turn:
+            try:
+                text = registration.text_of(request.policyGroup, request.config, extra)
+                # Aside: thousands of queues take longer to read than the loop may stand still.
+                loaded = await asyncio.to_thread(registration.configuration_of, text, extra, request.policyGroup)
+            except Refused as refused:
+                await _keep_configuration(self.loop, session, refused)
+                raise
+            session.require_open()
+            session.config_text, session.extra_config = text, extra
+            session.resolvers = registration.resolvers(session.rm, loaded)
+            session.decoder.know_partitions(registration.partition_names(loaded))
+            self.outlet.configure(loaded.settings)
+            event = ConfigurationReplaced(session.rm, loaded.configuration)
+            await self.loop.mailbox.put(Mail([event], session, registration.warnings(session.rm, loaded)))
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
