@@ -62,6 +62,12 @@ def test_ended_applications_are_counted_for_good_also_when_their_queue_goes() ->
     assert ("root.ns", "max", "vcore") not in of_queues([scene.partition], "yunikorn_queue_resource")
 
 
+def test_a_rejected_application_makes_no_series_of_the_queue_it_named() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ApplicationAdded(an_application("two")), ApplicationAdded(an_application("two", queue="root.x.y")))
+    assert of_applications(scene, "yunikorn_queue_app_total") == {("root", "rejected"): 1}
+
+
 def test_gangs_are_counted_by_how_far_they_are() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=3000)
     scene.gang(ApplicationAdded(an_application("one", gang=2)), 2)

@@ -1,0 +1,158 @@
+"""The dashboard and the alert rules name only metrics, labels and values that exist, and leave none of ours out."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from muster_core.edge.scheduler import Scheduler
+from muster_core.engine.cycle import cycle
+from muster_core.engine.step import step
+from muster_core.model.effects import SchedulingState, SchedulingStateChanged
+from muster_core.model.events import ApplicationAdded, AskAdded, ConnectionLost, Event, ManagerRegistered, NodeAdded
+from muster_core.model.ids import AllocationKey, ApplicationId, RmId
+from muster_core.model.shortfall import Lack
+from muster_operator.link.metrics import Metrics as OperatorMetrics
+from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
+
+FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
+DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+RULES: dict[str, Any] = yaml.safe_load((FOLDER / "alerts.yaml").read_text(encoding="utf-8"))
+NOT_SHOWN: dict[str, str] = yaml.safe_load((FOLDER / "not-shown.yaml").read_text(encoding="utf-8"))
+
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+ALERTS = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
+SHOWN = {f"{panel['title']} {target['refId']}": target["expr"] for panel in PANELS for target in panel["targets"]}
+ALERTED = {rule["alert"]: rule["expr"] for rule in ALERTS}
+
+NAME = re.compile(r"\b((?:muster|yunikorn|process|python)_[a-z0-9_]+)(?:\{([^}]*)\})?")
+MATCHER = re.compile(r'(\w+)\s*(=~|=)\s*"([^"]*)"')
+GROUPING = re.compile(r"\b(?:by|ignoring|group_left)\s*\(([^)]*)\)")
+#: Labels that Prometheus itself gives.
+GIVEN = {"instance", "job", "namespace", "pod"}
+
+Labels = dict[str, set[str]]
+
+
+def busy_core() -> CollectorRegistry:
+    """Every metric of the core with at least one sample: queues with all kinds of amounts, nodes, applications."""
+    core = Scheduler()
+    configuration = a_configuration(a_queue("a", vcore=2000, guaranteed=1000))
+    events: list[Event] = [ManagerRegistered(RM, configuration), NodeAdded(a_node("n0", vcore=1500))]
+    events += [ApplicationAdded(an_application())] * 2  # the second is rejected
+    events += [*(AskAdded(an_ask(f"r{i}")) for i in range(3))]
+    for event in events:
+        core.metrics.heard(event)
+        for effect in step(core.loop.world, event, 1):
+            core.metrics.said(effect)
+    cycle(core.loop.world, 1, lambda: True)
+    step(core.loop.world, ConnectionLost(RmId("unknown")), 1)
+    for lack in Lack:
+        state = SchedulingState.SKIPPED
+        core.metrics.said(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", lack))
+    core.metrics.unheard("something")
+    return core.metrics.registry
+
+
+def busy_operator() -> CollectorRegistry:
+    """Every metric of the operator with at least one sample."""
+    metrics = OperatorMetrics()
+    metrics.watch("", lambda: {"inbox": 1})
+    for labelled in (metrics.watch_events, metrics.streams_broken, metrics.repairs):
+        labelled.labels("pods").inc()
+    for answered in (metrics.commands, metrics.retries):
+        answered.labels("BindPod", "500").inc()
+    metrics.failures.labels("Ended").inc()
+    metrics.exposition()
+    return metrics.registry
+
+
+def known_samples() -> dict[str, Labels]:
+    """Name of each sample → its labels → their values."""
+    found: dict[str, Labels] = {}
+    for registry in (busy_core(), busy_operator()):
+        for metric in registry.collect():
+            for sample in metric.samples:
+                labels = found.setdefault(sample.name, {})
+                for label, value in sample.labels.items():
+                    labels.setdefault(label, set()).add(value)
+    return found
+
+
+KNOWN = known_samples()
+
+
+def named(expression: str) -> Iterator[tuple[str, str]]:
+    """Each metric of an expression, with what is between its braces."""
+    return ((found[1], found[2] or "") for found in NAME.finditer(expression))
+
+
+@pytest.mark.parametrize("expression", [*SHOWN.values(), *ALERTED.values()], ids=[*SHOWN, *ALERTED])
+def test_an_expression_names_only_what_exists(expression: str) -> None:
+    metrics = list(named(expression))
+    assert metrics, "an expression without a metric shows nothing"
+    labels: set[str] = set()
+    for name, braces in metrics:
+        assert name in KNOWN, f"no metric is called {name}"
+        labels |= KNOWN[name].keys()
+        for label, operator, text in MATCHER.findall(braces):
+            assert label in KNOWN[name], f"{name} has no label {label}"
+            check_values(name, label, operator, text)
+    for group in GROUPING.findall(expression):
+        assert {label.strip() for label in group.split(",")} - {""} <= labels | GIVEN
+
+
+def check_values(name: str, label: str, operator: str, text: str) -> None:
+    """Values that are chosen on the dashboard, or belong to the cluster, are not known beforehand."""
+    if text.startswith("$") or label in ("status", "queue", "resource"):
+        return
+    wanted = text.split("|") if operator == "=~" else [text]
+    known = KNOWN[name][label] | ({"preempting", "maxRunningApps"} if name == "yunikorn_queue_resource" else set())
+    assert set(wanted) <= known, f"{name} has no {label} {text}"
+
+
+@pytest.mark.parametrize("expression", [*SHOWN.values(), *ALERTED.values()], ids=[*SHOWN, *ALERTED])
+def test_an_expression_closes_what_it_opens(expression: str) -> None:
+    for opening, closing in ("()", "{}", "[]"):
+        assert expression.count(opening) == expression.count(closing)
+    assert expression.count('"') % 2 == 0
+
+
+def ours() -> set[str]:
+    """Metrics of ours, without the endings of a histogram's samples."""
+    names = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in KNOWN}
+    return {name for name in names if name.startswith("muster_")} - {
+        name.removesuffix("_total") for name in KNOWN if name.endswith("_total")
+    }
+
+
+def test_the_dashboard_shows_every_metric_of_ours_or_says_why_not() -> None:
+    shown = {name for expression in SHOWN.values() for name, _ in named(expression)}
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
+    assert ours() - shown == set(NOT_SHOWN)
+
+
+def test_each_alert_says_how_bad_it_is_and_what_to_do() -> None:
+    assert len(ALERTED) == len(ALERTS), "two alerts have the same name"
+    for rule in ALERTS:
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        for found in re.findall(r"\$labels\.(\w+)", rule["annotations"]["description"]):
+            assert any(found in KNOWN[name] for name, _ in named(rule["expr"]))
+
+
+def test_no_two_panels_overlap_and_each_has_its_number() -> None:
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in DASHBOARD["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
