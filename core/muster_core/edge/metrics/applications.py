@@ -111,9 +111,9 @@ def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         "yunikorn_queue_app_total",
         "Applications that ended in a queue, by how. Stays when the queue goes.",
         [
-            ({"queue": path, "state": _LABELS[state]}, count)
-            for (path, state), count in ended.items()
-            if state in _ENDED
+            ({"queue": path, "state": _LABELS[state]}, ended[path, state])
+            for path in dict.fromkeys(path for path, _ in ended)
+            for state in _ENDED
         ],
     )
     yield gauge(
