@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_core.engine import affinity, gangs, ledger, lifecycle, recommendations
 from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refusal
 from muster_core.model.events import AskReleased
+from muster_core.model.ids import ApplicationId
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
@@ -12,6 +15,8 @@ from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Application, Ask, class_of
 from muster_core.world.world import Partition, World
 
+#: How long ago an application may have completed without its resource manager knowing.
+_MOMENT_NS: Final = 60 * 1_000_000_000
 _ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
 
 
@@ -19,6 +24,8 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
     """Let the ask wait, in place of an older one of the same key; or refuse it with a reason."""
     app = partition.applications.get(spec.application)
     if app is None:
+        if _completed_meanwhile(partition, spec.application, now_ns):
+            return _return(partition, spec, f"application {spec.application} completed before the ask came")
         return _reject(partition, spec, f"application {spec.application} is not known")
     reason = _refusal(app, spec) or affinity.read(partition, spec)
     if reason:
@@ -95,6 +102,22 @@ def _refusal(app: Application, spec: AskSpec) -> str:
     if app.gang.over:
         return f"the reservation of application {app.id} is over: a placeholder comes too late"
     return ""
+
+
+def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int) -> bool:
+    """Whether it ended well so lately that the resource manager may not have known when it asked."""
+    for app in reversed(partition.history):
+        if app.ended_ns < now_ns - _MOMENT_NS:
+            return False
+        if app.id == name:
+            return app.state is ApplicationState.COMPLETED
+    return False
+
+
+def _return(partition: Partition, spec: AskSpec, why: str) -> list[Effect]:
+    """Nothing is wrong with the ask: it is given back, to be asked again with a new application."""
+    gone = AskRelease(partition.id, spec.application, spec.key, Termination.TIMEOUT, why)
+    return [AllocationAnswer(partition.rm, released_asks=(gone,))]
 
 
 def _reject(partition: Partition, spec: AskSpec, reason: str) -> list[Effect]:

@@ -71,6 +71,8 @@ def tell(partition: Partition, event: NodeTold, now_ns: int) -> list[Effect]:
 def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None:
     if draining:
         reservations.leave_node(partition, node)
+        # A swap that is not confirmed yet would be a new allocation there (seed 003, DRAIN_NODE).
+        _abandon_targets(partition, node, list(partition.placed.get(node, {}).values()))
     partition.nodes.set_draining(node, draining=draining)
     text = f"schedulable: {str(not draining).lower()}"
     partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
