@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from devcluster.nodes import FakeNode
-from tests.e2e.configuration import queues
+from tests.e2e import rest
+from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
 from tests.e2e.scene import Scene
+from tests.e2e.telling import told, waits_with
 
 NODES = [FakeNode("node-0", cpu="8")]
 
@@ -23,6 +25,46 @@ async def test_a_second_configuration_counts_from_when_it_is_pushed(open_scene: 
     await scene.all_bound(1)
     await push(scene, queues(resources={"max": {"vcore": "4"}}))
     await scene.all_bound(2)
+
+
+async def test_a_lowered_maximum_lets_run_what_runs_and_holds_back_what_comes(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "4"}}))
+    labels = {"applicationId": "job", "queue": "root.leaf"}
+    await scene.create(a_pod(f"pod-{index}", labels=labels) for index in range(2))
+    await scene.all_bound(2)
+    await push(scene, queues(resources={"max": {"vcore": "1"}}))
+
+    async def is_lowered() -> bool:
+        return bool((await rest.ask(scene, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 1000)
+
+    await scene.eventually("the new maximum is in force", is_lowered, 10)
+    await scene.create([a_pod("late", labels=labels)])
+    await waits_with(scene, "late", "SchedulingSkipped", "root.leaf", "vcore")
+    assert len(await scene.bound()) == 2
+
+
+async def test_a_queue_that_is_added_takes_pods_and_one_that_is_removed_drains(open_scene: OpenScene) -> None:
+    old, new = a_queue("old"), a_queue("new")
+    scene = await open_scene(NODES, queue_file(old))
+    await scene.create([a_pod("stays", labels={"applicationId": "stays", "queue": "root.old"})])
+    await scene.all_bound(1)
+    await push(scene, queue_file(new))
+    await scene.eventually("the new queue is there", lambda: rest.queue_exists(scene, "root.new"), 10)
+    await scene.create(
+        [
+            a_pod("welcome", labels={"applicationId": "welcome", "queue": "root.new"}),
+            a_pod("too-late", labels={"applicationId": "too-late", "queue": "root.old"}),
+        ]
+    )
+    await told(scene, "too-late", "root.old")
+    await scene.all_bound(2)
+    assert (await rest.ask(scene, "partition/default/queue/root.old"))["status"] == "Draining"
+    await scene.api.delete("pods", "stays", scene.namespace)
+
+    async def is_gone() -> bool:
+        return not await rest.queue_exists(scene, "root.old")
+
+    await scene.eventually("the removed queue is gone once it is empty", is_gone)
 
 
 async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scene: OpenScene) -> None:

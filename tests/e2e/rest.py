@@ -1,0 +1,28 @@
+"""The core's REST interface, as a user's script asks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+
+from tests.e2e.scene import Scene
+
+
+async def ask(scene: Scene, path: str) -> Any:
+    """The JSON at a path below ``/ws/v1/``. Raises aiohttp.ClientResponseError where the answer is no."""
+    url = f"http://127.0.0.1:{scene.muster.rest_port}/ws/v1/{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        answer.raise_for_status()
+        return await answer.json()
+
+
+async def queue_exists(scene: Scene, path: str) -> bool:
+    """Whether the core has that queue."""
+    try:
+        await ask(scene, f"partition/default/queue/{path}")
+    except aiohttp.ClientResponseError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True

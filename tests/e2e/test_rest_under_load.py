@@ -1,0 +1,80 @@
+"""REST answers while pods come and go, with the shapes that users' scripts read (contract 4)."""
+
+import asyncio
+import time
+from functools import partial
+from typing import Any
+
+import aiohttp
+
+from devcluster.nodes import FakeNode
+from tests.e2e import rest
+from tests.e2e.configuration import a_queue, queue_file
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import a_pod, owned
+from tests.e2e.scene import Scene
+
+PODS = 240
+SLOWEST_S = 2.0
+"""Far above what an answer takes on an idle machine: here ten processes share it with the test."""
+
+#: Path → names that an object there, or the first of a list, has.
+SHAPES: dict[str, set[str]] = {
+    "clusters": {"clusterName", "partition", "rmBuildInformation", "startTime"},
+    "partitions": {"name", "state", "capacity", "totalNodes", "totalContainers", "nodeSortingPolicy", "applications"},
+    "partition/default/placementrules": {"name", "parameters"},
+    "partition/default/queues": {"queuename", "status", "children", "allocatedResource", "isLeaf", "isManaged"},
+    "partition/default/queue/root.left": {"queuename", "maxResource", "pendingResource", "runningApps", "properties"},
+    "partition/default/applications/active": {"applicationID", "queueName", "applicationState", "user", "allocations"},
+    "partition/default/queue/root.left/applications": {"applicationID", "usedResource", "requests", "stateLog"},
+    "partition/default/nodes": {"nodeID", "capacity", "allocated", "available", "utilized", "schedulable"},
+    "partition/default/node/node-0": {"nodeID", "occupied", "allocations", "reservations"},
+    "scheduler/node-utilizations": {"clusterId", "partition", "utilizations"},
+    "partition/default/usage/users": {"userName", "groups", "queues"},
+    "scheduler/healthcheck": {"Healthy", "HealthChecks"},
+    "events/batch": {"InstanceUUID", "LowestID", "HighestID", "EventRecords"},
+}
+
+
+def shown(answer: Any) -> set[str]:
+    """The names of an object, or of a list's first."""
+    first = answer[0] if isinstance(answer, list) else answer
+    return set(first)
+
+
+async def slowest(scene: Scene, stop: asyncio.Event) -> float:
+    """Ask everything again and again until told to stop; the seconds of the slowest answer."""
+    worst = 0.0
+    while not stop.is_set():
+        for path in SHAPES:
+            began = time.monotonic()
+            try:
+                await rest.ask(scene, path)
+            except aiohttp.ClientResponseError as error:
+                if error.status != 404:  # no health check has run yet
+                    raise
+            worst = max(worst, time.monotonic() - began)
+    return worst
+
+
+async def test_every_view_answers_quickly_while_pods_come_and_keeps_its_shape(open_scene: OpenScene) -> None:
+    nodes = [FakeNode(f"node-{index}", cpu="32") for index in range(10)]
+    health = {"health.checkInterval": "1s"}
+    scene = await open_scene(nodes, queue_file(a_queue("left"), a_queue("right")) | health)
+    stop = asyncio.Event()
+    asking = asyncio.create_task(slowest(scene, stop))
+    pods = [
+        owned(a_pod(f"pod-{index}", labels={"applicationId": f"app-{index % 20}", "queue": f"root.{queue}"}), "ann")
+        for index, queue in enumerate(["left", "right"] * (PODS // 2))
+    ]
+    await asyncio.gather(*(scene.create(pods[start::8]) for start in range(8)))
+    await scene.all_bound(PODS)
+    stop.set()
+    assert await asking < SLOWEST_S
+    for path, names in SHAPES.items():
+        answer = await scene.eventually(f"{path} answers", partial(rest.ask, scene, path), 10)
+        assert names <= shown(answer), path
+    tree = await rest.ask(scene, "partition/default/queues")
+    held = {child["queuename"]: child["allocatedResource"]["vcore"] for child in tree["children"]}
+    assert held == {"root.left": PODS // 2 * 1000, "root.right": PODS // 2 * 1000}
+    assert len(await rest.ask(scene, "partition/default/applications/active")) == 20
