@@ -56,6 +56,7 @@ demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto
 
-diagrams: setup ## draw docs/states/ from the state tables, and the list of differences in docs/compatibility.md
+diagrams: setup ## draw docs/states/, list the differences in docs/compatibility.md, describe REST in docs/openapi.json
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.differs
+	$(BIN)/python -m tools.openapi

@@ -88,7 +88,7 @@ def _answer(route: Route) -> Json:
 
 def _content(shape: object) -> Json:
     if isinstance(shape, Media):
-        schema = {} if shape is Media.JSON else {"schema": {"type": "string"}}
+        schema = {"schema": {"type": "string"}} if shape is Media.TEXT else {}
         return {shape.value: schema}
     [element] = get_args(shape) or (shape,)
     ref = {"$ref": _REF.format(model=element.__name__)}

@@ -1,0 +1,240 @@
+"""Each view has the names of contract 4.1, shows what the world holds, and knows what it does not have."""
+
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from muster_core.edge.rest.shapes import applications, clusters, nodes, queues, records, usage
+from muster_core.edge.rest.shapes.base import Shape
+from tests.unit.core.edge.rest.conftest import Ask
+from tests.unit.core.engine.scene import Scene
+
+#: Contract 4.1, word by word.
+NAMES: dict[type[Shape], str] = {
+    clusters.Cluster: "startTime rmBuildInformation partition clusterName",
+    clusters.Build: "arch buildDate buildVersion coreSHA goVersion isPluginVersion rmId shimSHA siSHA",
+    clusters.Partition: "clusterId name state lastStateTransitionTime capacity nodeSortingPolicy applications "
+    "totalContainers totalNodes preemptionEnabled quotaPreemptionEnabled",
+    clusters.Rule: "name parameters filter parentRule",
+    clusters.RuleFilter: "type userList groupList userExp groupExp",
+    clusters.ClusterUtilization: "clusterId partition utilizations",
+    clusters.Bucket: "bucketName numOfNodes nodeNames",
+    queues.Queue: "queuename status partition pendingResource maxResource guaranteedResource allocatedResource "
+    "preemptingResource headroom isLeaf isManaged properties parent template children childNames absUsedCapacity "
+    "maxRunningApps runningApps currentPriority allocatingAcceptedApps sortingPolicy prioritySorting "
+    "preemptionEnabled isPreemptionFence preemptionDelay quotaPreemptionDelay isPriorityFence priorityOffset "
+    "isQuotaPreemptionRunning quotaPreemptionStartTime unschedAskBackoff askBackoffDelay",
+    queues.Template: "maxApplications maxResource guaranteedResource properties",
+    applications.Application: "applicationID usedResource maxUsedResource pendingResource partition queueName "
+    "submissionTime finishedTime requests allocations applicationState user groups rejectedMessage stateLog "
+    "placeholderData hasReserved reservations maxRequestPriority startTime resourceHistory backoffDeadline",
+    applications.TaskGroup: "taskGroupName count minResource replaced timedout",
+    applications.ResourceHistory: "resourceUsage preemptedResource placeholderResource",
+    applications.Ask: "allocationKey allocationTags requestTime resource priority requiredNodeId applicationId "
+    "placeholder taskGroupName allocationLog triggeredPreemption originator schedulingAttempted triggeredScaleUp "
+    "pendingCount partition placeholderTimeout",
+    applications.LogEntry: "message lastOccurrence count",
+    applications.Allocation: "allocationKey allocationTags requestTime allocationTime allocationDelay resource "
+    "priority nodeId applicationId placeholder placeholderUsed taskGroupName preempted originator allocationID "
+    "partition",
+    nodes.ForeignAllocation: "allocationKey allocationTags allocationTime resource priority nodeId preemptable",
+    nodes.Node: "nodeID hostName rackName attributes capacity allocated occupied available utilized allocations "
+    "foreignAllocations schedulable isReserved reservations",
+    usage.UserUsage: "userName groups queues",
+    usage.GroupUsage: "groupName applications queues",
+    usage.UsageTree: "queuePath resourceUsage runningApplications maxResources maxApplications children",
+    records.EventBatch: "InstanceUUID LowestID HighestID EventRecords",
+    records.Event: "type objectID referenceID message timestampNano eventChangeType eventChangeDetail resource",
+    records.Health: "Healthy HealthChecks",
+    records.HealthCheck: "Name Succeeded Description DiagnosisMessage",
+    records.ApplicationCount: "timestamp totalApplications",
+    records.ContainerCount: "timestamp totalContainers",
+}
+
+
+@pytest.mark.parametrize("shape", NAMES, ids=lambda shape: shape.__name__)
+def test_a_shape_has_every_name_of_the_contract(shape: type[Shape]) -> None:
+    assert set(NAMES[shape].split()) - set(shape.model_fields) == set()
+
+
+async def fetch(http: aiohttp.ClientSession, path: str) -> Any:
+    async with http.get(path) as answer:
+        assert answer.status == 200, await answer.text()
+        assert answer.headers["Content-Type"] == "application/json; charset=UTF-8"
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        assert answer.headers["Access-Control-Allow-Methods"] == "GET, OPTIONS"
+        assert answer.headers["Access-Control-Allow-Headers"] == "X-Requested-With,Content-Type,Accept,Origin"
+        return await answer.json()
+
+
+async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, scene: Scene) -> None:
+    [cluster] = await fetch(http, "/ws/v1/clusters")
+    assert (cluster["clusterName"], cluster["partition"]) == ("kubernetes", "default")
+    assert cluster["startTime"] > 10**18
+    [partition] = await fetch(http, "/ws/v1/partitions")
+    assert (partition["name"], partition["state"], partition["clusterId"]) == ("default", "Active", "rm")
+    assert (partition["totalNodes"], partition["totalContainers"]) == (3, 3)
+    assert partition["applications"] == {"Running": 1, "Accepted": 1, "Rejected": 1, "total": 3}
+    assert partition["capacity"]["capacity"]["vcore"] == 12000
+    assert partition["capacity"]["utilization"]["vcore"] == 25
+    assert partition["nodeSortingPolicy"] == {"type": "fair", "resourceWeights": {"vcore": 1.0, "memory": 1.0}}
+    assert (partition["preemptionEnabled"], partition["quotaPreemptionEnabled"]) == (True, False)
+
+
+async def test_the_rules_in_force_end_with_the_one_for_recovered_applications(ask: Ask, scene: Scene) -> None:
+    assert await ask("placementrules") == [
+        {"name": "provided", "parameters": {"create": "false"}},
+        {"name": "tag", "parameters": {"create": "true", "tagName": "namespace"}},
+        {"name": "recovery", "parameters": {"queue": "root.@recovery@"}},
+    ]
+
+
+async def test_the_tree_of_queues_is_one_object(ask: Ask, scene: Scene) -> None:
+    root = await ask("queues")
+    assert (root["queuename"], root["isLeaf"], root["isManaged"], root["parent"]) == ("root", False, True, "")
+    assert root["maxResource"]["vcore"] == 12000
+    assert root["childNames"] == ["root.a", "root.b"]
+    leaf, other = root["children"]
+    assert (leaf["queuename"], leaf["parent"], leaf["isLeaf"]) == ("root.a", "root", True)
+    assert (leaf["allocatedResource"]["vcore"], leaf["headroom"]["vcore"]) == (3000, 3000)
+    assert (leaf["absUsedCapacity"], leaf["guaranteedResource"]) == ({"vcore": 50}, {"vcore": 1000})
+    assert (leaf["preemptionDelay"], leaf["quotaPreemptionDelay"], leaf["sortingPolicy"]) == ("30s", "0s", "fifo")
+    assert (other["pendingResource"]["vcore"], other["currentPriority"]) == (9000, 7)
+    assert root["currentPriority"] == 7
+
+
+async def test_one_queue_has_its_children_only_where_they_are_asked_for(ask: Ask, scene: Scene) -> None:
+    assert (await ask("queue/root"))["children"] == []
+    assert [child["queuename"] for child in (await ask("queue/root?subtree"))["children"]] == ["root.a", "root.b"]
+    assert (await ask("queue/ROOT.A"))["queuename"] == "root.a"
+
+
+async def test_applications_are_found_by_what_became_of_them(ask: Ask, scene: Scene) -> None:
+    async def ids(path: str) -> list[str]:
+        return [app["applicationID"] for app in await ask(path)]
+
+    assert await ids("applications/active") == ["gang", "waits"]
+    assert await ids("applications/ACTIVE?status=accepted") == ["waits"]
+    assert await ids("applications/active?status=completing") == []
+    assert await ids("applications/active?limit=1") == ["gang"]
+    assert await ids("applications/active?offset=1") == ["waits"]
+    assert await ids("applications/completed") == []
+    assert await ids("applications/rejected") == ["lost"]
+    assert await ids("queue/root.a/applications") == ["gang"]
+    assert await ids("queue/root.b/applications/active?status=running") == []
+
+
+async def test_a_rejected_application_says_why(ask: Ask, scene: Scene) -> None:
+    [app] = await ask("applications/rejected")
+    assert "no placement rule matched" in app["rejectedMessage"]
+    assert app["finishedTime"] > 0
+
+
+async def test_an_application_says_why_it_waits(ask: Ask, scene: Scene) -> None:
+    app = await ask("application/waits")
+    [waiting] = app["requests"]
+    assert (waiting["allocationKey"], waiting["priority"], waiting["pendingCount"]) == ("too-big", "7", 1)
+    assert (waiting["schedulingAttempted"], waiting["triggeredScaleUp"]) == (True, True)
+    [reason] = waiting["allocationLog"]
+    assert reason["message"] == "0/3 nodes are available: 3 Insufficient cpu."
+    assert app["maxRequestPriority"] == 7
+
+
+async def test_an_application_shows_its_gang(ask: Ask, scene: Scene) -> None:
+    app = await ask("queue/root.a/application/gang")
+    assert (app["applicationState"], app["user"], app["groups"]) == ("Running", "kim", ["staff"])
+    assert app["placeholderData"] == [
+        {
+            "taskGroupName": "workers",
+            "count": 2,
+            "minResource": {"pods": 1, "vcore": 1000},
+            "replaced": 0,
+            "timedout": 0,
+        }
+    ]
+    assert app["placeholderResource"]["vcore"] == 2000
+    placeholders = [item for item in app["allocations"] if item["placeholder"]]
+    assert {item["allocationID"] for item in placeholders} == {"gang-p0-0", "gang-p1-0"}
+    [parked] = app["requests"]
+    assert parked["replaces"]["allocationID"] in {"gang-p0-0", "gang-p1-0"}
+    assert app["startTime"] == app["stateLog"][-1]["time"] // 1_000_000
+
+
+async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene: Scene) -> None:
+    found = {node["nodeID"]: node for node in await ask("nodes")}
+    assert set(found) == {"n0", "n1", "n2"}
+    node = await ask("node/n2")
+    assert node == found["n2"]
+    assert node["occupied"]["vcore"] == 500
+    assert [item["allocationKey"] for item in node["foreignAllocations"]] == ["other"]
+    held = [item["allocationKey"] for node in found.values() for item in node["allocations"]]
+    assert sorted(held) == ["gang-p0", "gang-p1", "more"]
+    assert all(node["schedulable"] and not node["isReserved"] for node in found.values())
+    assert len(await ask("nodes?limit=2")) == 2
+
+
+async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, scene: Scene) -> None:
+    [found] = await fetch(http, "/ws/v1/scheduler/node-utilizations")
+    by_type = {item["type"]: item["utilization"] for item in found["utilizations"]}
+    assert [bucket["bucketName"] for bucket in by_type["vcore"]][::9] == ["0-10%", "90-100%"]
+    assert sum(bucket["numOfNodes"] for bucket in by_type["vcore"]) == 3
+    assert sorted(by_type["memory"][0]["nodeNames"]) == ["n0", "n1", "n2"]
+
+
+async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask, scene: Scene) -> None:
+    assert [user["userName"] for user in await ask("usage/users")] == ["kim", "lee@example.org"]
+    kim = await ask("usage/user/kim")
+    assert kim["groups"] == {"gang": "staff"}
+    assert (kim["queues"]["queuePath"], kim["queues"]["resourceUsage"]["vcore"]) == ("root", 3000)
+    [leaf] = kim["queues"]["children"]
+    assert (leaf["queuePath"], leaf["maxResources"], leaf["maxApplications"]) == ("root.a", {"vcore": 9000}, 5)
+    assert leaf["runningApplications"] == ["gang"]
+    assert (await ask("usage/user/lee%2540example.org"))["userName"] == "lee@example.org"
+    [staff] = await ask("usage/groups")
+    assert (staff["groupName"], staff["applications"]) == ("staff", ["gang"])
+    assert await ask("usage/group/staff") == staff
+
+
+async def test_what_nodes_are_missing_for_is_told(ask: Ask, scene: Scene) -> None:
+    [found] = await ask("autoscaling")
+    assert (found["resource"], found["count"], found["applications"]) == ({"pods": 1, "vcore": 9000}, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "path, status, message",
+    [
+        ("nothing/queues", 404, "Partition not found"),
+        ("default/queue/root.nothing", 404, "Queue not found"),
+        ("default/queue/root.@recovery@", 404, "Queue not found"),
+        ("default/queue/root..a", 400, "Invalid queue name"),
+        ("default/queue/root%252", 400, "invalid URL escape in queue"),
+        ("default/queue/root.b/application/gang", 404, "Application not found"),
+        ("default/application/nothing", 404, "Application not found"),
+        ("default/node/nothing", 404, "Node not found"),
+        ("default/usage/user/nobody", 404, "User not found"),
+        ("default/usage/user/1", 400, "Invalid user name"),
+        ("default/usage/group/nobody", 404, "Group not found"),
+        ("default/usage/group/a%20b", 400, "Invalid group name"),
+        (
+            "default/applications/killed",
+            400,
+            "Only following application states are allowed: active, rejected, completed",
+        ),
+        ("default/queue/root.a/applications/completed", 400, "Only following application states are allowed: active"),
+        (
+            "default/applications/active?status=tired",
+            400,
+            "Only following active statuses are allowed: new, accepted, running, completing, failing, resuming",
+        ),
+        ("default/nodes?limit=-1", 400, "limit is not a whole number of 0 or more"),
+        ("default/nodes?offset=99999999999999999999", 400, "offset is not a whole number of 0 or more"),
+    ],
+)
+async def test_a_no_has_the_words_of_the_contract(
+    http: aiohttp.ClientSession, scene: Scene, path: str, status: int, message: str
+) -> None:
+    async with http.get(URL(f"/ws/v1/partition/{path}", encoded=True)) as answer:
+        assert answer.status == status
+        assert await answer.json() == {"status_code": status, "message": message, "description": message}

@@ -1,0 +1,34 @@
+"""Writes the description of the REST interface to ``docs/openapi.json``.
+
+Called by ``make diagrams``; a test fails when the file is stale.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from muster_core.edge.rest.openapi import document
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
+
+
+def rendered() -> str:
+    """The description as it stands in the tree."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
+def is_stale() -> bool:
+    """Whether the file in the tree differs from what the routes say."""
+    return not PAGE.exists() or PAGE.read_text() != rendered()
+
+
+def main() -> int:
+    """Renews the file if it is stale, and says so."""
+    if is_stale():
+        PAGE.write_text(rendered())
+        print(PAGE.relative_to(PAGE.parent.parent))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
