@@ -77,7 +77,7 @@ def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> No
     """A parked ask's placeholder was told to go already: it is simply gone (semantics 14)."""
     ledger.unlink(partition, app, ask.spec.key)
     ledger.remove_ask(partition, app, ask, why)
-    partition.stir(app.queue.path)
+    partition.stir_one(app)
 
 
 def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) -> list[Effect]:

@@ -36,9 +36,10 @@ def _ring_application(partition: Partition, clock: Clock, now_ns: int) -> list[E
         case ClockKind.WAIT:
             return _wait(partition, app, now_ns) if clock.generation == app.sequence else []
         case ClockKind.STARVATION:
-            app.refused_at = None
-            partition.stir(app.queue.path)
+            partition.stir_one(app)
             return []
+        case ClockKind.BACKOFF:
+            return _wake(partition, app, clock, now_ns)
         case ClockKind.COMPLETING:
             return _complete(partition, app, now_ns) if clock.generation == app.completing else []
         case ClockKind.RUN:
@@ -49,6 +50,14 @@ def _ring_application(partition: Partition, clock: Clock, now_ns: int) -> list[E
             return _release(partition, app, clock)
         case _:
             return []  # those of queues and of the partition went another way
+
+
+def _wake(partition: Partition, app: Application, clock: Clock, now_ns: int) -> list[Effect]:
+    """An application that slept because too much of it had no place looks again (contract 2.5)."""
+    if clock.generation == app.sequence and now_ns >= app.asleep_until_ns:
+        app.asleep_until_ns = 0
+        partition.stir_one(app)
+    return []
 
 
 def _wait(partition: Partition, app: Application, now_ns: int) -> list[Effect]:

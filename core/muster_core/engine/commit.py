@@ -103,6 +103,10 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         excess = queue.max.excess(queue.allocated + total)
         if any(total[name] for name in excess):
             raise BrokenDecision("placement", f"queue {queue.path} would exceed its maximum by {excess}")
+    for holder, limit, account in partition.users.limits(app):
+        excess = limit.max.excess(account.allocated + total)
+        if any(total[name] for name in excess):
+            raise BrokenDecision("placement", f"{holder.kind} {holder.name} would exceed the limit by {excess}")
     return counts
 
 

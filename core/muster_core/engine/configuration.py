@@ -22,6 +22,7 @@ from muster_core.model.ids import partition_id
 from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.states import ApplicationState, QueueEvent
 from muster_core.plan.impossible import obstacle
+from muster_core.world import priorities
 from muster_core.world.queues import Queue
 from muster_core.world.world import Manager, Partition, World, make_partition
 
@@ -70,11 +71,15 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[E
     for app in possible:
         if reason := obstacle(app):
             effects += gangs.fail(partition, app, now_ns, f"the configuration changed: {reason}")
-    for app in partition.applications.values():
-        app.refused_at = None
+    order_changed(partition)
+    return effects
+
+
+def order_changed(partition: Partition) -> None:
+    """Maximums, limits or policies are others now: priorities are shown anew, and everybody is asked again."""
+    priorities.recount(partition.queues.by_path.values())
     partition.misfits.clear()
     partition.stir_all()
-    return effects
 
 
 def _close(partition: Partition, now_ns: int) -> list[Effect]:

@@ -5,7 +5,7 @@ Source: seed 000, "Application completion", "Cleanup"; semantics 8-13.
 
 from __future__ import annotations
 
-from muster_core.engine import ledger, lifecycle
+from muster_core.engine import growth, ledger, lifecycle
 from muster_core.model.effects import AllocationAnswer, AskRelease, ClockSet, Effect, Release
 from muster_core.model.events import ClockKind
 from muster_core.model.notes import Detail
@@ -46,10 +46,9 @@ def is_reserved(app: Application) -> bool:
 def finish(partition: Partition, app: Application) -> None:
     """The reservation is over, however it ended: nothing is promised or held back any more."""
     app.gang.over = True
-    app.refused_at = None
     ledger.clear_pledge(partition, app)
     _free_slot(partition, app)
-    partition.stir(app.queue.path)
+    partition.stir_one(app)
 
 
 def give_up(partition: Partition, app: Application, now_ns: int, why: str) -> list[Effect]:
@@ -139,8 +138,7 @@ def stop_claiming(partition: Partition, app: Application) -> None:
 
 def _free_slot(partition: Partition, app: Application) -> None:
     if partition.partial == app.id:
-        partition.partial = None
-        partition.stir_all()
+        growth.slot_freed(partition)
 
 
 def _tell(partition: Partition, app: Application, allocation: Allocation, why: str) -> Release:

@@ -15,7 +15,9 @@ from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import ApplicationState, QueueState
+from muster_core.world import priorities
 from muster_core.world.applications import Application, lacking
+from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition, World
 
 _LIVE = frozenset(ApplicationState) - {
@@ -39,6 +41,7 @@ def _partition(partition: Partition) -> Iterator[str]:
     yield from _queues(partition)
     yield from _tree(partition)
     yield from _users(partition)
+    yield from _agenda(partition)
     yield from _nodes(partition)
     yield from _indices(partition)
     yield from invariants_of_holds.check(partition)
@@ -151,16 +154,73 @@ def _tree(partition: Partition) -> Iterator[str]:
 
 
 def _users(partition: Partition) -> Iterator[str]:
-    counted: dict[tuple[str, QueuePath], Resources] = {}
+    counted: dict[Holder, Account] = {}
     for app in partition.applications.values():
-        used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
-        for queue in app.queue.path_up():
-            key = (app.spec.user, queue.path)
-            counted[key] = counted.get(key, NOTHING) + used
-    kept = {(user, path): used for user, paths in partition.users.usage.items() for path, used in paths.items()}
-    for key in sorted(counted.keys() | kept.keys()):
-        if counted.get(key, NOTHING) != kept.get(key, NOTHING):
-            yield f"user {key}: kept as {kept.get(key)}, counted as {counted.get(key)}"
+        for holder in _holders(app):
+            account = counted.setdefault(holder, Account())
+            account.allocated += sum((a.spec.resources for a in app.allocations.values()), NOTHING)
+            if app.gang.backed:
+                account.pledged += app.gang.pledge
+            else:
+                account.awaited += app.gang.pledge
+            account.running += app.counted
+    books = ((HolderKind.USER, partition.users.users), (HolderKind.GROUP, partition.users.groups))
+    kept = {
+        Holder(kind, name, path): account
+        for kind, book in books
+        for name, accounts in book.items()
+        for path, account in accounts.items()
+    }
+    for holder in sorted(counted.keys() | kept.keys()):
+        one, other = kept.get(holder, Account()), counted.get(holder, Account())
+        for name in ("allocated", "pledged", "awaited", "running"):
+            if getattr(one, name) != getattr(other, name):
+                yield f"{holder}: {name} is kept as {getattr(one, name)}, counted as {getattr(other, name)}"
+        if holder in kept and one.is_idle:
+            yield f"{holder} has an account that says nothing"
+
+
+def _holders(app: Application) -> Iterator[Holder]:
+    for queue in app.queue.path_up():
+        yield Holder(HolderKind.USER, app.spec.user, queue.path)
+        if app.group:
+            yield Holder(HolderKind.GROUP, app.group, queue.path)
+
+
+def _agenda(partition: Partition) -> Iterator[str]:
+    """Whoever waits is on an agenda, stands before something, sleeps, or waits for asks of its own."""
+    for app in partition.applications.values():
+        yield from _listed(partition, app)
+    yield from _shown(partition)
+
+
+def _listed(partition: Partition, app: Application) -> Iterator[str]:
+    agenda, standing = app.queue.agenda, partition.obstacles.standing.get(app.id, {})
+    is_listed = app.id in agenda.stirred or bool(standing) or app.asleep_until_ns
+    if app.waiting and not is_listed and not app.is_reserving:
+        yield f"application {app.id} waits and nobody will ask for it"
+    if not app.waiting and (app.id in agenda.stirred or standing):
+        yield f"application {app.id} waits for nothing and is on an agenda"
+    if app.shown != max((kind.priority for kind in app.waiting), default=None):
+        yield f"application {app.id} shows priority {app.shown}"
+    if any(app.id not in line.waiting.get(app.queue.path, {}) for line in standing.values()):
+        yield f"application {app.id} stands in a line that does not know it"
+    if app.blocks != (app.id in agenda.blockers):
+        yield f"application {app.id}: its leaf's list of gangs that block is wrong"
+
+
+def _shown(partition: Partition) -> Iterator[str]:
+    for queue in partition.queues.by_path.values():
+        below = [app.shown for name in queue.applications if (app := partition.applications[name]).shown is not None]
+        below += [child.shown for child in queue.children.values() if child.shown is not None]
+        if queue.priorities.top != max(below, default=None) or queue.shown != priorities.shown_by(queue):
+            yield f"queue {queue.path} shows priority {queue.shown}"
+        running = sum(app.counted for app in partition.applications.values() if queue in app.queue.path_up())
+        if running != queue.running:
+            yield f"queue {queue.path} counts {queue.running} running applications, there are {running}"
+    for path, queue in partition.queues.by_path.items():
+        if queue.agenda.has_candidates(path) and path not in partition.stirred:
+            yield f"queue {path} has an agenda that nobody will look at"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_core.engine import notes
+from muster_core.engine import growth, notes
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
 from muster_core.model.notes import Change, Detail
@@ -16,11 +16,15 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
+from muster_core.model.states import ApplicationState
+from muster_core.world import priorities
 from muster_core.world.applications import Allocation, Application, Ask, GroupCount
 from muster_core.world.queues import Queue
 from muster_core.world.reservations import AskId, Hold
+from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
 
+_EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.RESUMING)
 #: Attribute of a node (muster_si.keys, INSTANCE_TYPE).
 _INSTANCE_TYPE: Final = "si/instance-type"
 
@@ -34,7 +38,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
         group.count += 1
     notes.ask_came(partition, ask.spec)
     note_waiting(partition, app)
-    partition.stir(app.queue.path)
+    partition.stir_one(app)
 
 
 def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL) -> None:
@@ -47,16 +51,20 @@ def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = D
 
 
 def note_waiting(partition: Partition, app: Application) -> None:
-    """Keep the indices of who waits in line with the application."""
+    """Keep the indices of who waits, and with what priority, in line with the application."""
     queue = app.queue
     if app.waiting:
         queue.waiting[app.id] = None
         partition.waiting[queue.path] = None
-        return
-    queue.waiting.pop(app.id, None)
-    if not queue.waiting:
-        partition.waiting.pop(queue.path, None)
-        partition.stirred.pop(queue.path, None)
+    elif app.id in queue.waiting:
+        del queue.waiting[app.id]
+        queue.agenda.stirred.pop(app.id, None)
+        partition.obstacles.leave(app)
+        growth.set_blocking(partition, app, blocks=False)
+        if not queue.waiting:
+            del partition.waiting[queue.path]
+    if priorities.note(app) and app.blocks:
+        growth.turn_freed(partition, queue)
 
 
 def next_id(app: Application, ask: Ask) -> AllocationId:
@@ -85,12 +93,43 @@ def count_pending(app: Application, amount: Resources, times: int) -> None:
 
 
 def charge(partition: Partition, app: Application, amount: Resources, times: int) -> None:
-    """Count an amount as allocated on every queue of the path and for the user."""
+    """Count an amount as allocated on every queue of the path, for the user and the group."""
     for queue in app.queue.path_up():
         queue.allocated = queue.allocated.plus(amount, times)
         if times < 0 and queue.excused and queue.max.allows(queue.allocated):
             queue.excused = False
-    partition.users.add(app.spec.user, app.queue, amount, times)
+    for _, account in partition.users.open(app):
+        account.allocated = account.allocated.plus(amount, times)
+    if times < 0:
+        partition.users.close(app)
+        growth.path_grew(partition, app)
+    count_running(partition, app)
+
+
+def count_running(partition: Partition, app: Application) -> None:
+    """Keep count of the applications that use a place of `maxapplications`: those that run, and those accepted ones
+    that hold something or to whom it is promised. Completing gives the place back.
+    """
+    holds = bool(app.allocations or (app.gang.pledge and app.gang.backed))
+    set_counted(partition, app, counts=app.state is ApplicationState.RUNNING or (holds and app.state in _EARLY))
+
+
+def set_counted(partition: Partition, app: Application, *, counts: bool) -> None:
+    """Take a place of `maxapplications` on every queue, for the user and the group; or give it back."""
+    if counts == app.counted:
+        return
+    app.counted = counts
+    for queue in app.queue.path_up():
+        queue.running += 1 if counts else -1
+    for _, account in partition.users.open(app):
+        account.running += 1 if counts else -1
+    if counts:
+        return
+    for queue in app.queue.path_up():
+        growth.start_freed(partition, Holder(HolderKind.QUEUE, "", queue.path))
+    for holder, _ in partition.users.open(app):
+        growth.start_freed(partition, holder)
+    partition.users.close(app)
 
 
 def book(partition: Partition, app: Application, allocation: Allocation) -> None:
@@ -147,6 +186,7 @@ def _tag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
         projection = nodes.tags.project(spec.tags)
         nodes.tags.add(nodes.rows.row(node), projection)
         if nodes.tags.is_wanted(projection):
+            nodes.gains.note_tags()
             nodes.epoch += 1  # an ask may wait for just this one
 
 
@@ -154,6 +194,7 @@ def _untag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
     nodes = partition.nodes
     if nodes.tags.is_on:
         nodes.tags.remove(nodes.rows.row(node), nodes.tags.project(spec.tags))
+        nodes.gains.note_tags()
         nodes.epoch += 1  # an ask may wait for one less
 
 
@@ -201,7 +242,7 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
     """Let an ask without swap wait; `as_usual` = for a place of its own."""
     app.wait_again(ask, as_usual=as_usual)
     note_waiting(partition, app)
-    partition.stir(app.queue.path)
+    partition.stir_one(app)
 
 
 def mark_releasing(app: Application, allocation: Allocation, termination: Termination) -> None:
@@ -219,26 +260,33 @@ def set_pledge(partition: Partition, app: Application, amount: Resources, *, bac
     before, was_backed = gang.pledge, gang.backed
     if (amount, backed) == (before, was_backed):
         return
-    for queue in app.queue.path_up():
-        _promise(queue, before, -1, backed=was_backed)
-        _promise(queue, amount, 1, backed=backed)
+    for holder in _holders(partition, app):
+        _promise(holder, before, -1, backed=was_backed)
+        _promise(holder, amount, 1, backed=backed)
     gang.pledge, gang.backed = amount, backed
+    partition.users.close(app)
+    count_running(partition, app)
     if (was_backed and not backed) or not amount.covers(before):
-        partition.stir_all()
+        growth.path_grew(partition, app)
 
 
 def shrink_pledge(partition: Partition, app: Application, amount: Resources) -> None:
     """A part of what was promised is allocated now, `amount` of it is not: nobody else has more room for that."""
-    for queue in app.queue.path_up():
-        _promise(queue, amount - app.gang.pledge, 1, backed=app.gang.backed)
+    for holder in _holders(partition, app):
+        _promise(holder, amount - app.gang.pledge, 1, backed=app.gang.backed)
     app.gang.pledge, app.gang.backed = amount, app.gang.backed and bool(amount)
 
 
-def _promise(queue: Queue, amount: Resources, times: int, *, backed: bool) -> None:
+def _holders(partition: Partition, app: Application) -> list[Queue | Account]:
+    """Those with whom a promise to the application counts."""
+    return [*app.queue.path_up(), *(account for _, account in partition.users.open(app))]
+
+
+def _promise(holder: Queue | Account, amount: Resources, times: int, *, backed: bool) -> None:
     if backed:
-        queue.pledged = queue.pledged.plus(amount, times)
+        holder.pledged = holder.pledged.plus(amount, times)
     else:
-        queue.awaited = queue.awaited.plus(amount, times)
+        holder.awaited = holder.awaited.plus(amount, times)
 
 
 def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
@@ -253,6 +301,7 @@ def reserve(partition: Partition, app: Application, ask: Ask, hold: Hold) -> Non
     partition.nodes.claim(hold.node, hold.resources, 1)
     if hold.preempted:
         claim(app, hold.resources, 1)
+    partition.stir_one(app)
     notes.reserved(partition, hold.node, ask.spec, Change.ADD)
 
 
@@ -267,6 +316,7 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
     partition.nodes.claim(hold.node, hold.resources, -1, grows=not used)
     if hold.preempted:
         claim(app, hold.resources, -1)
+        growth.path_grew(partition, app)
     if ask.said is Lack.RESERVED:
         ask.said = None
     notes.reserved(partition, hold.node, ask.spec, Change.REMOVE)

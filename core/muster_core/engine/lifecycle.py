@@ -8,7 +8,7 @@ waited for. An application's end always follows its last confirmed release
 
 from __future__ import annotations
 
-from muster_core.engine import history, ledger, notes, queues
+from muster_core.engine import growth, history, ledger, notes, queues
 from muster_core.model.effects import ApplicationUpdated, ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey
@@ -26,6 +26,8 @@ def move(
     """Follow one row of the table and say so."""
     app.state = follow(APPLICATION, app.state, event)
     app.state_log.append((now_ns, app.state))
+    ledger.count_running(partition, app)
+    partition.stir_one(app)
     notes.app_moved(partition, app.id, app.state, message)
     return ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message)
 
@@ -74,7 +76,6 @@ def settle(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
     has_placeholders = bool(app.gang.allocated)
     match app.state:
         case ApplicationState.RESUMING if not has_placeholders:
-            partition.stir(app.queue.path)
             return [move(partition, app, ApplicationEvent.ACCEPT, now_ns), *_go_on(partition, app, now_ns)]
         case ApplicationState.FAILING if not app.allocations:
             return end(partition, app, ApplicationEvent.FAIL, now_ns)
@@ -116,11 +117,9 @@ def leave(partition: Partition, app: Application) -> None:
         ledger.remove_ask(partition, app, ask)
     ledger.clear_pledge(partition, app)
     if partition.partial == app.id:
-        partition.partial = None
-        partition.stir_all()
+        growth.slot_freed(partition)
+    ledger.set_counted(partition, app, counts=False)
     del app.queue.applications[app.id]
     del partition.applications[app.id]
     notes.app_left(partition, app)
     queues.settle(partition, app.queue)
-    # Whoever waited behind it in the queue may go now.
-    partition.stir_all()

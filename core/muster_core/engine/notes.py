@@ -42,6 +42,7 @@ _STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
         ApplicationState.EXPIRED: Detail.APP_EXPIRED,
     }
 )
+_QUOTAS: Final = (Lack.QUOTA, Lack.USER_QUOTA)
 _GOING: Final[Mapping[Termination | None, Detail]] = MappingProxyType(
     {
         None: Detail.ALLOC_CANCEL,
@@ -107,7 +108,9 @@ def _places(
     asked: bool,
 ) -> PlacesNoted:
     found = tuple([(place.spec.key, place.node, place.spec.resources) for place in places])
-    return PlacesNoted(partition.rm, app.id, app.spec.user, "", app.queue.path, change, detail, found, asked)
+    return PlacesNoted(
+        partition.rm, app.id, app.spec.user, app.group or "", app.queue.path, change, detail, found, asked
+    )
 
 
 def refused(partition: Partition, asks: Sequence[Ask], why: Shortfall) -> None:
@@ -118,7 +121,8 @@ def refused(partition: Partition, asks: Sequence[Ask], why: Shortfall) -> None:
     oldest = asks[-1]
     if why.lack is Lack.TURN or oldest.spec.placeholder:
         return
-    fits = "the request fits the quota again; " if oldest.said is Lack.QUOTA and why.lack is not Lack.QUOTA else ""
+    had_no_quota = oldest.said in _QUOTAS and why.lack not in _QUOTAS
+    fits = "the request fits the quota again; " if had_no_quota else ""
     more = f" (and {len(asks) - 1} more requests like it)" if len(asks) > 1 else ""
     message = f"{fits}{why.text()}{more}"
     partition.note(Notice.REQUEST, oldest.spec.key, reference=oldest.spec.application, message=message)

@@ -181,6 +181,7 @@ class ClockKind(StrEnum):
     RELEASE = "unconfirmed release"
     EXPIRY = "end of the time that ended applications are kept"
     MANAGER = "connection time-out"
+    BACKOFF = "back-off of an application"
     RESERVATION = "reservation delay"
     RESERVED = "reservation time-out"
     PREEMPTION = "preemption delay"

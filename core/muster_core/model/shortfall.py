@@ -14,6 +14,8 @@ class Lack(StrEnum):
     """What is missing."""
 
     QUOTA = "quota"  # a queue's max; nothing a new node would help with
+    USER_QUOTA = "user quota"  # a limit of a user or a group
+    APPLICATIONS = "applications"  # as many run as may: maxapplications of a queue, a user or a group
     TURN = "turn"  # another application goes first (a gang waiting, a pledge)
     NODES = "nodes"  # no node has it: what an autoscaler may help with
     RESERVED = "reserved"  # room is held for it on a node, and is not all there yet

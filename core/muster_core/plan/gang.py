@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from muster_core.model.decisions import Placement, Pledge
+from muster_core.model.decisions import Decision, Placement, Pledge
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
@@ -22,7 +22,9 @@ from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.together import Demand, Places, Short, lacking_when_empty, place_all
 from muster_core.world.applications import Application, AskClass, lacking
-from muster_core.world.world import Misfit, Partition
+from muster_core.world.misfits import Misfit
+from muster_core.world.obstacles import NoNode, NoSlot, NotTogether
+from muster_core.world.world import Partition
 
 
 def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
@@ -41,26 +43,31 @@ def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
 def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> Outline:
     """Ask for head room; a gang that starves pledges before it is there (semantics 11)."""
     rest = lacking(app)
-    has_room = headroom.room(app).allows(rest)
+    refused = headroom.refusal(partition, app, rest)
+    has_room = refused is None
     pledge = Pledge(partition.id, app.id, rest, backed=has_room and bool(rest))
     is_new = (pledge.amount, pledge.backed) != (app.gang.pledge, app.gang.backed)
-    if has_room:
+    if refused is None:
         return Outline([pledge] if is_new else [])
-    why = headroom.explain(app, rest)
     is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
-    unplaced = [Unplaced(kind, why) for kind in kinds]
+    unplaced = [Unplaced(kind, refused.why) for kind in kinds]
     # What was promised and lost its head room (a lower maximum) waits for it like a starving gang's.
     claims = is_starving or bool(app.gang.pledge)
-    return Outline([pledge] if is_new and claims else [], unplaced, blocks=True)
+    # Who has just claimed sees another head room than before, and looks again.
+    claim: list[Decision] = [pledge] if is_new and claims else []
+    return Outline(claim, unplaced, [refused.obstacle], more=bool(claim), blocks=True)
 
 
 def _place(partition: Partition, app: Application, kinds: list[AskClass], outline: Outline) -> None:
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     has_all = _has_all(app, counts)
     has_slot = partition.partial in (None, app.id)
+    if not has_slot:
+        outline.obstacles.append(NoSlot())
     if not has_all and not has_slot:
         return
-    answer = _whole(partition, app, counts)
+    refused = headroom.refusal(partition, app, _sum(counts))
+    answer = _whole(partition, app, counts) if refused is None else None
     if isinstance(answer, Places):
         pairs = zip(counts, answer.per_demand, strict=True)
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
@@ -69,16 +76,18 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     _warn(partition, app, outline)
     if has_slot:
         _place_part(partition, app, counts, outline)
+    elif refused is not None:
+        outline.obstacles.append(refused.obstacle)
     elif answer is not None:
+        kind = kinds[answer.demand]
+        outline.obstacles.append(NoNode(kind, counts[kind]) if answer.alone else NotTogether(app.id))
         room = answer.count - answer.missing if answer.alone else None
         rooms = (room if index == answer.demand else None for index in range(len(kinds)))
         outline.unplaced += [Unplaced(kind, answer.why, room=room) for kind, room in zip(kinds, rooms, strict=True)]
 
 
-def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) -> Places | Short | None:
-    """Places for all, or which class is short of them; None where head room is short."""
-    if not _within_quota(app, counts):
-        return None
+def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) -> Places | Short:
+    """Places for all, or which class is short of them."""
     for index, (kind, count) in enumerate(counts.items()):
         misfit = _misfit(partition, app, kind)
         if misfit is not None and misfit.room < count:
@@ -95,41 +104,41 @@ def _misfit(partition: Partition, app: Application, kind: AskClass) -> Misfit | 
 def _place_part(partition: Partition, app: Application, counts: dict[AskClass, int], outline: Outline) -> None:
     """As many as fit; the rest is outstanding, so that an autoscaler may act (seed 000)."""
     draft = draft_for(partition, app)
-    room = headroom.room(app)
-    places: list[tuple[AllocationKey, NodeId]] = []
+    room = headroom.room(partition, app)
     planned = NOTHING
+    places: list[tuple[AllocationKey, NodeId]] = []
     for kind, count in counts.items():
         allowed = room.count(kind.resources, count)
         misfit = _misfit(partition, app, kind)
         if misfit is not None and not misfit.room:
             outline.unplaced.append(Unplaced(kind, misfit.why))
+            outline.obstacles.append(NoNode(kind, 1))
             continue
         spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
         placed = sum(there for _, there in spots)
         places += assign(app, kind, spots)
-        planned += kind.resources.times(placed)
         room = room.room(kind.resources.times(placed))
+        planned += kind.resources.times(placed)
         if placed < allowed:
             outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
-        elif allowed < count:
-            outline.unplaced.append(Unplaced(kind, headroom.explain(app, kind.resources, planned)))
+            outline.obstacles.append(NoNode(kind, 1))
+        elif allowed < count and (refused := headroom.refusal(partition, app, kind.resources, planned)) is not None:
+            outline.unplaced.append(Unplaced(kind, refused.why))
+            outline.obstacles.append(refused.obstacle)
     if places:
         outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
 
 
 def _has_all(app: Application, counts: dict[AskClass, int]) -> bool:
-    total = app.gang.reserved
-    for kind, count in counts.items():
-        total = total.plus(kind.resources, count)
-    return total.covers(app.spec.placeholder_ask)
+    return (app.gang.reserved + _sum(counts)).covers(app.spec.placeholder_ask)
 
 
-def _within_quota(app: Application, counts: dict[AskClass, int]) -> bool:
+def _sum(counts: dict[AskClass, int]) -> Resources:
     """Placeholders may be larger than the gang said they would be (injected sidecars)."""
     total: Resources = NOTHING
     for kind, count in counts.items():
         total = total.plus(kind.resources, count)
-    return headroom.room(app).allows(total)
+    return total
 
 
 def _warn(partition: Partition, app: Application, outline: Outline) -> None:

@@ -1,12 +1,14 @@
 """Who is asked first: queues by fair share, applications by fifo or fair, classes by priority.
 
-Every order ends in a unique path or number, so that equal worlds give equal
-orders (style 18). Source: contract 10.5, behaviour C.2.
+Priority goes before the policy, or breaks its ties where a queue says
+`application.sort.priority: disabled`. Every order ends in a unique path or
+number, so that equal worlds give equal orders (style 18).
+Source: contract 10.4, 10.5, behaviour C.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -16,61 +18,95 @@ from muster_core.world.applications import Application, AskClass
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
-
-def next_leaf(partition: Partition) -> Queue | None:
-    """The stirred leaf whose turn it is: down from the root, the lowest share first."""
-    leaves = [partition.queues.by_path[path] for path in partition.stirred]
-    if len(leaves) < 2:
-        return leaves[0] if leaves else None
-    candidates = {queue.path for leaf in leaves for queue in leaf.path_up()}
-    queue = partition.queues.root
-    while not queue.is_leaf:
-        below = (child for child in queue.children.values() if child.path in candidates)
-        queue = min(below, key=lambda child: (share(child, partition.nodes.capacity_total), child.path))
-    return queue
+#: Compared part by part, the lowest first.
+Key = tuple[float, ...]
 
 
-def share(queue: Queue, cluster: Resources) -> float:
-    """The dominant share of a queue: of its guarantee where it has one, else of
-    its maximum, else of the cluster.
+def queue_key(partition: Partition, queue: Queue) -> tuple[Key, str]:
+    """The place of a queue among the children of its parent: priority, share, and of equals who waits for more."""
+    priority = float(-(queue.shown or 0))
+    used = share(partition, queue)
+    waits = -dominant(queue.pending, partition.nodes.capacity_total)
+    by_priority = queue.parent is None or queue.parent.policies.sorts_by_priority
+    return ((priority, used, waits) if by_priority else (used, priority, waits)), queue.path
+
+
+def share(partition: Partition, queue: Queue) -> float:
+    """The dominant share of a queue: of each resource that it uses what part of its guarantee that is, else of its
+    fair maximum: its own, else that of the nearest queue above that has one, else the cluster.
+
+    Differs: a guarantee of 0 is no guarantee; YuniKorn takes a queue as fully served that has one and uses anything.
     """
-    return max((_part(queue, cluster, name, amount) for name, amount in queue.allocated.items()), default=0.0)
+    total = partition.nodes.capacity_total
+    of = (queue.allocated, queue.guaranteed, queue.max, total, partition.config)
+    known, value = queue.share
+    if len(known) != len(of) or any(one is not other for one, other in zip(known, of, strict=True)):
+        value = max((part(partition, queue, name, amount) for name, amount in queue.allocated.items()), default=0.0)
+        queue.share = of, value
+    return value
+
+
+def part(partition: Partition, queue: Queue, name: str, amount: int) -> float:
+    """What part of the queue's due this amount is; 1 where nothing is due."""
+    whole = due(partition, queue, name)
+    return amount / whole if whole else 1.0
+
+
+def due(partition: Partition, queue: Queue, name: str) -> int:
+    """What counts as the whole of a resource for this queue: guarantee or fair maximum."""
+    guaranteed = queue.guaranteed[name]
+    if guaranteed:
+        return guaranteed
+    for above in queue.path_up():
+        bound = above.max.get(name)
+        if bound is not None:
+            return bound
+    return partition.nodes.capacity_total[name]
+
+
+def dominant(amounts: Resources, whole: Resources) -> float:
+    """The largest part of the whole that any of the amounts is."""
+    return max((amount / (whole[name] or amount) for name, amount in amounts.items()), default=0.0)
+
+
+def application_key(partition: Partition, app: Application) -> Key:
+    """The place of an application in its leaf."""
+    return _ORDERS[app.queue.policies.order](partition, app)
 
 
 def applications(partition: Partition, leaf: Queue) -> list[Application]:
     """The leaf's applications that wait for something, in the order of its policy."""
     waiting = (partition.applications[name] for name in leaf.waiting)
-    return _ORDERS[leaf.policies.order](waiting, partition.nodes.capacity_total)
+    return sorted(waiting, key=lambda app: application_key(partition, app))
 
 
 def classes(app: Application) -> list[AskClass]:
     """What the application waits for: higher priority first, then as it came."""
+    if len(app.waiting) == 1:
+        return list(app.waiting)
     return sorted(app.waiting, key=lambda kind: -kind.priority)
 
 
-def _part(queue: Queue, cluster: Resources, name: str, amount: int) -> float:
-    guaranteed = queue.guaranteed[name]
-    whole = guaranteed or min(queue.max.get(name) or cluster[name], cluster[name] or amount)
-    return amount / whole if whole else 1.0
+def application_share(partition: Partition, app: Application) -> float:
+    """What part of the cluster the application uses, placeholders included."""
+    return dominant(app.allocated + app.gang.allocated, partition.nodes.capacity_total)
 
 
-def _priority(app: Application) -> int:
-    return max(kind.priority for kind in app.waiting)
+def _fifo(partition: Partition, app: Application) -> Key:
+    priority = -(app.shown or 0)
+    if app.queue.policies.sorts_by_priority:
+        return priority, app.submitted_ns, app.sequence
+    return app.submitted_ns, priority, app.sequence
 
 
-def _fifo(waiting: Iterable[Application], cluster: Resources) -> list[Application]:
-    return sorted(waiting, key=lambda app: (-_priority(app), app.submitted_ns, app.sequence))
+def _fair(partition: Partition, app: Application) -> Key:
+    priority = -(app.shown or 0)
+    used = application_share(partition, app)
+    if app.queue.policies.sorts_by_priority:
+        return priority, used, app.sequence
+    return used, priority, app.sequence
 
 
-def _fair(waiting: Iterable[Application], cluster: Resources) -> list[Application]:
-    def key(app: Application) -> tuple[int, float, int]:
-        used = app.allocated + app.gang.allocated
-        dominant = max((amount / (cluster[name] or amount) for name, amount in used.items()), default=0.0)
-        return -_priority(app), dominant, app.sequence
-
-    return sorted(waiting, key=key)
-
-
-_ORDERS: Final[Mapping[ApplicationOrder, Callable[[Iterable[Application], Resources], list[Application]]]] = (
-    MappingProxyType({ApplicationOrder.FIFO: _fifo, ApplicationOrder.FAIR: _fair})
+_ORDERS: Final[Mapping[ApplicationOrder, Callable[[Partition, Application], Key]]] = MappingProxyType(
+    {ApplicationOrder.FIFO: _fifo, ApplicationOrder.FAIR: _fair}
 )

@@ -8,10 +8,9 @@ from itertools import islice
 from muster_core.model.decisions import Decision
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.shortfall import Shortfall
-from muster_core.plan import headroom
 from muster_core.plan.fit import Shape
-from muster_core.world.applications import Application, AskClass, Moment
-from muster_core.world.world import Partition
+from muster_core.world.applications import Application, AskClass
+from muster_core.world.obstacles import Obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +26,16 @@ class Unplaced:
 
 @dataclass(slots=True)
 class Outline:
-    """To be committed in order. `blocks`: no application of the leaf that has not
+    """To be committed in order; `obstacles`: what stands in the way of the rest. `more`: there may be
+    room for more, it was not looked for. `blocks`: no application of the leaf that has not
     started may go before this one (semantics 11). `checked`: the empty cluster was
     asked about; `notice`: a warning for people.
     """
 
     decisions: list[Decision] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    more: bool = False
     blocks: bool = False
     checked: bool = False
     notice: str = ""
@@ -52,17 +54,6 @@ def wanted(app: Application, kind: AskClass, at_most: int) -> int:
         if total >= at_most:
             return at_most
     return total
-
-
-def moment(partition: Partition, app: Application) -> Moment:
-    """What the places of an application depend on besides itself: while it is equal, a "no" is the same "no"."""
-    return partition.nodes.epoch, partition.partial, headroom.room(app)
-
-
-def is_settled(partition: Partition, app: Application) -> bool:
-    """Whether nothing changed since all that the application waits for was refused."""
-    at = app.refused_at
-    return at is not None and at[0] == partition.nodes.epoch and at == moment(partition, app)
 
 
 def assign(

@@ -41,7 +41,7 @@ def plan(partition: Partition, app: Application) -> Outline:
     for hold in partition.reservations.of(app.id):
         ask = app.asks[hold.key]
         back = hold.resources if hold.preempted else NOTHING
-        if not headroom.room(app, back).room(taken).count(ask.spec.resources, 1):
+        if not headroom.room(partition, app, back).room(taken).count(ask.spec.resources, 1):
             continue
         node = _place(partition, draft, ask.kind, hold)
         if node:

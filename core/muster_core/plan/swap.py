@@ -23,6 +23,7 @@ from muster_core.plan.feasibility import filters
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
 from muster_core.world.applications import Allocation, Application, AskClass
+from muster_core.world.obstacles import NoNode, NotTogether
 from muster_core.world.world import Partition
 
 #: Placeholders that are tried for one ask with a placement constraint.
@@ -42,6 +43,10 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
         if has_placeholder(app, kind):
             plan_kind = _plan_class if kind.placement is None else _plan_constrained
             plan_kind(partition, app, kind, search, at_most - len(outline.decisions))
+    outline.more = len(outline.decisions) >= at_most
+    if outline.unplaced or outline.obstacles:
+        # A label or a taint that goes may let the pod run where its placeholder is, full or not.
+        outline.obstacles.append(NotTogether(app.id))
     return outline
 
 
@@ -168,12 +173,14 @@ def _plan_elsewhere(
     shape = shape_of(kind)
     misfit = partition.misfits.get(kind)
     if misfit is not None and not misfit.room:
+        search.outline.obstacles.append(NoNode(kind, 1))
         if has_untold(app, kind):
             search.outline.unplaced.append(Unplaced(kind, misfit.why))
         return False
     spots = fit.place(search.draft, shape, 1, partition.config.node_sort)
     if not spots:
         search.outline.unplaced.append(Unplaced(kind, fit.shortfall(search.draft, shape), room=0))
+        search.outline.obstacles.append(NoNode(kind, 1))
         return False
     swap = Swap(partition.id, app.id, key, placeholder.id, spots[0][0], same_node=False)
     search.outline.decisions.append(swap)

@@ -18,21 +18,19 @@ from typing import Final
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import NO_NODE, AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.notes import Detail
 from muster_core.model.placement import NO_TAGS, PlacementConstraint, Tags
 from muster_core.model.release import Termination
-from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world.consumption import Consumption
 from muster_core.world.queues import Queue
+from muster_core.world.tally import Tally
 
 #: Changes of state that are kept of one application for people to look at.
 _STATES_KEPT: Final = 100
-
-
-#: What else a "no" depends on: node epoch, the holder of the partial slot, head room.
-Moment = tuple[int, ApplicationId | None, Limit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +209,19 @@ class Application:
     #: It had a real ask or allocation at some time: with none left, it is done (semantics 13).
     had_real: bool = False
     placeholder_asks: int = 0
-    #: When all that it waits for had last been refused; None = something of its own changed since.
-    refused_at: Moment | None = None
-    #: It then kept those of its leaf from starting that had not started yet (semantics 11).
+    #: Of the classes that wait.
+    priorities: Tally = field(default_factory=Tally)
+    #: The priority it is counted with in its leaf; None = it waits for nothing.
+    shown: int | None = None
+    #: The group it counts for, empty = none; None = not chosen yet (contract 2.7).
+    group: str | None = None
+    #: It counts as running in its queues, for its user and its group.
+    counted: bool = False
+    #: Why it may not start, as it was noted last; NONE = it may.
+    cannot_run: Detail = Detail.NONE
+    #: It is not tried before this moment: too much of it had no place (contract 2.5); 0 = it is awake.
+    asleep_until_ns: int = 0
+    #: When it was last tried it kept those of its leaf from starting that had not started yet (semantics 11).
     blocks: bool = False
     #: Its end was decided; it comes with the last confirmed release (semantics 1).
     ending: bool = False
@@ -233,10 +241,9 @@ class Application:
     def add_ask(self, ask: Ask) -> None:
         """Take in an ask that waits."""
         spec = ask.spec
-        self.refused_at = None
         self.has_multiple = self.has_multiple or spec.max_allocations > 1
         self.asks[spec.key] = ask
-        self.waiting.setdefault(ask.kind, {})[spec.key] = None
+        _let_wait(self, ask)
         if spec.placeholder:
             self.placeholder_asks += 1
         else:
@@ -246,7 +253,6 @@ class Application:
     def remove_ask(self, ask: Ask) -> None:
         """Drop an ask, waiting or parked; what it still wanted is taken out of `pending` by the caller."""
         spec = ask.spec
-        self.refused_at = None
         del self.asks[spec.key]
         self._stop_waiting(ask)
         if spec.placeholder:
@@ -262,11 +268,10 @@ class Application:
     def wait_again(self, ask: Ask, *, as_usual: bool) -> None:
         """Let an ask wait; `as_usual` = for a place of its own, no placeholder stands for it."""
         self._stop_waiting(ask)
-        self.refused_at = None
         ask.swap = None
         ask.said = None
         ask.kind = class_of(ask.spec, as_usual=as_usual, tags=ask.kind.tags)
-        self.waiting.setdefault(ask.kind, {})[ask.spec.key] = None
+        _let_wait(self, ask)
 
     def add_allocation(self, allocation: Allocation) -> None:
         """Take in an allocation; its sums are `add_sums`' business, so that a batch adds once."""
@@ -316,12 +321,10 @@ class Application:
         self._stop_waiting(ask)
         ask.kind = class_of(ask.spec, as_usual=ask.kind.as_usual, tags=tags)
         if is_waiting:
-            self.refused_at = None
             ask.said = None
-            self.waiting.setdefault(ask.kind, {})[ask.spec.key] = None
+            _let_wait(self, ask)
 
     def _no_longer_live(self, allocation: Allocation) -> None:
-        self.refused_at = None
         group = self.gang.live[allocation.spec.group]
         del group[allocation.id]
         if not group:
@@ -334,7 +337,16 @@ class Application:
             del keys[ask.spec.key]
             if not keys:
                 del self.waiting[ask.kind]
+                self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
+
+
+def _let_wait(app: Application, ask: Ask) -> None:
+    keys = app.waiting.get(ask.kind)
+    if keys is None:
+        keys = app.waiting[ask.kind] = {}
+        app.priorities.replace(None, ask.kind.priority)
+    keys[ask.spec.key] = None
 
 
 def lacking(app: Application) -> Resources:

@@ -23,6 +23,7 @@ from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NodeState
 from muster_core.world.attributes import Attributes
 from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, IntColumn, Rows
+from muster_core.world.gains import Gains
 from muster_core.world.labels import LabelColumn, Labels, Taints
 from muster_core.world.tags import TagCounts
 
@@ -61,7 +62,8 @@ class Columns:
 class NodeTable:  # long: every write to a node goes through here
     """All nodes of a partition, one row each.
 
-    `epoch` grows whenever something may fit that did not fit before;
+    `epoch` grows whenever something may fit that did not fit before, and `gains` tells where;
+    whoever only adds to `epoch` means anywhere.
     `facts_epoch` whenever rows, labels, taints or schedulable flags change.
     """
 
@@ -78,6 +80,7 @@ class NodeTable:  # long: every write to a node goes through here
         "capacity_total",
         "epoch",
         "facts_epoch",
+        "gains",
         "labels",
         "reciprocals",
         "rows",
@@ -89,6 +92,7 @@ class NodeTable:  # long: every write to a node goes through here
     def __init__(self) -> None:
         self.epoch = 0
         self.facts_epoch = 0
+        self.gains = Gains()
         self.capacity_total = NOTHING
         self.rows = Rows()
         self.labels = Labels()
@@ -137,6 +141,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._open.set(row, value=not draining)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
+        self.gains.note(spec.id)
         self.epoch += 1
         self._facts_changed()
         return row
@@ -168,6 +173,7 @@ class NodeTable:  # long: every write to a node goes through here
             self._facts_changed()
             grew = True
         if grew:
+            self.gains.note(spec.id)
             self.epoch += 1
 
     def remove(self, node: NodeId) -> None:
@@ -190,6 +196,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._records[node].state = NodeState.DRAINING if draining else NodeState.SCHEDULABLE
         self._open.set(row, value=not draining)
         if not draining:
+            self.gains.note(node)
             self.epoch += 1
         self._facts_changed()
 
@@ -210,6 +217,7 @@ class NodeTable:  # long: every write to a node goes through here
     def give_back(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
         """Undo a `take`. Raises UnknownSubject."""
         self.take(node, resources, -count, foreign=foreign)
+        self.gains.note(node)
         self.epoch += 1
 
     def claim(self, node: NodeId, resources: Resources, times: int, *, grows: bool = True) -> None:
@@ -217,7 +225,9 @@ class NodeTable:  # long: every write to a node goes through here
         self._claimed.change(self.rows.row(node), resources, times)
         if times < 0:
             self._claimed.forget_empty(resources)
-            self.epoch += grows
+            if grows:
+                self.gains.note(node)
+                self.epoch += 1
 
     def claimed(self, node: NodeId) -> Resources:
         """What is held there for asks that wait. Raises UnknownSubject."""

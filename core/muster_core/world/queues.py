@@ -16,6 +16,8 @@ from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, chil
 from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.states import QueueState
+from muster_core.world.lines import Agenda
+from muster_core.world.tally import Tally
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +77,14 @@ class Queue:
     #: Promised to gangs that starve, with no head room behind it yet: kept from those to
     #: whom nothing is promised, but never from each other or from what is `pledged`.
     awaited: Resources = NOTHING
+    #: Priorities shown by what waits directly below: applications of a leaf, else queues (priorities.py).
+    priorities: Tally = field(default_factory=Tally)
+    #: The priority that it shows to its parent; None = nothing waits below here.
+    shown: int | None = None
+    #: Of a leaf.
+    agenda: Agenda = field(default_factory=Agenda)
+    #: Its dominant share, and the values it was computed of (plan/ordering.py).
+    share: tuple[tuple[object, ...], float] = ((), 0.0)
 
     @property
     def draining(self) -> bool:

@@ -14,11 +14,13 @@ from muster_core.model.events import Clock
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
 from muster_core.model.notes import Change, Detail, EventNoted, Noted, Notice
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.shortfall import Shortfall
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ApplicationState, ManagerState
-from muster_core.world.applications import Allocation, Application, AskClass
+from muster_core.world.applications import Allocation, Application
+from muster_core.world.lines import Line
+from muster_core.world.misfits import Misfits
 from muster_core.world.nodes import NodeTable
+from muster_core.world.obstacles import Obstacles
 from muster_core.world.preemptions import Preemptions
 from muster_core.world.queues import QueueTree, make_tree
 from muster_core.world.reservations import Reservations
@@ -28,14 +30,6 @@ from muster_core.world.users import UserLedger
 HISTORY: Final = 1000
 
 _NUMBER_BITS: Final = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """A class of which only so many have room on the nodes, and why not more."""
-
-    room: int
-    why: Shortfall
 
 
 @dataclass(slots=True, eq=False)
@@ -80,15 +74,14 @@ class Partition:
     #: Room that is held on nodes.
     reservations: Reservations = field(default_factory=Reservations)
     preemptions: Preemptions = field(default_factory=Preemptions)
-    #: Leaves with something to try; the order is of no meaning.
+    #: Leaves with something on their agenda, in the order in which they came to it.
     stirred: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves with an ask that waits.
     waiting: dict[QueuePath, None] = field(default_factory=dict)
-    #: Node epoch at which everything that waits was last stirred.
-    stirred_at: int = -1
-    #: Classes that nodes had too little room for at node epoch `misfits_at` (semantics 22).
-    misfits: dict[AskClass, Misfit] = field(default_factory=dict)
-    misfits_at: int = -1
+    #: Classes that nodes had too little room for (semantics 22).
+    misfits: Misfits = field(default_factory=Misfits)
+    #: Who stands before what (semantics 22).
+    obstacles: Obstacles = field(default_factory=Obstacles)
     #: When a node that could be emptied was last sought.
     sought_ns: int = 0
     #: Decisions that no longer held when they were committed: a bug of plan/ each.
@@ -124,14 +117,33 @@ class Partition:
         self.sequence += 1
         return self.sequence
 
+    def stir_one(self, app: Application) -> None:
+        """Something of its own changed: this application is tried again, if it waits."""
+        leaf = app.queue
+        if app.id in leaf.waiting:
+            leaf.agenda.stirred[app.id] = None
+            self.stirred[leaf.path] = None
+
     def stir(self, path: QueuePath) -> None:
         """Something changed for this leaf: its waiting applications are tried again."""
         if path in self.waiting:
+            leaf = self.queues.by_path[path]
+            leaf.agenda.stirred.update(leaf.waiting)
             self.stirred[path] = None
 
     def stir_all(self) -> None:
-        """Something grew that anybody may want."""
-        self.stirred.update(self.waiting)
+        """Something changed for everybody. Rare: what grew opens the lines before it instead."""
+        for path in self.waiting:
+            self.stir(path)
+
+    def open(self, line: Line | None) -> None:
+        """Those who stand in this line are tried again, until one of them is refused."""
+        if line is None:
+            return
+        line.is_open = True
+        for path in line.waiting:
+            self.queues.by_path[path].agenda.opened[line] = None
+            self.stirred[path] = None
 
 
 @dataclass(slots=True, eq=False)

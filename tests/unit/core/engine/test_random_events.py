@@ -43,6 +43,7 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.outline import Outline, shape_of
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application
+from muster_core.world.misfits import Misfits
 from tests.unit.builders import (
     PARTITION,
     RM,
@@ -317,7 +318,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         for app in self.apps():
             if app.is_reserving or self.stands_behind_a_gang(app):
                 continue
-            room = headroom.room(app)
+            room = headroom.room(partition, app)
             for kind in app.waiting:
                 if kind.placeholder or has_placeholder(app, kind) or not room.count(kind.resources, 1):
                     continue
@@ -327,7 +328,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
     @invariant()
     def a_plan_without_memory_decides_nothing_more(self) -> None:
         partition = self.scene.partition
-        remembered, partition.misfits = partition.misfits, {}
+        remembered, partition.misfits = partition.misfits, Misfits()
         for leaf in partition.queues.leaves():
             is_blocked = False
             for app in ordering.applications(partition, leaf):

@@ -1,0 +1,122 @@
+"""Opens the lines of those who may go on: called wherever something grew, was given back, or was let go.
+
+It only says that it is worth asking again. Opening a line too often costs one
+plan; not opening it leaves somebody waiting for ever, so in doubt it is opened.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_core.model.ids import NO_NODE, NodeId
+from muster_core.model.resources import Limit
+from muster_core.plan.feasibility import filters
+from muster_core.world.applications import Application, AskClass
+from muster_core.world.obstacles import NoSlot, NoStart, NoTurn
+from muster_core.world.queues import Queue
+from muster_core.world.users import Account, Holder, HolderKind
+from muster_core.world.world import Partition
+
+#: More nodes than this at once are not looked at one by one.
+_MANY: Final = 32
+_ANY: Final = 1 << 62
+
+
+def absorb(partition: Partition) -> None:
+    """Nodes gained: open the lines of the classes that may have room there now."""
+    gains = partition.nodes.gains.take(partition.nodes.epoch)
+    if gains is None or len(gains) > _MANY:
+        _open_all(partition)
+        return
+    for node in gains:
+        _absorb_node(partition, node)
+        for line in list(partition.obstacles.by_node.get(node, {}).values()):
+            partition.open(line)
+    if partition.nodes.gains.tags:
+        partition.nodes.gains.tags = False
+        for kind in list(partition.obstacles.by_kind):
+            if kind.placement is not None:
+                _gain(partition, kind, _ANY)
+        gains.append(NO_NODE)
+    if gains:
+        for line in list(partition.obstacles.together.values()):
+            partition.open(line)
+
+
+def room_grew(partition: Partition, holder: Holder, limit: Limit, taken: Queue | Account) -> None:
+    """A holder has more room: promises of others are not looked at, whoever plans does that."""
+    lines = partition.obstacles.by_holder.get(holder)
+    if not lines:
+        return
+    left = limit.room(taken.allocated)
+    for obstacle, line in lines.items():
+        if not line.is_open and left.allows(obstacle.amount):
+            partition.open(line)
+
+
+def path_grew(partition: Partition, app: Application) -> None:
+    """The application gave something back, or was promised less: its queues, its user and its group have more room."""
+    if not partition.obstacles.by_holder:
+        return
+    for queue in app.queue.path_up():
+        room_grew(partition, Holder(HolderKind.QUEUE, "", queue.path), queue.max, queue)
+    for holder, limit, account in partition.users.limits(app):
+        room_grew(partition, holder, limit.max, account)
+
+
+def start_freed(partition: Partition, holder: Holder) -> None:
+    """One application less counts as running."""
+    partition.open(partition.obstacles.lines.get(NoStart(holder)))
+
+
+def slot_freed(partition: Partition) -> None:
+    """No gang holds a part of its places any more."""
+    partition.partial = None
+    partition.open(partition.obstacles.lines.get(NoSlot()))
+
+
+def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
+    """Whether the application keeps those behind it in its leaf from starting."""
+    app.blocks = blocks
+    blockers = app.queue.agenda.blockers
+    if blocks:
+        blockers[app.id] = None
+    elif app.id in blockers:
+        del blockers[app.id]
+        turn_freed(partition, app.queue)
+
+
+def turn_freed(partition: Partition, leaf: Queue) -> None:
+    """Those who stood behind a gang of the leaf may not stand behind one now."""
+    partition.open(partition.obstacles.lines.get(NoTurn(leaf.path)))
+
+
+def _absorb_node(partition: Partition, node: NodeId) -> None:
+    nodes = partition.nodes
+    if not len(partition.misfits) or node not in nodes:
+        return
+    row = nodes.rows.row(node)
+    available = nodes.available(node)
+    for kind in partition.misfits.within(available):
+        if not filters.allowed(kind.constraints, nodes)[row] or node in kind.avoid:
+            continue
+        fits = min((available[name] // amount for name, amount in kind.resources.items() if amount > 0), default=_ANY)
+        _gain(partition, kind, fits)
+
+
+def _gain(partition: Partition, kind: AskClass, more: int) -> None:
+    misfit = partition.misfits.get(kind)
+    lines = partition.obstacles.by_kind.get(kind)
+    if misfit is None or lines is None:  # nobody waits for it: it is not worth remembering
+        partition.misfits.drop(kind)
+        return
+    misfit.room += more
+    for count, line in lines.items():
+        if count <= misfit.room and not line.is_open:
+            partition.open(line)
+
+
+def _open_all(partition: Partition) -> None:
+    partition.misfits.clear()
+    for line in list(partition.obstacles.before_nodes()):
+        partition.open(line)

@@ -1,0 +1,250 @@
+"""One turn of one leaf: those on its agenda are tried in order, until its places are given or nobody is left.
+
+Who is refused goes to stand before what refused it; who got all that a turn
+gives stays on the agenda for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heapify, heappop
+from typing import Final
+
+from muster_core.engine import growth, lifecycle, notes, reservations
+from muster_core.engine.commit import commit
+from muster_core.engine.steps import Lap, Step, untimed
+from muster_core.model.decisions import Placement
+from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import ClockKind
+from muster_core.model.notes import Detail, EventNoted, Notice
+from muster_core.model.policies import ApplicationOrder
+from muster_core.model.shortfall import Lack, Shortfall
+from muster_core.model.states import ApplicationState
+from muster_core.plan import gang, ordering, reserving, starting, swap, usual
+from muster_core.plan.ordering import Key
+from muster_core.plan.outline import Outline, Unplaced
+from muster_core.plan.pace import Pace, Rival
+from muster_core.world.applications import Application, Ask, AskClass
+from muster_core.world.obstacles import NotHeld, NoTurn, Obstacle
+from muster_core.world.queues import Queue
+from muster_core.world.world import Partition
+
+_STATES: Final = {
+    Lack.QUOTA: SchedulingState.SKIPPED,
+    Lack.USER_QUOTA: SchedulingState.SKIPPED,
+    Lack.APPLICATIONS: SchedulingState.SKIPPED,
+    Lack.TURN: SchedulingState.SKIPPED,
+    Lack.NODES: SchedulingState.FAILED,
+    Lack.RESERVED: SchedulingState.RESERVED,
+    Lack.CLUSTER: SchedulingState.FAILED,
+}
+_STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+_TURN_OF_ANOTHER: Final = Shortfall(Lack.TURN, "an earlier gang of the queue waits for head room")
+_NOTES: Final = {
+    Detail.APP_CANNOTRUN_QUEUE: Detail.APP_RUNNABLE_QUEUE,
+    Detail.APP_CANNOTRUN_QUOTA: Detail.APP_RUNNABLE_QUOTA,
+}
+
+
+@dataclass(slots=True)
+class Turn:
+    """Of `leaf`, with `left` places to give, or fewer where the pace says so."""
+
+    partition: Partition
+    leaf: Queue
+    pace: Pace
+    left: int
+    now_ns: int
+    may_go_on: Callable[[], bool]
+    lap: Lap = untimed
+    #: A decision did not hold: whoever it was for is not asked again before something changes.
+    is_broken: bool = False
+
+    def take(self) -> list[Effect]:
+        """Try one after the other; whoever is left stays on the agenda."""
+        effects: list[Effect] = []
+        order = self._order()
+        self.lap(Step.APPLICATION)
+        while order:
+            _, _, app = heappop(order)
+            if not self._is_candidate(app):
+                continue
+            if self._is_held(app, effects):
+                continue
+            effects += self._try(app, order)
+            self.lap(Step.NODE)
+            is_over = self.left <= 0 or self.pace.is_over()
+            # Who comes first and wants more is not overtaken in this turn.
+            if is_over or app.id in self.leaf.agenda.stirred or (order and not self.may_go_on()):
+                break
+        return effects
+
+    def _order(self) -> list[tuple[Key, int, Application]]:
+        apps = map(self.partition.applications.__getitem__, self.leaf.agenda.candidates(self.leaf.path))
+        order = [(ordering.application_key(self.partition, app), app.sequence, app) for app in apps]
+        heapify(order)
+        return order
+
+    def _is_candidate(self, app: Application) -> bool:
+        """Its lines may have been closed by one before it."""
+        return app.id in self.leaf.agenda.stirred or self.partition.obstacles.is_open(app.id)
+
+    def _is_held(self, app: Application, effects: list[Effect]) -> bool:
+        """Whether it may not be tried at all now."""
+        if app.asleep_until_ns:
+            self._stand(app, [])
+            return True
+        if self._is_behind_a_gang(app):
+            waiting = [Unplaced(kind, _TURN_OF_ANOTHER) for kind in app.waiting]
+            effects += say(self.partition, app, waiting)
+            self._stand(app, [NoTurn(self.leaf.path)])
+            return True
+        held = starting.hindrance(self.partition, app)
+        note_runnable(self.partition, app, held.detail if held is not None else Detail.NONE)
+        if held is None:
+            return False
+        effects += say(self.partition, app, [Unplaced(kind, held.why) for kind in app.waiting])
+        self._stand(app, [held.obstacle])
+        return True
+
+    def _is_behind_a_gang(self, app: Application) -> bool:
+        blockers = self.leaf.agenda.blockers
+        if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:
+            return False
+        mine = ordering.application_key(self.partition, app)
+        apps = map(self.partition.applications.__getitem__, blockers)
+        return any(ordering.application_key(self.partition, other) < mine for other in apps)
+
+    def _try(self, app: Application, order: list[tuple[Key, int, Application]]) -> list[Effect]:
+        partition = self.partition
+        if app.is_reserving:
+            outline = gang.plan(partition, app, self.now_ns)
+            if outline.checked:
+                app.gang.checked_at = partition.nodes.capacity_total
+            said = self._carry_out(app, outline)
+            growth.set_blocking(partition, app, blocks=outline.blocks and app.is_reserving)
+            self._settle(app, [outline], more=outline.more or app.gang.over)
+            return said
+        effects: list[Effect] = []
+        if app.id in partition.reservations.by_application:
+            effects += self._carry_out(app, reserving.plan(partition, app))
+        swaps = swap.plan(partition, app, self.left)
+        effects += self._carry_out(app, swaps)
+        growth.set_blocking(partition, app, blocks=False)
+        if self.left <= 0:
+            self._settle(app, [swaps], more=True)
+            return effects
+        outline = usual.plan(partition, app, self.left, self._pace_of(app, order))
+        effects += self._carry_out(app, outline)
+        self._settle(app, [swaps, outline], more=swaps.more or outline.more)
+        return effects + back_off(partition, app, outline, self.now_ns)
+
+    def _pace_of(self, app: Application, order: list[tuple[Key, int, Application]]) -> Pace:
+        """In a FAIR leaf the next application is a rival too."""
+        if not order or self.leaf.policies.order is not ApplicationOrder.FAIR:
+            return self.pace
+        other = order[0][2]
+        if self.leaf.policies.sorts_by_priority and other.shown != app.shown:
+            return self.pace
+        partition = self.partition
+        rival = Rival(
+            lambda: app.allocated + app.gang.allocated,
+            partition.nodes.capacity_total.__getitem__,
+            ordering.application_share(partition, other),
+        )
+        return Pace((*self.pace.rivals, rival))
+
+    def _settle(self, app: Application, outlines: list[Outline], *, more: bool) -> None:
+        if not app.waiting or app.id not in self.partition.applications:
+            return
+        more = more and not self.is_broken
+        # Room that is held for it is room for nobody else: what others are told is not its answer.
+        held: list[Obstacle] = [NotHeld(app.id, hold.node) for hold in self.partition.reservations.of(app.id)]
+        self._stand(app, [] if more else [*held, *(one for outline in outlines for one in outline.obstacles)])
+        if more:
+            self.partition.stir_one(app)
+
+    def _stand(self, app: Application, obstacles: list[Obstacle]) -> None:
+        self.leaf.agenda.stirred.pop(app.id, None)
+        self.partition.obstacles.stand(app, obstacles)
+
+    def _carry_out(self, app: Application, outline: Outline) -> list[Effect]:
+        partition = self.partition
+        effects: list[Effect] = []
+        if outline.notice:
+            app.gang.warned = True
+            effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice))
+        for decision in outline.decisions:
+            try:
+                effects += commit(partition, decision, self.now_ns)
+            except BrokenDecision as broken:
+                # A plan of this very pass should hold. It wrote nothing, and what was
+                # committed before it must be said: count it, tell it, leave it.
+                partition.void_decisions += 1
+                self.is_broken = True
+                effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, str(broken)))
+                continue
+            self.left -= len(decision.places) if isinstance(decision, Placement) else 1
+        effects += say(partition, app, outline.unplaced)
+        if any(entry.why.lack is Lack.NODES for entry in outline.unplaced):
+            effects += reservations.watch(partition, app, self.now_ns)
+        return effects
+
+
+def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> list[Effect]:
+    """Tell the resource manager, per ask, and only where the reason's kind is another than before.
+
+    Keys of a class keep their order and were all told together, so the walk
+    ends at the first one that knows: only newcomers are looked at.
+    """
+    effects: list[Effect] = []
+    for entry in unplaced:
+        lack = entry.why.lack
+        if entry.room is not None:
+            partition.misfits.put(entry.kind, entry.room, entry.why)
+        if entry.kind in app.waiting:
+            app.refusals[entry.kind] = entry.why
+        text = entry.why.text()
+        told: list[Ask] = []
+        for key in reversed(app.waiting.get(entry.kind, {})):
+            ask = app.asks[key]
+            if ask.said is lack:
+                break
+            if ask.said is Lack.RESERVED:
+                continue
+            told.append(ask)
+            effects.append(SchedulingStateChanged(partition.rm, app.id, key, _STATES[lack], text, lack))
+        if told:
+            notes.refused(partition, told, entry.why)
+        for ask in told:
+            ask.said = lack
+    return effects
+
+
+def note_runnable(partition: Partition, app: Application, held: Detail) -> None:
+    """Note on change only that an application may not start for a maxapplications, or may again (contract 6.1)."""
+    if held is app.cannot_run:
+        return
+    detail = held if held is not Detail.NONE else _NOTES[app.cannot_run]
+    app.cannot_run = held
+    partition.note(Notice.APPLICATION, app.id, detail=detail)
+
+
+def back_off(partition: Partition, app: Application, outline: Outline, now_ns: int) -> list[Effect]:
+    """Send an application to sleep of which so many asks had no node in one pass (contract 2.5)."""
+    policies = app.queue.policies
+    if not policies.backoff_after:
+        return []
+    refused: dict[AskClass, None] = {
+        entry.kind: None for entry in outline.unplaced if entry.why.lack is Lack.NODES and entry.kind in app.waiting
+    }
+    if sum(app.asks[key].left for kind in refused for key in app.waiting[kind]) < policies.backoff_after:
+        return []
+    app.asleep_until_ns = now_ns + policies.backoff_delay_ns
+    return [lifecycle.set_clock(partition, app, ClockKind.BACKOFF, app.sequence, app.asleep_until_ns)]
+
+
+def _has_started(app: Application) -> bool:
+    return app.state in _STARTED or bool(app.real_allocations or app.gang.reserved or app.gang.pledge)

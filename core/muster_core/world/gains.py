@@ -1,0 +1,36 @@
+"""On which nodes something may fit that did not fit before: what a pass has to look at anew."""
+
+from __future__ import annotations
+
+from muster_core.model.ids import NodeId
+
+
+class Gains:
+    """Nodes that gained since they were last taken."""
+
+    __slots__ = ("_nodes", "_noted", "tags")
+
+    def __init__(self) -> None:
+        self._nodes: dict[NodeId, None] = {}
+        #: Growths of the table's epoch that were noted here, since the beginning.
+        self._noted = 0
+        #: Allocations came or went that placement constraints may ask for; emptied by who reads it.
+        self.tags = False
+
+    def note(self, node: NodeId) -> None:
+        """The table's epoch grows by one because of this node."""
+        self._nodes[node] = None
+        self._noted += 1
+
+    def note_tags(self) -> None:
+        """The table's epoch grows by one because of tags."""
+        self.tags = True
+        self._noted += 1
+
+    def take(self, epoch: int) -> list[NodeId] | None:
+        """Those that gained until this epoch, gone ones too; None = the epoch grew for more than them."""
+        nodes = list(self._nodes)
+        is_told = epoch == self._noted
+        self._nodes.clear()
+        self._noted = epoch
+        return nodes if is_told else None
