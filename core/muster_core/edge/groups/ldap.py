@@ -23,6 +23,7 @@ from ldap3.core.exceptions import LDAPException, LDAPInvalidDnError
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import parse_dn
 
+from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.groups.answers import Answer
 
 #: Where the secret is mounted (contract 2.9).
@@ -138,7 +139,8 @@ def _answer(entries: list[Mapping[str, Any]], result: Mapping[str, Any], setting
     if not found:
         return Answer(problem=f"the LDAP server knows no user {user!r} ({_said(result)})")
     names = (group_name(value) for entry in found for value in _values(entry, settings.group_attribute))
-    return Answer(tuple(dict.fromkeys(name for name in names if name))[:_MOST_GROUPS])
+    fit = (name for name in names if 0 < len(name) <= NAME_LIMIT)
+    return Answer(tuple(dict.fromkeys(fit))[:_MOST_GROUPS])
 
 
 def _values(entry: Mapping[str, Any], attribute: str) -> Iterator[str]:

@@ -34,6 +34,8 @@ _log = structlog.get_logger(__name__)
 _THREADS: Final = 4
 #: A silent directory is believed to be gone after so long.
 _PATIENCE_S: Final = 3.0
+#: One message waits no longer, however steadily its users are answered.
+_MOST_S: Final = 30.0
 
 
 def of_tests(user: str) -> Answer:
@@ -115,9 +117,10 @@ class Groups:
         return Answer(problem=why) if now_s < until_s else None
 
     async def _wait(self, asked: Iterable[asyncio.Future[Answer]]) -> None:
-        """Until all have answered, or none has for a while, or one could not ask."""
+        """Until all have answered, or none has for a while, or one could not ask, or it takes too long in all."""
         left = set(asked)
-        while left:
+        until_s = self._now_s() + _MOST_S
+        while left and self._now_s() < until_s:
             done, left = await asyncio.wait(left, timeout=self._patience_s)
             if not done or any(future.result().is_silent for future in done if future.exception() is None):
                 return
