@@ -20,6 +20,7 @@ from rich.table import Table
 
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
+from muster_core.model.access import EVERYBODY
 from muster_core.model.config import Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.effects import AllocationAnswer, Effect
@@ -97,7 +98,7 @@ def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
 def a_world(size: int) -> World:
     """Registered, with nodes, and applications in a leaf each."""
     world = World()
-    root = QueueConfig("root", parent=True)
+    root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
     rules = (PlacementRule("provided", create=True),)
     step(world, ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules),))), 0)
     for number in range(size):
