@@ -59,3 +59,11 @@ def warn_node(out: Outcome, node: NodeName, uid: str, reason: str, note: str) ->
     out.commands.append(
         PostEvent(Subject.NODE, "", node, uid, EventType.WARNING, reason, reason, note, Importance.PROBLEM)
     )
+
+
+def inform_node(out: Outcome, node: NodeName, uid: str, note: str) -> None:
+    """What became of a node in the core: it came or went (contract 6.2); first to be dropped under load."""
+    reason = words.REASON_INFORMATIONAL
+    out.commands.append(
+        PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
+    )

@@ -62,7 +62,7 @@ def core_event(ledger: Ledger, out: Outcome, event: CoreEvent) -> None:
         case EventKind.NODE:
             node = ledger.nodes.get(NodeName(event.object_id))
             if node is not None:
-                telling.warn_node(out, node.name, node.uid, words.REASON_INFORMATIONAL, event.message)
+                telling.inform_node(out, node.name, node.uid, event.message)
         case EventKind.QUEUE:
             return
 

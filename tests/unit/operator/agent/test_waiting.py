@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.model.commands import Command, PostEvent, SetCondition
+from muster_operator.model.commands import Command, EventType, PostEvent, SetCondition
 from muster_operator.model.ids import PodUid
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import PodRef
@@ -127,6 +127,8 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
         ("w0", "GangScheduling", "GangScheduling"),
         ("n1", "Informational", "Informational"),
     ]
+    types = [command.type for command in out.commands if isinstance(command, PostEvent)]
+    assert types == [EventType.NORMAL, EventType.WARNING, EventType.NORMAL]
     assert len(out.commands) == 3
 
 
