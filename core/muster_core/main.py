@@ -13,7 +13,7 @@ import logging
 import signal
 import ssl
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,10 +25,11 @@ import typer
 import uvloop
 
 from muster_core.edge.administration import Administration
+from muster_core.edge.config.settings import CoreSettings
 from muster_core.edge.groups.ldap import SECRET, LdapDirectory
 from muster_core.edge.groups.lookup import Groups, directories
 from muster_core.edge.journal import Journal
-from muster_core.edge.log_level import LevelControl, LogLevel, Threshold
+from muster_core.edge.log_level import LevelControl, LogLevel, SubsystemLogger, Threshold
 from muster_core.edge.loop import LoopSettings
 from muster_core.edge.rest.access.guard import OPEN_READS, AccessSettings
 from muster_core.edge.rest.access.tls import ServerTls
@@ -65,6 +66,8 @@ class Options:
     rest_tls: ServerTls | None = None
     rest_access: AccessSettings = OPEN_READS
     levels: LevelControl | None = None
+    #: Is told the settings whenever they come into force.
+    follow: Callable[[CoreSettings], None] | None = None
     journal: Path | None = None
     ldap_secret: Path = SECRET
     loop: LoopSettings = field(default_factory=LoopSettings)
@@ -83,6 +86,8 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     instance = str(uuid.uuid4())
     groups = Groups(directories(LdapDirectory(options.ldap_secret)))
     scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance, groups=groups)
+    if options.follow is not None:
+        scheduler.outlet.followers.append(options.follow)
     rest = await _start_rest(scheduler, options)
     task = asyncio.create_task(scheduler.run(), name="muster-core-loop")
     try:
@@ -193,9 +198,9 @@ def rest_tls(certificate: Path | None, key: Path | None) -> ServerTls | None:
     return ServerTls(certificate, key)
 
 
-def configure_logs(level: LogLevel, form: LogFormat) -> LevelControl:
+def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
     """Structured logs to standard error; returns what changes their level while the process runs."""
-    threshold = Threshold(level)
+    threshold, errors_to = Threshold(level), typer.get_text_stream("stderr")
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form is LogFormat.JSON
@@ -211,7 +216,7 @@ def configure_logs(level: LogLevel, form: LogFormat) -> LevelControl:
             *errors,
             renderer,
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=typer.get_text_stream("stderr")),
+        logger_factory=lambda *names: SubsystemLogger(errors_to, names[0] if names else ""),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=level.value.upper(), format="%(levelname)s %(name)s %(message)s")
@@ -295,6 +300,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             rest_tls=rest_tls(rest_tls_cert, rest_tls_key),
             rest_access=AccessSettings(rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback),
             levels=levels,
+            follow=levels.follow,
             journal=journal,
             ldap_secret=ldap_secret,
             loop=LoopSettings(checks=check, freeze=True),

@@ -57,6 +57,8 @@ class Outlet:
         self.deadlines = Deadlines()
         self.events = events
         self.settings = DEFAULT_SETTINGS
+        #: Who else is told the settings that come into force.
+        self.followers: list[Callable[[CoreSettings], None]] = []
         self.pushes = Pushes()
         self.broken: list[Session] = []
         self._metrics = metrics
@@ -77,8 +79,10 @@ class Outlet:
             self._note(noted, now_ns)
 
     def configure(self, settings: CoreSettings) -> None:
-        """Put the settings about events in force."""
+        """Put the settings in force."""
         self.settings = settings
+        for follow in self.followers:
+            follow(settings)
         self.pushes.capacity = settings.request_capacity
         self.events.configure(
             tracking=settings.tracks_events,

@@ -1,0 +1,91 @@
+"""The log follows `log.level` and the levels of subsystems, and REST may set another in between (contract 3, 3.1)."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from muster_core.edge.config.load import load
+from muster_core.edge.log_level import LogLevel, SubsystemLogger, Threshold, subsystem
+from muster_core.edge.scheduler import Scheduler
+from muster_si import si_pb2
+from tests.unit.core.edge.conftest import Bench
+from tests.unit.core.edge.messages import RM
+
+
+@pytest.fixture(autouse=True)
+def _standard_library() -> Iterator[None]:
+    """Leaves the level of the standard library's log as it was."""
+    before = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(before)
+
+
+def is_written(threshold: Threshold, module: str, method: str) -> bool:
+    try:
+        threshold(SubsystemLogger(io.StringIO(), module), method, {})
+    except structlog.DropEvent:
+        return False
+    return True
+
+
+def follow(threshold: Threshold, **extra: str) -> None:
+    threshold.follow(load("", {key.replace("_", "."): value for key, value in extra.items()}).settings)
+
+
+REST, LOOP, ELSE = "muster_core.edge.rest.server", "muster_core.edge.loop", "muster_core.edge.journal"
+
+
+@pytest.mark.parametrize(
+    "module, name",
+    [(REST, "core.rest"), (LOOP, "core.scheduler"), ("muster_si.transport.streams", "core.rpc"), (ELSE, "core")],
+)
+def test_a_module_belongs_to_the_subsystem_of_the_nearest_package(module: str, name: str) -> None:
+    assert subsystem(module) == name
+
+
+def test_a_subsystem_has_its_own_level_and_the_others_that_of_all() -> None:
+    threshold = Threshold(LogLevel.INFO)
+    follow(threshold, log_level="ERROR", log_core_rest_level="DEBUG")
+    assert threshold.level is LogLevel.ERROR
+    assert is_written(threshold, REST, "debug")
+    assert not is_written(threshold, LOOP, "warning")
+    assert is_written(threshold, LOOP, "error")
+
+
+def test_a_level_of_the_core_is_that_of_all_its_subsystems() -> None:
+    threshold = Threshold(LogLevel.INFO)
+    follow(threshold, log_core_level="WARN")
+    assert not any(is_written(threshold, module, "info") for module in (REST, LOOP, ELSE))
+    assert is_written(threshold, ELSE, "warning")
+
+
+def test_a_level_that_is_taken_out_of_the_settings_is_that_of_the_start_again() -> None:
+    threshold = Threshold(LogLevel.WARNING)
+    follow(threshold, log_level="DEBUG", log_core_rest_level="ERROR")
+    follow(threshold)
+    assert threshold.level is LogLevel.WARNING
+    assert is_written(threshold, REST, "warning")
+
+
+def test_what_rest_sets_holds_until_the_levels_of_the_settings_change() -> None:
+    threshold = Threshold(LogLevel.INFO)
+    follow(threshold, log_level="WARN")
+    threshold.set(LogLevel.DEBUG)
+    follow(threshold, log_level="WARN", event_maxStreams="3")
+    found = [threshold.level]
+    follow(threshold, log_level="FATAL")
+    assert [*found, threshold.level] == [LogLevel.DEBUG, LogLevel.ERROR]
+
+
+async def test_the_settings_of_a_registration_and_of_an_update_reach_the_log(bench: Bench) -> None:
+    threshold = Threshold(LogLevel.INFO)
+    core: Scheduler = bench.core
+    core.outlet.followers.append(threshold.follow)
+    await bench.register(**{"log.level": "WARN"})
+    found = [threshold.level]
+    update = si_pb2.UpdateConfigurationRequest(rmID=RM, extraConfig={"log.level": "ERROR"})
+    await core.update_configuration(update)
+    assert [*found, threshold.level] == [LogLevel.WARNING, LogLevel.ERROR]
