@@ -153,6 +153,8 @@ def drop(
     _count_use(partition, app, allocation, now_ns - allocation.allocated_ns)
     app.queue.gone += 1
     app.remove_allocation(allocation)
+    if allocation.preemption:
+        _end_preemption(partition, app, allocation)
     notes.place_left(partition, app, allocation, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
@@ -250,6 +252,35 @@ def mark_releasing(app: Application, allocation: Allocation, termination: Termin
     app.mark_releasing(allocation, termination)
     if termination is Termination.TIMEOUT and allocation.spec.placeholder:
         app.gang.groups[allocation.spec.group].timed_out += 1
+
+
+def mark_preempted(app: Application, allocation: Allocation, number: int) -> None:
+    """The allocation was told to go by that preemption; it counts as going on every queue of the path."""
+    app.mark_releasing(allocation, Termination.PREEMPTED_BY_SCHEDULER)
+    allocation.preemption = number
+    for queue in app.queue.path_up():
+        queue.preempting += allocation.spec.resources
+
+
+def _end_preemption(partition: Partition, app: Application, victim: Allocation) -> None:
+    """A victim is gone, however that came; with the last one its preemption is over."""
+    for queue in app.queue.path_up():
+        queue.preempting -= victim.spec.resources
+    running = partition.preemptions.running.get(victim.preemption)
+    if running is None:
+        return
+    del running.victims[app.id, victim.id]
+    if running.victims:
+        return
+    del partition.preemptions.running[running.number]
+    over = partition.queues.get(running.queue)
+    if over is not None and over.quota_running == running.number:
+        over.quota_running = 0
+    for name, key in running.asks:
+        owner = partition.applications.get(name)
+        ask = owner.asks.get(key) if owner is not None else None
+        if ask is not None and ask.preemption == running.number:
+            ask.preemption = 0
 
 
 def set_pledge(partition: Partition, app: Application, amount: Resources, *, backed: bool) -> None:

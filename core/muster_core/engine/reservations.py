@@ -69,6 +69,7 @@ def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preempt
     number = partition.next_number()
     hold = Hold(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preempted)
     ledger.reserve(partition, app, ask, hold)
+    partition.stir_one(app)  # from now on it waits for that node
     at_ns = now_ns + partition.timing.reservation_timeout_ns
     clock = Clock(ClockKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
     return [*_say(partition, app, ask, node), ClockSet(clock, at_ns)]

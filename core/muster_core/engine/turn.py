@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 from typing import Final
 
-from muster_core.engine import growth, lifecycle, notes, reservations
+from muster_core.engine import growth, lifecycle, notes, preemption, reservations
 from muster_core.engine.commit import commit
 from muster_core.engine.steps import Lap, Step, untimed
 from muster_core.model.decisions import Placement
@@ -79,7 +79,7 @@ class Turn:
             # Who comes first and wants more is not overtaken in this turn.
             if is_over or app.id in self.leaf.agenda.stirred or (order and not self.may_go_on()):
                 break
-        return effects
+        return effects + preemption.watch(self.partition, self.leaf, self.now_ns)
 
     def _order(self) -> list[tuple[Key, int, Application]]:
         apps = map(self.partition.applications.__getitem__, self.leaf.agenda.candidates(self.leaf.path))
@@ -188,8 +188,10 @@ class Turn:
                 continue
             self.left -= len(decision.places) if isinstance(decision, Placement) else 1
         effects += say(partition, app, outline.unplaced)
-        if any(entry.why.lack is Lack.NODES for entry in outline.unplaced):
+        refused = [entry.kind for entry in outline.unplaced if entry.why.lack is Lack.NODES]
+        if refused:
             effects += reservations.watch(partition, app, self.now_ns)
+            effects += preemption.watch_required(partition, app, refused, self.now_ns)
         return effects
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
 from muster_core.model.resources import Resources
 
 
@@ -74,6 +74,27 @@ class Reservation:
     application: ApplicationId
     ask: AllocationKey
     node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Allocations of others go, and room is held for the asks of one application: (ask, node) each (contract 10.1).
+    `victims`: (application, allocation).
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    places: tuple[tuple[AllocationKey, NodeId], ...]
+    victims: tuple[tuple[ApplicationId, AllocationId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaPreemption:
+    """Allocations below a queue go because it has more than its maximum (contract 10.3)."""
+
+    partition: PartitionId
+    queue: QueuePath
+    victims: tuple[tuple[ApplicationId, AllocationId], ...]
 
 
 Decision = Placement | Swap | Eviction | Pledge

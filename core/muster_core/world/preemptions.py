@@ -81,5 +81,3 @@ class Preemptions:
     def is_paused(self, queue: QueuePath, now_ns: int) -> bool:
         """Whether the queue is kept from taking back what another took from it (REST)."""
         return any(queue in both and now_ns < one.paused_until_ns for both, one in self.rivalries.items())
-
-

@@ -32,11 +32,14 @@ def note(app: Application) -> bool:
 def shown_by(queue: Queue) -> int | None:
     """What a queue shows to its parent; None where nothing waits."""
     top = queue.priorities.top
-    if top is None:
-        return None
+    return None if top is None else risen(queue, top)
+
+
+def risen(queue: Queue, priority: int) -> int:
+    """A priority of the queue, as those above it see it."""
     if queue.policies.priority is PriorityPolicy.FENCE:
-        top = 0
-    return max(_LOWEST, min(_HIGHEST, top + queue.policies.priority_offset))
+        priority = 0
+    return max(_LOWEST, min(_HIGHEST, priority + queue.policies.priority_offset))
 
 
 def recount(queues: Iterable[Queue]) -> None:

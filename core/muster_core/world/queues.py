@@ -63,7 +63,7 @@ class Queue:
     preempting: Resources = NOTHING
     #: Head room that is held for asks whose victims were told to go (Hold.preempted).
     claimed: Resources = NOTHING
-    #: Which clocks of a leaf run, 0 = none: to reserve a node; to preempt, and when it comes.
+    #: Which clocks of a leaf run, 0 = none: to reserve a node; to preempt, and when that comes or came last.
     reservation_clock: int = 0
     preemption_clock: int = 0
     preemption_at_ns: int = 0

@@ -1,0 +1,202 @@
+"""Victims for asks of a queue that is below its guarantee (contract 10.1).
+
+One ask, or all that a gang still lacks: room for every one of them is found, or
+nobody goes. For each the node is taken whose victims are the least loss; what
+a queue's maximum still lacks after that is freed anywhere inside the fence. A
+node has to pass every filter as it is: preemption makes room and nothing else.
+
+Bounded: the nodes of so many candidates are looked at, and of these so many;
+a solution may be missed, never made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.model.decisions import Preemption
+from muster_core.model.ids import AllocationKey, NodeId, QueuePath
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.plan import fit
+from muster_core.plan.draft import Draft
+from muster_core.plan.outline import shape_of
+from muster_core.plan.preemption.candidates import Candidate, gather, victim_leaves
+from muster_core.plan.preemption.rights import Balance, fence
+from muster_core.world.applications import Application, Ask
+from muster_core.world.preemptions import PlaceId
+from muster_core.world.world import Partition
+
+#: The words of YuniKorn's allocation log (contract 4.1).
+NO_RIGHT: Final = "Preemption queue guarantees check failed"
+NO_HELP: Final = "Preemption does not help"
+TOO_SHORT: Final = "Preemption helped but short of resources"
+EXHAUSTED: Final = "Preemption max attempts exhausted"
+
+#: Nodes that one attempt looks at, and at least for each member of a gang.
+_MOST_NODES: Final = 64
+_LEAST_NODES: Final = 8
+#: Members of a gang that it is tried for.
+_MOST_MEMBERS: Final = 128
+
+
+def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath]) -> Preemption | str:
+    """Who has to go so that all of the asks have their places, and where those are; or why it cannot be done.
+    `spared`: leaves that nothing is taken from.
+    """
+    if len(asks) > _MOST_MEMBERS:
+        return EXHAUSTED
+    amount = sum((ask.spec.resources for ask in asks), NOTHING)
+    bound = fence(app, amount)
+    if bound is None:
+        return NO_RIGHT
+    leaves = victim_leaves(bound.root, amount, (*spared, app.queue.path))
+    priority = min(ask.spec.priority for ask in asks)
+    found = gather(partition, leaves, app.queue, priority, amount) if leaves else []
+    if not found:
+        return NO_HELP
+    path = frozenset(queue.path for queue in app.queue.path_up())
+    search = _Search(partition, _draft(partition, asks), found, Balance(bound.root, amount, path))
+    places: list[tuple[AllocationKey, NodeId]] = []
+    for ask in asks:
+        node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
+        if node is None:
+            return TOO_SHORT if search.chosen or search.freed_some else NO_HELP
+        places.append((ask.spec.key, node))
+    if not search.free_elsewhere(bound.need):
+        return TOO_SHORT
+    if not search.chosen:
+        return NO_HELP  # it waits for nobody: what goes already makes room
+    return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
+
+
+def _draft(partition: Partition, asks: list[Ask]) -> Draft:
+    """The nodes, with what is held for these asks."""
+    draft = Draft(partition.nodes)
+    for ask in asks:
+        hold = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
+        if hold is not None:
+            draft.free(hold.node, hold.resources)
+    return draft
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """Victims on one node. The least loss has the lowest `key`."""
+
+    key: tuple[int, int, int, int, float, int]
+    node: NodeId
+    victims: tuple[Candidate, ...]
+
+
+@dataclass(slots=True)
+class _Search:
+    """What is found for the asks so far."""
+
+    partition: Partition
+    draft: Draft
+    found: list[Candidate]
+    balance: Balance
+    chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
+    freed_some: bool = False
+
+    def place(self, ask: Ask, at_most: int) -> NodeId | None:
+        """The node for one ask, as it is or with victims, which are chosen; None = there is none."""
+        shape = shape_of(ask.kind)
+        spots = fit.place(self.draft, shape, 1, self.partition.config.node_sort)
+        if spots:
+            return spots[0][0]
+        allowed = fit.allowed(self.draft, shape)
+        by_node: dict[NodeId, list[Candidate]] = {}
+        for candidate in self.found:
+            if candidate.id not in self.chosen:
+                by_node.setdefault(candidate.allocation.node, []).append(candidate)
+        row = self.draft.nodes.rows.row
+        nodes = [node for node in by_node if allowed[row(node)]][:at_most]
+        solutions = [one for node in nodes if (one := self._solve(node, ask.spec.resources, by_node[node]))]
+        if not solutions:
+            return None
+        best = min(solutions, key=lambda solution: solution.key)
+        for victim in best.victims:
+            self._choose(victim)
+        self.draft.take(best.node, ask.spec.resources)
+        return best.node
+
+    def free_elsewhere(self, need: Resources) -> bool:
+        """Choose more victims, on any node, until the queues have room too."""
+        lacking = positive(need - sum((victim.resources for victim in self.chosen.values()), NOTHING))
+        if not lacking:
+            return True
+        left = [candidate for candidate in self.found if candidate.id not in self.chosen]
+        more = fewest(left, lacking, self.balance)
+        for victim in more or ():
+            self._choose(victim)
+        return more is not None
+
+    def _solve(self, node: NodeId, asked: Resources, candidates: list[Candidate]) -> _Solution | None:
+        room = {
+            name: column.item(self._row(node)) for name in asked if (column := self.draft.available(name)) is not None
+        }
+        lacking = positive(asked - Resources(room) - self._going(node))
+        victims = fewest(candidates, lacking, self.balance)
+        if victims is None:
+            return None
+        self.freed_some = True
+        key = (
+            sum(victim.is_precious for victim in victims),
+            len({victim.app.id for victim in victims if victim.breaks_gang}),
+            max((victim.priority for victim in victims), default=-(2**31)),
+            len(victims),
+            sum(victim.cost for victim in victims),
+            int(self.draft.nodes.rows.ranks()[self._row(node)]),
+        )
+        return _Solution(key, node, tuple(victims))
+
+    def _row(self, node: NodeId) -> int:
+        return self.draft.nodes.rows.row(node)
+
+    def _going(self, node: NodeId) -> Resources:
+        """What was told to go from there before, and nobody takes over."""
+        there = self.partition.placed.get(node, {}).values()
+        going = (one.spec.resources for one in there if one.releasing is not None and one.successor is None)
+        return sum(going, NOTHING)
+
+    def _choose(self, victim: Candidate) -> None:
+        self.chosen[victim.id] = victim
+        self.balance.lose(victim.app.queue, victim.resources)
+        self.draft.free(victim.allocation.node, victim.resources)
+
+
+def fewest(candidates: list[Candidate], lacking: Resources, balance: Balance) -> list[Candidate] | None:
+    """The first candidates that free what lacks and leave every guarantee alone, less those that need not go
+    after all; None = they free too little. `balance` is left as it was.
+    """
+    victims: list[Candidate] = []
+    rest = lacking
+    for candidate in candidates:
+        if not rest:
+            break
+        leaf, amount = candidate.app.queue, candidate.resources
+        if any(amount[name] for name in rest) and balance.may_lose(leaf, amount):
+            balance.lose(leaf, amount)
+            victims.append(candidate)
+            rest = positive(rest - amount)
+    for victim in victims:
+        balance.lose(victim.app.queue, victim.resources, -1)
+    return None if rest else _without_idle(victims, lacking)
+
+
+def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
+    """Spare those, the last in order first, without whom it is enough."""
+    freed = sum((victim.resources for victim in victims), NOTHING)
+    kept = list(victims)
+    for victim in reversed(victims):
+        if (freed - victim.resources).covers(lacking):
+            freed -= victim.resources
+            kept.remove(victim)
+    return kept
+
+
+def positive(amounts: Resources) -> Resources:
+    """The amounts above 0."""
+    return Resources({name: amount for name, amount in amounts.items() if amount > 0})
