@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from muster_core.edge.administration import Administration
 from muster_core.edge.loop import LoopSettings
 from muster_core.edge.scheduler import Scheduler as Core
 from muster_core.main import Options, running
@@ -41,7 +42,8 @@ class CoreWire:
 async def a_core_wire(transport: str, folder: Path) -> AsyncIterator[CoreWire]:
     clients: list[Client] = []
     async with running(Options(rest_port=None, loop=LoopSettings(checks=True))) as core:
-        server = GrpcServer(core, f"unix://{folder}/core.sock", settings=SETTINGS)
+        address, admin = f"unix://{folder}/core.sock", Administration(core)
+        server = GrpcServer(core, address, settings=SETTINGS, administration=admin)
         address = await server.start()
 
         def connect() -> Client:
@@ -66,11 +68,12 @@ class Talk:  # long: a phrase book
 
     client: Client
     rm: ResourceManager = field(default_factory=ResourceManager)
+    rm_id: str = RM
     sent: dict[str, int] = field(default_factory=lambda: {"application": 0, "node": 0, "allocation": 0})
 
     async def register(self, config: str = "", **extra: str) -> None:
         request = si_pb2.RegisterResourceManagerRequest(
-            rmID=RM, version="1.0.0", policyGroup="queues", config=config, extraConfig=extra
+            rmID=self.rm_id, version="1.0.0", policyGroup="queues", config=config, extraConfig=extra
         )
         await self.client.register_resource_manager(request, self.rm)
 
@@ -79,7 +82,7 @@ class Talk:  # long: a phrase book
         info = si_pb2.NodeInfo(nodeID=name, action=si_pb2.NodeInfo.ActionFromRM.Value(action), **fields)
         if action in ("CREATE", "CREATE_DRAIN", "UPDATE"):
             info.schedulableResource.CopyFrom(a_resource({"vcore": vcore, "memory": 2**33, "pods": 110}))
-        await self.client.update_node(si_pb2.NodeRequest(rmID=RM, nodes=[info]))
+        await self.client.update_node(si_pb2.NodeRequest(rmID=self.rm_id, nodes=[info]))
 
     async def application(self, name: str = "app", gang: Mapping[str, int] | None = None, **fields: Any) -> None:
         self.sent["application"] += 1
@@ -92,12 +95,12 @@ class Talk:  # long: a phrase book
             gangSchedulingStyle="Soft" if gang else "",
             **fields,
         )
-        await self.client.update_application(si_pb2.ApplicationRequest(rmID=RM, new=[new]))
+        await self.client.update_application(si_pb2.ApplicationRequest(rmID=self.rm_id, new=[new]))
 
     async def remove_application(self, name: str = "app") -> None:
         self.sent["application"] += 1
         gone = si_pb2.RemoveApplicationRequest(applicationID=name, partitionName="default")
-        await self.client.update_application(si_pb2.ApplicationRequest(rmID=RM, remove=[gone]))
+        await self.client.update_application(si_pb2.ApplicationRequest(rmID=self.rm_id, remove=[gone]))
 
     async def ask(self, *names: str, vcore: int = 1000, **fields: Any) -> None:
         self.sent["allocation"] += 1
@@ -108,7 +111,7 @@ class Talk:  # long: a phrase book
             "resourceAsk": a_resource({"vcore": vcore, "pods": 1}),
         }
         asks = [si_pb2.AllocationAsk(allocationKey=name, **defaults | fields) for name in names]
-        await self.client.update_allocation(si_pb2.AllocationRequest(rmID=RM, asks=asks))
+        await self.client.update_allocation(si_pb2.AllocationRequest(rmID=self.rm_id, asks=asks))
 
     async def release(self, key: str, termination: str = "STOPPED_BY_RM", **fields: Any) -> None:
         self.sent["allocation"] += 1
@@ -117,13 +120,13 @@ class Talk:  # long: a phrase book
             terminationType=si_pb2.TerminationType.Value(termination), **defaults | fields
         )
         releases = si_pb2.AllocationReleasesRequest(allocationsToRelease=[release])
-        await self.client.update_allocation(si_pb2.AllocationRequest(rmID=RM, releases=releases))
+        await self.client.update_allocation(si_pb2.AllocationRequest(rmID=self.rm_id, releases=releases))
 
     async def fence(self) -> None:
         """Returns when the core has taken in all that was sent so far."""
         await self.client.fence(
             muster_pb2.FenceRequest(
-                rmID=RM,
+                rmID=self.rm_id,
                 applicationRequests=self.sent["application"],
                 nodeRequests=self.sent["node"],
                 allocationRequests=self.sent["allocation"],
