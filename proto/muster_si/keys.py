@@ -127,7 +127,6 @@ EXTRA_EMPTY_NODE_INTERVAL: Final = "service.emptyNodeInterval"
 EXTRA_EXPIRY: Final = "service.expiry"
 
 # -- settings of the public contract that the core owns (contract 3) ----------
-SETTING_CLUSTER_ID: Final = "service.clusterId"
 SETTING_HEALTH_INTERVAL: Final = "health.checkInterval"
 SETTING_LOG_LEVEL: Final = "log.level"
 #: `log.<subsystem>.level`.

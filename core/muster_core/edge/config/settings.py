@@ -58,7 +58,6 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 class CoreSettings:
     """What is in force; every field has the default of contract 3."""
 
-    cluster_id: str = "mycluster"
     #: Off: nothing new is kept, what is kept stays.
     tracks_events: bool = True
     #: Events that are kept for REST; fewer drops the oldest.
@@ -92,7 +91,6 @@ def settings(extra: Mapping[str, str], notes: Notes) -> CoreSettings:
     default = DEFAULT_SETTINGS
     ring = keys.SETTING_EVENT_RING if keys.SETTING_EVENT_RING in extra else keys.SETTING_EVENT_RING_OTHER
     return CoreSettings(
-        cluster_id=extra.get(keys.SETTING_CLUSTER_ID, "").strip() or default.cluster_id,
         tracks_events=read.flag(keys.SETTING_EVENT_TRACKING, default=default.tracks_events),
         ring_capacity=read.count(ring, default.ring_capacity, least=1),
         request_capacity=read.count(keys.SETTING_EVENT_REQUESTS, default.request_capacity, least=1),

@@ -9,15 +9,14 @@ SECOND = 1_000_000_000
 
 
 def test_absent_and_empty_settings_are_the_defaults_of_the_contract() -> None:
-    expected = CoreSettings("mycluster", True, 100_000, 1_000, 10_000, 100, 15, 30 * SECOND)
-    for extra in ({}, {"event.maxStreams": " ", "log.level": "", "service.clusterId": " ", "log..level": "INFO"}):
+    expected = CoreSettings(True, 100_000, 1_000, 10_000, 100, 15, 30 * SECOND)
+    for extra in ({}, {"event.maxStreams": " ", "log.level": "", "log..level": "INFO"}):
         loaded = load("", extra)
         assert (loaded.settings, loaded.warnings) == (expected, ())
 
 
 def test_every_setting_sets_its_field() -> None:
     extra = {
-        "service.clusterId": "prod",
         "event.trackingEnabled": "false",
         "event.ringBufferCapacity": "1",
         "event.requestCapacity": "2",
@@ -26,7 +25,7 @@ def test_every_setting_sets_its_field() -> None:
         "event.maxStreamsPerHost": "5",
         "health.checkInterval": "1m",
     }
-    assert load("", extra).settings == CoreSettings("prod", False, 1, 2, 3, 0, 5, 60 * SECOND)
+    assert load("", extra).settings == CoreSettings(False, 1, 2, 3, 0, 5, 60 * SECOND)
 
 
 def test_both_spellings_of_the_ring_are_read_and_the_sources_wins() -> None:
