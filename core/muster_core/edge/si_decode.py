@@ -42,7 +42,7 @@ from muster_core.model.ids import (
     allocation_id,
 )
 from muster_core.model.notes import EventNoted, Notice
-from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, NamespaceQuota, NodeSpec
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, NodeSpec
 from muster_si import keys, si_pb2
 
 _SECOND: Final = 1_000_000_000
@@ -250,18 +250,11 @@ class Decoder:
             members=fields.members(tags),
             created_ns=fields.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND),
             forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
-            quota=self._quota(new, tags, intake),
+            quota=quota,
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
             intake.answers.append(_style_warning(self._rm, new))
         return spec
-
-    def _quota(self, new: si_pb2.AddApplicationRequest, tags: Mapping[str, str], intake: Intake) -> NamespaceQuota:
-        """The namespace's quota; what of it has no meaning is left out, and that is said (contract 1.6)."""
-        quota, odd = namespace_quota.read(tags, self._amounts)
-        said = (f"the namespace's quota is left out: {why}" for why in odd)
-        intake.answers += [EventNoted(self._rm, Notice.APPLICATION, new.applicationID, text) for text in said]
-        return quota
 
     def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
         node = NodeId(fields.named(info.nodeID, "nodeID"))
@@ -335,3 +328,9 @@ def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventNoted:
     said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
     known = " or ".join(_STYLES)
     return EventNoted(rm, Notice.APPLICATION, new.applicationID, f"{said}; it is taken as {GangStyle.SOFT} ({known})")
+
+
+def _quota_warnings(rm: RmId, new: si_pb2.AddApplicationRequest, odd: list[str]) -> list[EventNoted]:
+    """What of a namespace's quota was left out (contract 1.6)."""
+    said = (f"the namespace's quota is left out: {why}" for why in odd)
+    return [EventNoted(rm, Notice.APPLICATION, new.applicationID, text) for text in said]
