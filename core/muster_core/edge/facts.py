@@ -224,13 +224,15 @@ def _cardinality(found: Object, field: str, default: int) -> int:
 
 def _target(found: Object) -> Target:
     _known(found, frozenset({"targetOperator", "targetKey", "targetValues"}))
-    key, values = _text(found, "targetKey"), found.get("targetValues") or []
+    key, values, operator_name = _text(found, "targetKey"), found.get("targetValues"), found.get("targetOperator")
     if not key or len(key) > NAME_LIMIT:
         raise Unfit("targetKey", "is missing or too long")
+    values = [] if values is None else values
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise Unfit("targetValues", "is not a list of texts")
-    name = _one_of(found, "targetOperator", _TARGET_OPERATORS) if found.get("targetOperator") else "IN"
-    operator = TargetOperator(name)
+    operator = TargetOperator.IN
+    if operator_name is not None:
+        operator = TargetOperator(_one_of(found, "targetOperator", _TARGET_OPERATORS))
     if bool(values) != (operator in (TargetOperator.IN, TargetOperator.NOT_IN)):
         raise Unfit("targetValues", f"do not go with {operator.value}")
     return Target(key, operator, tuple(values))
