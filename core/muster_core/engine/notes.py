@@ -68,6 +68,8 @@ def app_moved(partition: Partition, name: str, state: ApplicationState, message:
 
 def app_left(partition: Partition, app: Application) -> None:
     """An application is out of its queue and its partition."""
+    if app.linked:
+        _link(partition, app, Change.REMOVE)
     partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE)
     queue = app.queue.path
     partition.note(Notice.QUEUE, queue, change=Change.REMOVE, detail=Detail.QUEUE_APP, reference=app.id)
@@ -88,6 +90,8 @@ def ask_left(partition: Partition, ask: AskSpec, why: Detail) -> None:
 def places_came(partition: Partition, app: Application, places: Iterable[Allocation], *, asked: bool) -> None:
     """Allocations of one application were made at once; `asked`: each by an ask that is gone now."""
     if partition.tracking:
+        if app.group and not app.linked:
+            _link(partition, app, Change.SET)
         partition.notes.append(_places(partition, app, places, Change.ADD, Detail.APP_ALLOC, asked=asked))
 
 
@@ -96,6 +100,13 @@ def place_left(partition: Partition, app: Application, place: Allocation, *, nod
     if partition.tracking:
         why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
         partition.notes.append(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
+
+
+def _link(partition: Partition, app: Application, change: Change) -> None:
+    """The application counts for its group from its first allocation on, until it goes."""
+    app.linked = change is Change.SET
+    detail = Detail.UG_APP_LINK
+    partition.note(Notice.USER_GROUP, app.group or "", change=change, detail=detail, reference=app.id)
 
 
 def _places(

@@ -215,6 +215,8 @@ class Application:
     shown: int | None = None
     #: The group it counts for, empty = none; None = not chosen yet (contract 2.7).
     group: str | None = None
+    #: That was noted (contract 6.1, UG_APP_LINK).
+    linked: bool = False
     #: It counts as running in its queues, for its user and its group.
     counted: bool = False
     #: Why it may not start, as it was noted last; NONE = it may.

@@ -74,6 +74,46 @@ def gone(why: Detail, key: str = "r0") -> list[Line]:
     ]
 
 
+def test_a_group_is_linked_to_an_application_from_its_first_allocation_on_and_charged_like_its_user() -> None:
+    limits = (QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)
+    scene = a_scene(replace(a_queue("a"), limits=limits))
+    scene.tell(ApplicationAdded(replace(an_application(), groups=("staff",))))
+    scene.noted.clear()
+    scene.ask(an_ask("r0"), an_ask("r1"))
+    of_group = [line for line in lines(scene) if line[1] == "staff"]
+    assert of_group[0] == (USER, "staff", SET, Detail.UG_APP_LINK, "app")
+    assert of_group[1:] == [(USER, "staff", ADD, Detail.UG_GROUP_RESOURCE, "root.a")] * 2
+    of_group = [line for line in told(scene, ApplicationRemoved(PARTITION, ApplicationId("app"))) if line[1] == "staff"]
+    assert of_group == [
+        *[(USER, "staff", REMOVE, Detail.UG_GROUP_RESOURCE, "root.a")] * 2,
+        (USER, "staff", REMOVE, Detail.UG_APP_LINK, "app"),
+    ]
+
+
+def test_an_application_that_may_not_start_and_then_may_is_noted_on_change_only() -> None:
+    scene = a_scene(replace(a_queue("a"), max_applications=1))
+    scene.tell(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
+    scene.ask(an_ask("r0"))
+    scene.noted.clear()
+    scene.ask(an_ask("s0", app="second"))
+    scene.ask(an_ask("s1", app="second"))
+    held = [line for line in lines(scene) if line[3] is Detail.APP_CANNOTRUN_QUEUE]
+    assert held == [(APP, "second", Change.NONE, Detail.APP_CANNOTRUN_QUEUE, "")]
+    scene.release("r0")
+    assert (APP, "second", Change.NONE, Detail.APP_RUNNABLE_QUEUE, "") in lines(scene)
+
+
+def test_a_limit_of_a_user_on_applications_has_a_detail_of_its_own() -> None:
+    limits = (QuotaLimit(users=("kim",), max_applications=1),)
+    scene = a_scene(replace(a_queue("a"), limits=limits))
+    scene.tell(ApplicationAdded(an_application()), ApplicationAdded(an_application("second")))
+    scene.ask(an_ask("r0"))
+    scene.ask(an_ask("s0", app="second"))
+    scene.release("r0")
+    details = [line[3] for line in lines(scene) if line[:3] == (APP, "second", Change.NONE)]
+    assert details == [Detail.APP_CANNOTRUN_QUOTA, Detail.APP_RUNNABLE_QUOTA]
+
+
 def test_a_new_application_is_noted_on_itself_and_on_its_queue() -> None:
     assert told(a_scene(), ApplicationAdded(an_application())) == [
         (APP, "app", ADD, Detail.APP_NEW, ""),
