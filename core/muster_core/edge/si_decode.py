@@ -236,6 +236,7 @@ class Decoder:
         ask = self._amounts.read(new.placeholderAsk, "placeholderAsk")
         if len(new.queueName) > _QUEUE_LIMIT:
             raise Unfit("queueName", f"is longer than {_QUEUE_LIMIT} characters")
+        quota, odd = namespace_quota.read(tags, self._amounts)
         spec = ApplicationSpec(
             partition=self.partitions.find(new.partitionName),
             id=fields.application_id(new.applicationID),
@@ -254,6 +255,7 @@ class Decoder:
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
             intake.answers.append(_style_warning(self._rm, new))
+        intake.answers += _quota_warnings(self._rm, new, odd)
         return spec
 
     def _node(self, info: si_pb2.NodeInfo, intake: Intake) -> Event:
