@@ -39,13 +39,13 @@ def _with(keys: tuple[str, ...], targets: tuple[Target, ...]) -> frozenset[str]:
 
 def _count(partition: Partition, app: Application) -> None:
     """All that the application has, and its asks in classes that say what is read of them now."""
-    nodes = partition.nodes
+    rows, project, add = partition.nodes.rows, partition.nodes.tags.project, partition.nodes.tags.add
     for allocation in app.allocations.values():
         if allocation.successor is None:
-            nodes.tags.add(nodes.rows.row(allocation.node), nodes.tags.project(allocation.spec.tags))
-    for ask in list(app.asks.values()):
-        tags = nodes.tags.project(ask.spec.tags)
+            add(rows.row(allocation.node), project(allocation.spec.tags))
+    moved = [ask for ask in app.asks.values() if project(ask.spec.tags) != ask.kind.tags]
+    for ask in moved:
+        app.put_in_class(ask, project(ask.spec.tags))
+    for ask in app.asks.values():
         if ask.swap is not None:
-            nodes.tags.add(nodes.rows.row(ask.swap.node), tags)
-        if tags != ask.kind.tags:
-            app.put_in_class(ask, tags)
+            add(rows.row(ask.swap.node), ask.kind.tags)

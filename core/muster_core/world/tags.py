@@ -44,7 +44,7 @@ class TagCounts:
         """What of these tags is kept."""
         if not self.keys:
             return NO_TAGS
-        return tuple((key, tags[key]) for key in self.keys if key in tags)
+        return tuple([(key, tags[key]) for key in self.keys if key in tags])
 
     def clear(self, keys: Iterable[str]) -> None:
         """Begin to count anew, with these keys."""
