@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import cluster, in_process, report
+from benchmarks import cluster, in_process, report, rest_answers
 from benchmarks.figures import Figure, Options
 from devcluster.errors import DevclusterError
 
@@ -30,6 +30,7 @@ FAMILIES: Mapping[str, Family] = {
     "core": Family(in_process.CORE, in_process.core),
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),
+    "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),
     "cluster": Family(tuple(cluster.BENCHES), cluster.measure),
 }
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from muster_core.main import Options, StartError, serve, tls_files
+from muster_core.edge.rest.access.guard import AccessSettings
+from muster_core.edge.rest.access.tls import ServerTls
+from muster_core.main import Options, StartError, rest_tls, serve, tls_files
 from muster_si import muster_pb2, si_pb2
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.grpc_client import GrpcClient
@@ -92,3 +94,21 @@ def test_tls_files_go_together() -> None:
     with pytest.raises(StartError, match="go together"):
         tls_files(Path("cert"), None, None)
     assert tls_files(None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (Options(rest_access=AccessSettings(Path("/no/token"))), "REST on 127.0.0.1:0: token file /no/token"),
+        (Options(rest_tls=ServerTls(Path("/no/cert"), Path("/no/key"))), "REST on 127.0.0.1:0: TLS: /no/cert"),
+    ],
+)
+async def test_a_core_that_cannot_serve_rest_as_it_is_told_says_why(options: Options, reason: str) -> None:
+    with pytest.raises(StartError, match=reason):
+        await serve(replace(options, rest_port=0))
+
+
+def test_the_tls_files_of_rest_go_together() -> None:
+    with pytest.raises(StartError, match="go together"):
+        rest_tls(Path("cert"), None)
+    assert rest_tls(None, None) is None

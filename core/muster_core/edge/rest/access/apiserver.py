@@ -40,7 +40,8 @@ def found() -> ApiServer:
         raise NoApiServer(str(error)) from error
 
     def headers() -> Mapping[str, str]:
-        token = settings.get_api_key_with_prefix("authorization")
+        # The client says under which key it is, and reads a service account's file again when it is old.
+        token = settings.auth_settings().get("BearerToken", {}).get("value")
         return {"Authorization": token} if token else {}
 
     return ApiServer(settings.host, _context(settings), headers)

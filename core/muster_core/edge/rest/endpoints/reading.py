@@ -93,7 +93,7 @@ def one_node(asked: Asked) -> Pieces:
 
 def node_utilizations(asked: Asked) -> Pieces:
     """Row 16."""
-    return array(nodes.by_use(item) for item in list(asked.world.partitions.values()))
+    return array(found for item in list(asked.world.partitions.values()) for found in nodes.by_use(item))
 
 
 def all_users(asked: Asked) -> Pieces:

@@ -64,10 +64,15 @@ def foreign(item: AllocationSpec) -> nodes.ForeignAllocation:
     )
 
 
-def by_use(partition: Partition) -> clusters.ClusterUtilization:
-    """The nodes of a partition in tenths of use, for every resource that any of them has."""
+def by_use(partition: Partition) -> Iterator[clusters.ClusterUtilization | None]:
+    """None after each node, so that others may run; at last the nodes of a partition in tenths of use,
+    for every resource that any of them has.
+    """
     found: dict[str, list[list[str]]] = {}
-    for name in partition.nodes:
+    for name in list(partition.nodes):
+        yield None
+        if name not in partition.nodes:
+            continue
         capacity, used = partition.nodes.record(name).spec.capacity, partition.nodes.allocated(name)
         for resource, amount in capacity.items():
             if amount > 0:
@@ -75,7 +80,7 @@ def by_use(partition: Partition) -> clusters.ClusterUtilization:
                 # As YuniKorn counts: 10 % is the end of the first tenth, not the beginning of the second.
                 tenth = -(-used[resource] * _BUCKETS // amount) - 1
                 tenths[min(max(tenth, 0), _BUCKETS - 1)].append(name)
-    return clusters.ClusterUtilization(
+    yield clusters.ClusterUtilization(
         clusterId=partition.rm,
         partition=partition_name(partition.id),
         utilizations=[

@@ -1,0 +1,142 @@
+"""How long the REST views of a large cluster take while the core schedules, and how long it is held up by them.
+
+    .venv/bin/python -m benchmarks rest
+
+500 queues, 5,000 applications of 300 users, 5,000 nodes, 100,000 asks of which nine in ten wait. While a view is read,
+an ask comes and goes in turns without an end. `ms` is from the request to the last byte; beside it the longest time
+for which the event loop ran nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+import aiohttp
+import uvloop
+
+from benchmarks.core_placement import PARTITION, RM, a_node
+from benchmarks.figures import Figure, Options
+from muster_core.edge.log_level import LogLevel
+from muster_core.edge.mailbox import Mail
+from muster_core.edge.rest.server import RestServer
+from muster_core.edge.rest.settings import RestSettings
+from muster_core.edge.scheduler import Scheduler
+from muster_core.engine.cycle import cycle
+from muster_core.engine.step import step
+from muster_core.main import LogFormat, configure_logs
+from muster_core.model.access import EVERYBODY
+from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.events import ApplicationAdded, AskAdded, AskReleased, Event, ManagerRegistered, NodeAdded
+from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.release import Termination
+from muster_core.model.resources import Resources
+from muster_core.model.specs import ApplicationSpec, AskSpec
+from muster_core.world.world import World
+
+PATHS: Mapping[str, str] = {
+    "rest/queues": "/ws/v1/partition/default/queues",
+    "rest/nodes": "/ws/v1/partition/default/nodes",
+    "rest/applications": "/ws/v1/partition/default/applications/active",
+    "rest/users": "/ws/v1/partition/default/usage/users",
+    "rest/metrics": "/ws/v1/metrics",
+}
+GOALS = {"rest/queues": 200.0}
+"""Milliseconds."""
+
+PARENTS, LEAVES, USERS, ASKS = 20, 24, 300, 20
+SMALL, LARGE = Resources({"vcore": 100, "pods": 1}), Resources({"vcore": 900_000, "pods": 1})
+
+
+def measure(names: Sequence[str], options: Options) -> list[Figure]:
+    """Milliseconds to the last byte, of each view."""
+    return uvloop.run(_measure(names, options))
+
+
+async def _measure(names: Sequence[str], options: Options) -> list[Figure]:
+    configure_logs(LogLevel.ERROR, LogFormat.JSON)
+    core = Scheduler()
+    core.loop.world = _world(500 if options.quick else 5_000)
+    gc.collect()
+    gc.freeze()  # as the core does after a recovery
+    server = RestServer(core, RestSettings(port=0))
+    port = await server.start()
+    tasks = [asyncio.create_task(core.run()), asyncio.create_task(_come_and_go(core))]
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            return [await _figure(session, name, options.runs) for name in names]
+    finally:
+        core.close()
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await server.stop()
+
+
+async def _figure(session: aiohttp.ClientSession, name: str, runs: int) -> Figure:
+    taken: list[float] = []
+    held: list[float] = []
+    size = 0
+    for _ in range(runs):
+        watch = asyncio.create_task(_longest_pause())
+        started = time.perf_counter()
+        async with session.get(PATHS[name], headers={"Accept-Encoding": "identity"}) as answer:
+            answer.raise_for_status()
+            size = len(await answer.read())
+        taken.append((time.perf_counter() - started) * 1000)
+        watch.cancel()
+        held.append(await watch * 1000)
+    beside = {"longest pause, ms": held, "MB": [size / 1e6]}
+    return Figure(name, "ms", taken, GOALS.get(name), less_is_better=True, beside=beside)
+
+
+async def _longest_pause() -> float:
+    """Seconds; watches until it is cancelled."""
+    longest, last = 0.0, time.perf_counter()
+    with suppress(asyncio.CancelledError):
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+    return longest
+
+
+async def _come_and_go(core: Scheduler) -> None:
+    """One ask that finds a place nowhere, told and taken back."""
+    app, key = ApplicationId("app-0"), AllocationKey("comes-and-goes")
+    ask = AskSpec(PARTITION, app, key, LARGE)
+    while True:
+        core.loop.mailbox.post(Mail([AskAdded(ask)]))
+        await asyncio.sleep(0.001)
+        core.loop.mailbox.post(Mail([AskReleased(PARTITION, app, key, Termination.STOPPED_BY_RM)]))
+        await asyncio.sleep(0.001)
+
+
+def _world(size: int) -> World:
+    """`size` nodes and applications."""
+    world = World()
+    for event in _events(size):
+        step(world, event, 1)
+    while cycle(world, 2, lambda: True).more:
+        pass
+    return world
+
+
+def _events(size: int) -> Iterator[Event]:
+    leaves = tuple(QueueConfig(f"q{number}") for number in range(LEAVES))
+    groups = tuple(QueueConfig(f"g{number}", parent=True, children=leaves) for number in range(PARENTS))
+    root = QueueConfig("root", parent=True, children=groups, submit_acl=EVERYBODY)
+    yield ManagerRegistered(RM, Configuration((PartitionConfig("default", root, (PlacementRule("provided"),)),)))
+    for number in range(size):
+        yield NodeAdded(a_node(number))
+    for number in range(size):
+        app = ApplicationId(f"app-{number}")
+        queue = f"root.g{number % PARENTS}.q{number // PARENTS % LEAVES}"
+        yield ApplicationAdded(ApplicationSpec(PARTITION, app, queue, user=f"user-{number % USERS}"))
+        for ask in range(ASKS):
+            resources = SMALL if ask < ASKS // 10 else LARGE
+            yield AskAdded(AskSpec(PARTITION, app, AllocationKey(f"ask-{number}-{ask}"), resources))

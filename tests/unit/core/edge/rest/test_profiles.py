@@ -1,0 +1,61 @@
+"""Where time and memory go, and where tasks and threads are; what Python has no such thing of says so."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+
+async def text(http: aiohttp.ClientSession, path: str) -> str:
+    async with http.get(path) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.text()
+
+
+async def test_the_stacks_are_those_of_tasks_and_threads(http: aiohttp.ClientSession) -> None:
+    for path in ("/debug/stack", "/debug/pprof/goroutine", "/ws/v1/stack"):
+        found = await text(http, path)
+        assert "task muster-rest-health" in found
+        assert "thread MainThread" in found
+
+
+async def test_the_index_names_the_profiles(http: aiohttp.ClientSession) -> None:
+    assert "/debug/pprof/profile\n" in await text(http, "/debug/pprof/")
+
+
+@pytest.mark.parametrize(
+    "name, said",
+    [("profile", "function calls"), ("heap", "growth in 0 s"), ("allocs", "growth in 0 s"), ("cmdline", "")],
+)
+async def test_a_profile_looks_as_long_as_it_is_told(http: aiohttp.ClientSession, name: str, said: str) -> None:
+    assert said in await text(http, f"/debug/pprof/{name}?seconds=0")
+
+
+@pytest.mark.parametrize(
+    "path, status",
+    [
+        ("block", 501),
+        ("mutex", 501),
+        ("symbol", 501),
+        ("trace", 501),
+        ("nothing", 404),
+        ("heap?seconds=301", 400),
+        ("heap?seconds=x", 400),
+    ],
+)
+async def test_what_there_is_no_profile_of_is_said(http: aiohttp.ClientSession, path: str, status: int) -> None:
+    async with http.get(f"/debug/pprof/{path}") as answer:
+        assert answer.status == status
+
+
+async def test_one_profile_at_a_time(http: aiohttp.ClientSession) -> None:
+    first = asyncio.create_task(text(http, "/debug/pprof/heap?seconds=60"))
+    status = 200
+    while status != 409:
+        async with http.get("/debug/pprof/heap?seconds=0") as answer:
+            status = answer.status
+    first.cancel()
+    while status == 409:  # who goes lets the next one look
+        async with http.get("/debug/pprof/heap?seconds=0") as answer:
+            status = answer.status
+    assert status == 200
