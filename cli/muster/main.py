@@ -51,7 +51,7 @@ def version() -> None:
 
 
 @app.command()
-def run(  # noqa: PLR0913 - the command line is its options
+def run(  # noqa: PLR0913 # long: the command line is its options
     *,
     embedded: Annotated[bool, typer.Option("--embedded", help="core and operator in this process")] = False,
     namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
