@@ -31,15 +31,20 @@ def resources(vcore: int = 0, memory: int = 0, pods: int = 0, **more: int) -> Re
 
 
 def a_queue(
-    name: str, *children: QueueConfig, vcore: int | None = None, fair: bool = False, guaranteed: int = 0
+    name: str,
+    *children: QueueConfig,
+    vcore: int | None = None,
+    fair: bool = False,
+    guaranteed: int = 0,
+    policies: QueuePolicies | None = None,
 ) -> QueueConfig:
-    """`vcore` = its maximum."""
+    """`vcore` = its maximum; `policies` go before `fair`."""
     return QueueConfig(
         name=name,
         children=children,
         max=UNLIMITED if vcore is None else Limit({"vcore": vcore}),
         guaranteed=Resources({"vcore": guaranteed}),
-        policies=QueuePolicies(order=ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO),
+        policies=policies or QueuePolicies(order=ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO),
     )
 
 

@@ -127,9 +127,8 @@ class Turn:
             growth.set_blocking(partition, app, blocks=outline.blocks and app.is_reserving)
             self._settle(app, [outline], more=outline.more or app.gang.over)
             return said
-        effects: list[Effect] = []
-        if app.id in partition.reservations.by_application:
-            effects += self._carry_out(app, reserving.plan(partition, app))
+        held = reserving.plan(partition, app)
+        effects = self._carry_out(app, held)
         swaps = swap.plan(partition, app, self.left)
         effects += self._carry_out(app, swaps)
         growth.set_blocking(partition, app, blocks=False)
@@ -138,7 +137,7 @@ class Turn:
             return effects
         outline = usual.plan(partition, app, self.left, self._pace_of(app, order))
         effects += self._carry_out(app, outline)
-        self._settle(app, [swaps, outline], more=swaps.more or outline.more)
+        self._settle(app, [held, swaps, outline], more=swaps.more or outline.more)
         return effects + back_off(partition, app, outline, self.now_ns)
 
     def _pace_of(self, app: Application, order: list[tuple[Key, int, Application]]) -> Pace:

@@ -36,16 +36,21 @@ from muster_core.world.world import Partition
 def plan(partition: Partition, app: Application) -> Outline:
     """Places for those of its asks that room is held for; head room that is held for an ask is its own to use."""
     outline = Outline()
+    if app.id not in partition.reservations.by_application:
+        return outline
     draft = Draft(partition.nodes)
     taken = NOTHING
     for hold in partition.reservations.of(app.id):
         ask = app.asks[hold.key]
         back = hold.resources if hold.preempted else NOTHING
         if not headroom.room(partition, app, back).room(taken).count(ask.spec.resources, 1):
+            refused = headroom.refusal(partition, app, ask.spec.resources, taken - back)
+            outline.obstacles += [refused.obstacle] if refused is not None else []
             continue
         node = _place(partition, draft, ask.kind, hold)
         if node:
-            taken += ask.spec.resources
+            # What it takes was held for it, and is held no more.
+            taken += ask.spec.resources - back
             outline.decisions.append(Placement(partition.id, app.id, ((hold.key, node),)))
     return outline
 

@@ -36,7 +36,7 @@ _LEAST_OF_A_LEAF: Final = 50
 #: How a candidate stands to its gang.
 _FREE, _LOST, _WHOLE = 0, 1, 2
 
-_Key = tuple[bool, bool, int, int, int, int, int, float, int, int, str]
+_Key = tuple[bool, bool, int, int, int, int, int, float, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,12 @@ def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
 def rank(
     partition: Partition, of: Iterable[tuple[Application, Allocation]], path: Iterable[Queue] = ()
 ) -> list[Candidate]:
-    """Give each its place in the order; `path`: through which its priority is seen."""
+    """Give each its place in the order; they come youngest first. `path`: through which its priority is seen."""
     queues = tuple(path)
     census: dict[ApplicationId, _Census] = {}
     cluster = partition.nodes.capacity_total
     found: list[Candidate] = []
-    for app, allocation in of:
+    for index, (app, allocation) in enumerate(of):
         spec = allocation.spec
         tier, size, number = _FREE, 0, 0
         if app.spec.is_gang:
@@ -142,10 +142,10 @@ def rank(
             size, number = (census[app.id].size, -app.sequence) if tier == _WHOLE else (0, 0)
         cost = max((amount / max(cluster[name], 1) for name, amount in spec.resources.items()), default=0.0)
         seen = lifted(spec.priority, queues)
-        since, last = -allocation.allocated_ns, app.sequence
+        since, last = -allocation.allocated_ns, -app.sequence
         key = (
             *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
-            *(tier, size, number, cost, since, last, str(allocation.id)),
+            *(tier, size, number, cost, since, last, index),
         )
         found.append(Candidate(app, allocation, key, cost))
     return found

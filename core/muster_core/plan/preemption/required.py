@@ -35,7 +35,7 @@ def plan(partition: Partition, app: Application, ask: Ask) -> Preemption | str:
     lift(partition, draft, ask.kind, 1)
     row = partition.nodes.rows.row(node)
     room = {name: column.item(row) for name in asked if (column := draft.available(name)) is not None}
-    there = list(partition.placed.get(node, {}).values())
+    there = list(reversed(partition.placed.get(node, {}).values()))
     going = sum((one.spec.resources for one in there if one.releasing is not None and one.successor is None), NOTHING)
     lacking = positive(asked - Resources(room) - going)
     pairs = ((partition.applications[one.spec.application], one) for one in there)
@@ -56,8 +56,8 @@ def plan(partition: Partition, app: Application, ask: Ask) -> Preemption | str:
     return Preemption(partition.id, app.id, ((ask.spec.key, node),), tuple(victim.id for victim in victims))
 
 
-def _order(candidate: Candidate) -> tuple[bool, bool, int, int, float, str]:
+def _order(candidate: Candidate) -> tuple[bool, bool, int, int, float, int]:
     spec = candidate.allocation.spec
     since = -candidate.allocation.allocated_ns
     opted_out = not spec.allow_preempt_self
-    return spec.originator, opted_out, spec.priority, since, candidate.cost, str(candidate.allocation.id)
+    return spec.originator, opted_out, spec.priority, since, candidate.cost, candidate.key[-1]
