@@ -35,8 +35,11 @@ from muster_core.engine import invariants
 from muster_core.engine.cycle import CycleResult, cycle
 from muster_core.engine.step import step
 from muster_core.model.effects import Effect
-from muster_core.model.events import ClockRang, ConnectionLost, Event, FencePassed
+from muster_core.model.events import ClockKind, ClockRang, ConnectionLost, Event, FencePassed
 from muster_core.world.world import World
+
+#: Clocks that make the engine look for victims.
+_PREEMPTING: Final = (ClockKind.PREEMPTION, ClockKind.QUOTA)
 
 _log = structlog.get_logger(__name__)
 
@@ -176,7 +179,10 @@ class Loop:
         now_ns = self._now_ns()
         due: ClockRang | None
         while (due := self._outlet.deadlines.due(now_ns)) is not None:
+            started = time.perf_counter()
             self._hear(due)
+            if due.clock.kind in _PREEMPTING:
+                self._metrics.sought(time.perf_counter() - started)
 
     def _schedule(self) -> None:
         now_ns = self._now_ns()

@@ -11,13 +11,12 @@ from enum import StrEnum
 
 class Step(StrEnum):
     """QUEUE: choosing the next leaf; APPLICATION: ordering a leaf's applications; NODE: finding places for one of
-    them and carrying that out; PREEMPTION: looking for victims.
+    them and carrying that out.
     """
 
     QUEUE = "queue"
     APPLICATION = "app"
     NODE = "node"
-    PREEMPTION = "preemption"
 
 
 Lap = Callable[[Step], None]

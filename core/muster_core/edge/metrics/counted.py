@@ -119,6 +119,10 @@ class Metrics:
         """Count one turn of the loop."""
         self._times.turned(seconds)
 
+    def sought(self, seconds: float) -> None:
+        """Count one search for victims of preemption."""
+        self._laps.preemption.observe(seconds)
+
     def waited(self, seconds: float) -> None:
         """Count how long a message waited for the world."""
         self._times.wait.observe(seconds)

@@ -58,8 +58,8 @@ class LapTimes:
         self._searches = Histogram(
             f"{prefix}_trynode_evaluation_milliseconds", every, buckets=DECADES, registry=registry
         )
-        victims = "Time to look for victims of preemption in a cycle, in seconds."
-        self._preemption = Histogram(
+        victims = "Time to look for victims when the clock of a leaf or a lowered quota rings, in seconds."
+        self.preemption = Histogram(
             f"{prefix}_trypreemption_latency_milliseconds", victims, buckets=DECADES, registry=registry
         )
 
@@ -71,5 +71,3 @@ class LapTimes:
             elif step is Step.NODE:
                 self._search.observe(seconds / laps.counts[step])
                 self._searches.observe(seconds)
-            else:
-                self._preemption.observe(seconds)

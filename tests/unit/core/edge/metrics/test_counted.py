@@ -97,6 +97,12 @@ def test_a_cycle_is_counted_with_its_steps_in_seconds() -> None:
     assert value(metrics, f"{prefix}_container_allocation_attempt_total", state="error") == 3
 
 
+def test_a_search_for_victims_is_counted() -> None:
+    metrics = Metrics()
+    metrics.sought(0.25)
+    assert value(metrics, "yunikorn_scheduler_trypreemption_latency_milliseconds_sum") == 0.25
+
+
 def test_latencies_have_the_buckets_of_the_contract() -> None:
     assert [round(bound, 9) for bound in DECADES] == [0.0001, 0.001, 0.01, 0.1, 1, 10, 100, 1000]
     name = "yunikorn_scheduler_scheduling_latency_milliseconds_bucket"
