@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, Timing
+from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, QuotaLimit, Timing
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.ids import (
     AllocationId,
@@ -37,21 +37,34 @@ def a_queue(
     fair: bool = False,
     guaranteed: int = 0,
     policies: QueuePolicies | None = None,
+    limits: tuple[QuotaLimit, ...] = (),
+    max_applications: int = 0,
 ) -> QueueConfig:
     """`vcore` = its maximum; `policies` go before `fair`."""
+    order = ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO
     return QueueConfig(
         name=name,
         children=children,
         max=UNLIMITED if vcore is None else Limit({"vcore": vcore}),
         guaranteed=Resources({"vcore": guaranteed}),
-        policies=policies or QueuePolicies(order=ApplicationOrder.FAIR if fair else ApplicationOrder.FIFO),
+        policies=policies or QueuePolicies(order=order),
+        limits=limits,
+        max_applications=max_applications,
     )
 
 
-def a_configuration(*queues: QueueConfig, timing: Timing | None = None) -> Configuration:
-    """Queues below root; applications go where they say, or into `root.<namespace>`, made on demand."""
+def a_limit(
+    *, users: tuple[str, ...] = (), groups: tuple[str, ...] = (), vcore: int | None = None, applications: int = 0
+) -> QuotaLimit:
+    return QuotaLimit(users, groups, UNLIMITED if vcore is None else Limit({"vcore": vcore}), applications)
+
+
+def a_configuration(
+    *queues: QueueConfig, timing: Timing | None = None, limits: tuple[QuotaLimit, ...] = ()
+) -> Configuration:
+    """Queues below root, which has the limits; applications go where they say, or into `root.<namespace>`."""
     rules = (PlacementRule("provided"), PlacementRule("tag", create=True, value="namespace"))
-    root = QueueConfig("root", parent=True, children=queues, submit_acl=EVERYBODY)
+    root = QueueConfig("root", parent=True, children=queues, submit_acl=EVERYBODY, limits=limits)
     return Configuration((PartitionConfig("default", root, rules),), timing or Timing())
 
 
@@ -67,6 +80,7 @@ def an_application(
     each: Resources | None = None,
     style: GangStyle = GangStyle.SOFT,
     user: str = "kim",
+    groups: tuple[str, ...] = (),
     timeout_s: int = 0,
     wait_s: int = 0,
     created_s: int = 0,
@@ -79,6 +93,7 @@ def an_application(
         ApplicationId(name),
         queue=queue,
         user=user,
+        groups=groups,
         tags={"namespace": "ns"},
         timeout_ns=timeout_s * SECOND,
         wait_timeout_ns=wait_s * SECOND,

@@ -26,8 +26,8 @@ from muster_core.plan import gang, ordering, reserving, starting, swap, usual
 from muster_core.plan.ordering import Key
 from muster_core.plan.outline import Outline, Unplaced
 from muster_core.plan.pace import Pace, Rival
-from muster_core.world.applications import Application, Ask, AskClass
-from muster_core.world.obstacles import NotHeld, NoTurn, Obstacle
+from muster_core.world.applications import Application, Ask
+from muster_core.world.obstacles import NoNode, NotHeld, NoTurn, Obstacle
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
@@ -105,6 +105,7 @@ class Turn:
         note_runnable(self.partition, app, held.detail if held is not None else Detail.NONE)
         if held is None:
             return False
+        growth.set_blocking(self.partition, app, blocks=False)
         effects += say(self.partition, app, [Unplaced(kind, held.why) for kind in app.waiting])
         self._stand(app, [held.obstacle])
         return True
@@ -238,10 +239,8 @@ def back_off(partition: Partition, app: Application, outline: Outline, now_ns: i
     policies = app.queue.policies
     if not policies.backoff_after:
         return []
-    refused: dict[AskClass, None] = {
-        entry.kind: None for entry in outline.unplaced if entry.why.lack is Lack.NODES and entry.kind in app.waiting
-    }
-    if sum(app.asks[key].left for kind in refused for key in app.waiting[kind]) < policies.backoff_after:
+    refused = dict.fromkeys(one.kind for one in outline.obstacles if isinstance(one, NoNode))
+    if sum(app.asks[key].left for kind in refused for key in app.waiting.get(kind, ())) < policies.backoff_after:
         return []
     app.asleep_until_ns = now_ns + policies.backoff_delay_ns
     return [lifecycle.set_clock(partition, app, ClockKind.BACKOFF, app.sequence, app.asleep_until_ns)]

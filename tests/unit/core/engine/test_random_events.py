@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from muster_core.model.config import Configuration, Timing
+from muster_core.model.config import Configuration, QuotaLimit, Timing
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.effects import AllocationAnswer, Effect, NewAllocation
 from muster_core.model.events import (
@@ -38,7 +38,7 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import Limit
 from muster_core.model.specs import AllocationSpec, GangStyle
 from muster_core.model.states import ApplicationState, NodeState
-from muster_core.plan import fit, gang, headroom, ordering, reserving, swap, usual
+from muster_core.plan import fit, gang, headroom, ordering, reserving, starting, swap, usual
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import Outline, shape_of
 from muster_core.plan.swap import has_placeholder
@@ -49,6 +49,7 @@ from tests.unit.builders import (
     RM,
     SECOND,
     a_configuration,
+    a_limit,
     a_node,
     a_queue,
     an_allocation,
@@ -68,10 +69,19 @@ _TIMING = Timing(
 )
 
 
+def _limits(vcore: int) -> tuple[QuotaLimit, ...]:
+    """Of a user, of each of the others, and of a group."""
+    return (
+        a_limit(users=("user0",), vcore=vcore // 2, applications=2),
+        a_limit(users=("*",), vcore=vcore),
+        a_limit(groups=("dev",), vcore=vcore, applications=2),
+    )
+
+
 def _configuration(parent: int, leaf: int) -> Configuration:
     return a_configuration(
-        a_queue("p", a_queue("a", vcore=leaf), a_queue("b"), vcore=parent),
-        a_queue("c"),
+        a_queue("p", a_queue("a", vcore=leaf), a_queue("b", max_applications=2), vcore=parent),
+        a_queue("c", limits=_limits(leaf)),
         a_queue("fair", fair=True),
         timing=_TIMING,
     )
@@ -155,6 +165,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
             timeout_s=timeout_s,
             wait_s=wait_s,
             user=f"user{self.number % 2}",
+            groups=("dev",) if self.number % 3 else (),
         )
         asks = [
             AskAdded(an_ask(f"{name}p{index}", app=name, group="workers", placeholder=True))
@@ -192,7 +203,9 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         self.number += 1
         constraints = _SSD if ssd else ANYWHERE
         key = f"r{self.number % 5}"
-        ask = an_ask(key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints)
+        ask = an_ask(
+            key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints, priority=vcore // 700
+        )
         self.tell(AskAdded(replace(ask, timeout_ns=timeout_s * SECOND)))
 
     @rule(data=st.data(), arrives=st.booleans())
@@ -316,7 +329,7 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
     def every_no_is_a_no(self) -> None:
         partition = self.scene.partition
         for app in self.apps():
-            if app.is_reserving or self.stands_behind_a_gang(app):
+            if app.is_reserving or self.stands_behind_a_gang(app) or starting.hindrance(partition, app):
                 continue
             room = headroom.room(partition, app)
             for kind in app.waiting:
@@ -332,6 +345,8 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         for leaf in partition.queues.leaves():
             is_blocked = False
             for app in ordering.applications(partition, leaf):
+                if starting.hindrance(partition, app):
+                    continue
                 outlines = self.planned_anew(app)
                 has_started = app.state in _STARTED or app.real_allocations or app.gang.reserved or app.gang.pledge
                 if not is_blocked or has_started:
@@ -347,10 +362,11 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         return [reserving.plan(partition, app), swap.plan(partition, app, 100), usual.plan(partition, app, 100)]
 
     def stands_behind_a_gang(self, app: Application) -> bool:
-        is_fifo = app.queue.policies.order is ApplicationOrder.FIFO
-        return is_fifo and any(
-            other.is_reserving and other.submitted_ns <= app.submitted_ns and other.id != app.id
-            for other in map(self.scene.partition.applications.__getitem__, app.queue.waiting)
+        partition, leaf = self.scene.partition, app.queue
+        mine = ordering.application_key(partition, app)
+        return leaf.policies.order is ApplicationOrder.FIFO and any(
+            other.is_reserving and ordering.application_key(partition, other) < mine
+            for other in map(partition.applications.__getitem__, leaf.waiting)
         )
 
     @invariant()
