@@ -169,7 +169,7 @@ class Gang:
 
 
 @dataclass(slots=True, eq=False)
-class Application:
+class Application:  # long: every write to an application goes through here
     """`sequence` orders applications by submission and is unique in its partition."""
 
     spec: ApplicationSpec
@@ -200,6 +200,8 @@ class Application:
     gang: Gang = field(default_factory=Gang)
     #: Of real allocations.
     allocated: Resources = NOTHING
+    #: The most of each resource that it ever had allocated (REST: maxUsedResource).
+    peak: Resources = NOTHING
     #: Of asks, waiting or parked.
     pending: Resources = NOTHING
     #: Head room in its queues that preemption made for its asks (Queue.claimed).
@@ -293,6 +295,8 @@ class Application:
             self.gang.reserved = self.gang.reserved.plus(spec.resources, count)
         else:
             self.allocated = self.allocated.plus(spec.resources, count)
+            if not self.peak.covers(self.allocated):
+                self.peak = self.peak.widened(self.allocated)
 
     def remove_allocation(self, allocation: Allocation) -> None:
         """Drop an allocation; its sums are taken out with it."""

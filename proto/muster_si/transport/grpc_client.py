@@ -25,7 +25,7 @@ from muster_si.transport.streams import StreamKind, parse, require_rm_id, unregi
 _DEFAULTS = TransportSettings()
 
 
-class GrpcClient:
+class GrpcClient:  # long: as many methods as the interface
     """A SchedulerAPI over a socket, for one resource manager."""
 
     def __init__(

@@ -21,7 +21,7 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
 
-class InProcessClient:
+class InProcessClient:  # long: as many methods as the interface
     """The scheduler as one resource manager sees it (a SchedulerAPI); the core itself stands behind."""
 
     def __init__(self, core: SchedulerAPI) -> None:
