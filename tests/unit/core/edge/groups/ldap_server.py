@@ -1,5 +1,7 @@
 """An LDAP server in a process of its own, on a port of its own: `python ldap_server.py` prints the port.
 
+With a file that holds a key and its certificate as argument, it speaks TLS.
+
 ldaptor needs a reactor of its own, and warns at import about how it uses its parser: neither belongs into the tests'
 process.
 """
@@ -12,12 +14,14 @@ from ldaptor.inmemory import fromLDIFFile  # type: ignore[import-untyped]  # it 
 from ldaptor.interfaces import IConnectedLDAPEntry  # type: ignore[import-untyped]  # it ships no types
 from ldaptor.protocols.ldap.ldapserver import LDAPServer  # type: ignore[import-untyped]  # it ships no types
 from twisted.internet import reactor as untyped
+from twisted.internet import ssl
 from twisted.internet.protocol import ServerFactory
 from twisted.python import components
 
 #: Twisted types it as the module that it replaces at run time.
 reactor: Any = untyped
 register_adapter: Any = components.registerAdapter
+context_of: Any = ssl.DefaultOpenSSLContextFactory
 
 _PEOPLE = b"""\
 dn: dc=example,dc=com
@@ -57,7 +61,12 @@ class _Factory(ServerFactory):
 
 def _listen(root: object) -> None:
     register_adapter(lambda factory: factory.root, _Factory, IConnectedLDAPEntry)
-    port = reactor.listenTCP(0, _Factory(root), interface="127.0.0.1")
+    factory: Any = _Factory(root)
+    if len(sys.argv) > 1:
+        pair = context_of(sys.argv[1], sys.argv[1])
+        port = reactor.listenSSL(0, factory, pair, interface="127.0.0.1")
+    else:
+        port = reactor.listenTCP(0, factory, interface="127.0.0.1")
     sys.stdout.write(f"{port.getHost().port}\n")
     sys.stdout.flush()
 

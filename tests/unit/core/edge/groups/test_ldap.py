@@ -3,9 +3,11 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 
 from muster_core.edge.groups.ldap import LdapDirectory, LdapSettings, group_name, read_settings
 
@@ -18,14 +20,21 @@ def write(secret: Path, **settings: str) -> LdapDirectory:
     return LdapDirectory(secret)
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[str]:
-    command = [sys.executable, "-W", "ignore", str(_SERVER)]
+@contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """The port of a server that runs meanwhile."""
+    command = [sys.executable, "-W", "ignore", str(_SERVER), *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         yield server.stdout.readline().strip()
         server.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[str]:
+    with serving() as found:
+        yield found
 
 
 @pytest.fixture
@@ -70,6 +79,32 @@ def test_a_password_is_read_anew_for_every_search(directory: LdapDirectory) -> N
     assert refused.is_silent
     write(directory.secret, BindPassword="secret")
     assert directory("kim").problem == ""
+
+
+@pytest.mark.filterwarnings(
+    "ignore:ssl.match_hostname", "ignore:unclosed", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_a_server_is_believed_by_its_certificate_and_name_unless_that_is_waived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    pair = tmp_path / "pair.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(pair))
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    with serving(str(pair)) as port:
+        directory = write(secret, Host="localhost", Port=port, Filter="(uid=%s)", SSL="true")
+        unknown = directory("kim")
+        assert unknown.is_silent
+        assert "certificate verify failed" in unknown.problem
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+        assert sorted(directory("kim").groups) == ["dev", "ops", "plain"]
+        other = write(secret, Host="127.0.0.1")("kim")
+        assert other.is_silent
+        assert other.groups == ()
+        monkeypatch.delenv("SSL_CERT_FILE")
+        assert sorted(write(secret, Insecure="true")("kim").groups) == ["dev", "ops", "plain"]
 
 
 def test_a_server_that_is_not_there_is_silent(tmp_path: Path) -> None:
