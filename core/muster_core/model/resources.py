@@ -64,6 +64,10 @@ class Resources:
         """`count` of this amount."""
         return Resources({n: a * count for n, a in self._amounts.items()})
 
+    def widened(self, other: Resources) -> Resources:
+        """The larger amount of the two, name by name."""
+        return Resources({**self._amounts, **{n: max(self[n], a) for n, a in other._amounts.items()}})
+
     def covers(self, other: Resources) -> bool:
         """Whether no amount of `other` is larger than here."""
         return all(self[n] >= a for n, a in other._amounts.items())

@@ -93,7 +93,7 @@ def pieces(world: World, now_ns: int, outside: Iterable[tuple[str, Json]], *, ch
     yield _key("applications")
     yield from array(_applications(world, now_ns))
     yield _key("appHistory")
-    yield from array(app for p in list(world.partitions.values()) for app in applications.all_of(p.history, now_ns))
+    yield from array(app for p in list(world.partitions.values()) for app in applications.all_of(p.history, p, now_ns))
     yield _key("nodes")
     yield b"["
     for count, partition in enumerate(list(world.partitions.values())):
@@ -118,7 +118,7 @@ def _trees(world: World) -> Iterator[bytes]:
 
 def _applications(world: World, now_ns: int) -> Iterator[Shape]:
     for partition in list(world.partitions.values()):
-        yield from applications.all_of(partition.applications.values(), now_ns)
+        yield from applications.all_of(partition.applications.values(), partition, now_ns)
 
 
 def _nodes(partition: Partition) -> Iterator[Shape]:

@@ -132,7 +132,13 @@ def _orphans_of_applications(partition: Partition) -> Iterator[str]:
 
 
 def _reservations(partition: Partition) -> Iterator[str]:
-    yield _FINE
+    for hold in list(partition.reservations.by_ask.values()):
+        app = partition.applications.get(hold.application)
+        is_known = app is not None and hold.key in app.asks and hold.node in partition.nodes
+        if hold.ask in partition.reservations.by_ask and not is_known:
+            yield f"room on {hold.node} is held for {hold.key} of {hold.application}, one of which is gone"
+        else:
+            yield _FINE
 
 
 def _nodes_of(partition: Partition) -> Iterator[NodeId]:
@@ -151,7 +157,7 @@ _WALKS: Final[tuple[tuple[str, str, Callable[[Partition], Iterator[str]]], ...]]
     ("Consistency of data", "a partition has what its nodes have", _totals),
     ("Consistency of data", "a node's allocated amount is the sum of its allocations", _sums_of_nodes),
     ("Consistency of data", "no node has more allocated than it has", _within_capacity),
-    ("Reservation check", "always succeeds, as in YuniKorn", _reservations),
+    ("Reservation check", "what is reserved, and for whom, is there", _reservations),
     ("Orphan allocation on node check", "every allocation on a node belongs to an application", _orphans_on_nodes),
     ("Orphan allocation on app check", "every allocation of an application is on a node", _orphans_of_applications),
 )

@@ -51,13 +51,13 @@ def applications_of_partition(asked: Asked) -> Pieces:
     found = applications.with_state(partition, state)
     if state == "active":
         found = asked.with_status(found)
-    return array(applications.all_of(asked.portion(found), asked.now_ns))
+    return array(applications.all_of(asked.portion(found), asked.partition(), asked.now_ns))
 
 
 def applications_of_queue(asked: Asked) -> Pieces:
     """Row 10."""
     found = _in_queue(asked)
-    return array(applications.all_of(asked.portion(found), asked.now_ns))
+    return array(applications.all_of(asked.portion(found), asked.partition(), asked.now_ns))
 
 
 def applications_of_queue_by_state(asked: Asked) -> Pieces:
@@ -65,12 +65,12 @@ def applications_of_queue_by_state(asked: Asked) -> Pieces:
     found = _in_queue(asked)
     if asked.path["state"].lower() != "active":
         raise bad_request("Only following application states are allowed: active")
-    return array(applications.all_of(asked.portion(asked.with_status(found)), asked.now_ns))
+    return array(applications.all_of(asked.portion(asked.with_status(found)), asked.partition(), asked.now_ns))
 
 
 def one_application(asked: Asked) -> Pieces:
     """Row 12."""
-    return one(applications.application(asked.application(), asked.now_ns))
+    return one(applications.application(asked.application(), asked.partition(), asked.now_ns))
 
 
 def application_of_queue(asked: Asked) -> Pieces:
@@ -78,7 +78,7 @@ def application_of_queue(asked: Asked) -> Pieces:
     queue, app = asked.queue(), asked.application()
     if app.queue is not queue:
         raise not_found(failures.NO_APPLICATION)
-    return one(applications.application(app, asked.now_ns))
+    return one(applications.application(app, asked.partition(), asked.now_ns))
 
 
 def all_nodes(asked: Asked) -> Pieces:
@@ -98,17 +98,18 @@ def node_utilizations(asked: Asked) -> Pieces:
 
 def all_users(asked: Asked) -> Pieces:
     """Row 17."""
-    found = usage.by_user(asked.partition()).items()
-    return array(usage.user(name, apps) for name, apps in asked.portion(found))
+    partition = asked.partition()
+    found = usage.by_user(partition).items()
+    return array(usage.user(partition, name, apps) for name, apps in asked.portion(found))
 
 
 def one_user(asked: Asked) -> Pieces:
     """Row 18."""
-    name = asked.user()
-    apps = usage.by_user(asked.partition()).get(name)
+    name, partition = asked.user(), asked.partition()
+    apps = usage.by_user(partition).get(name)
     if apps is None:
         raise not_found(failures.NO_USER)
-    return one(usage.user(name, apps))
+    return one(usage.user(partition, name, apps))
 
 
 def all_groups(asked: Asked) -> Pieces:

@@ -1,7 +1,7 @@
 """Applications with their asks and allocations.
 
-Differs: `allocationLog` has the one reason for which an ask waits now (count 1), not all it ever met; the past is in
-the events.
+Differs: `allocationLog` has what came of attempts to preempt and the one reason for which an ask waits now (count 1),
+not all that it ever met; the past is in the events.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from muster_core.world.world import Partition
 _MILLISECOND: Final = 1_000_000
 
 
-def application(app: Application, now_ns: int) -> shapes.Application:
+def application(app: Application, partition: Partition, now_ns: int) -> shapes.Application:
     """One application, live or ended."""
     spec, gang = app.spec, app.gang
+    held = [f"{hold.node}|{hold.key}" for hold in partition.reservations.of(app.id)]
     return shapes.Application(
         applicationID=app.id,
         usedResource=amounts(app.allocated),
-        maxUsedResource=amounts(app.allocated),
+        maxUsedResource=amounts(app.peak),
         pendingResource=amounts(app.pending),
         placeholderResource=amounts(gang.allocated),
         placeholderAsk=amounts(spec.placeholder_ask),
@@ -46,18 +47,19 @@ def application(app: Application, now_ns: int) -> shapes.Application:
         stateLog=[shapes.StateChange(time=at, applicationState=state.value) for at, state in app.state_log],
         placeholderData=_groups(app),
         gangSchedulingStyle=spec.style.value if spec.is_gang else None,
-        hasReserved=False,
-        reservations=[],
+        hasReserved=bool(held),
+        reservations=held,
         maxRequestPriority=max((kind.priority for kind in app.waiting), default=0),
         startTime=app.started_ns // _MILLISECOND,
         resourceHistory=_history(app),
+        backoffDeadline=app.asleep_until_ns or None,
     )
 
 
-def all_of(apps: Iterable[Application], now_ns: int) -> Iterator[shapes.Application]:
+def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> Iterator[shapes.Application]:
     """Each of them, one at a time."""
     for app in list(apps):
-        yield application(app, now_ns)
+        yield application(app, partition, now_ns)
 
 
 def ask(item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
@@ -77,7 +79,7 @@ def ask(item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
         placeholderTimeout=spec.timeout_ns if spec.placeholder else 0,
         taskGroupName=spec.group,
         allocationLog=log,
-        triggeredPreemption=False,
+        triggeredPreemption=item.triggered,
         originator=spec.originator,
         schedulingAttempted=item.said is not None,
         triggeredScaleUp=item.said in (Lack.NODES, Lack.CLUSTER),
@@ -132,11 +134,15 @@ def _groups(app: Application) -> list[shapes.TaskGroup]:
 
 
 def _reasons(app: Application, item: Ask, now_ns: int) -> list[shapes.LogEntry]:
-    """Why the ask still waits, as the last try found."""
+    """What came of attempts to preempt, oldest first, and why the ask still waits, as the last try found."""
+    log = [
+        shapes.LogEntry(message=words, lastOccurrence=at_ns, count=times)
+        for words, (times, at_ns) in (item.attempts or {}).items()
+    ]
     why = app.refusals.get(item.kind)
-    if why is None or item.swap is not None:
-        return []
-    return [shapes.LogEntry(message=why.text(), lastOccurrence=now_ns, count=1)]
+    if why is not None and item.swap is None:
+        log.append(shapes.LogEntry(message=why.text(), lastOccurrence=now_ns, count=1))
+    return log
 
 
 def _history(app: Application) -> shapes.ResourceHistory:

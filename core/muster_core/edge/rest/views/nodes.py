@@ -22,6 +22,7 @@ _BUCKETS: Final = 10
 def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> nodes.Node:
     """One node; `keys_only`: what runs on it by its key, for it is said elsewhere."""
     record = partition.nodes.record(name)
+    held = [f"{hold.application}|{hold.key}" for hold in partition.reservations.on(name)]
     spec, taken = record.spec, partition.nodes.allocated(name)
     placed = partition.placed.get(name, {}).values()
     return nodes.Node(
@@ -37,8 +38,8 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> node
         allocations=[item.spec.key if keys_only else allocation(item, partition.id) for item in placed],
         foreignAllocations=[] if keys_only else [foreign(partition.foreign[item]) for item in record.foreigners],
         schedulable=record.state is NodeState.SCHEDULABLE,
-        isReserved=False,
-        reservations=[],
+        isReserved=bool(held),
+        reservations=held,
         state=record.state.value,
         utilization=None if record.utilization is None else amounts(record.utilization),
     )

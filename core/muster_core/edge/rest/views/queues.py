@@ -42,7 +42,7 @@ def queue(item: Queue, partition: Partition) -> shapes.Queue:
         absUsedCapacity=percents(item.allocated, bound),
         maxRunningApps=item.max_applications,
         runningApps=item.running,
-        currentPriority=priority(item, partition),
+        currentPriority=item.shown or 0,
         allocatingAcceptedApps=_allocating(item, partition),
         sortingPolicy=policies.order.value,
         prioritySorting=policies.sorts_by_priority,
@@ -52,7 +52,8 @@ def queue(item: Queue, partition: Partition) -> shapes.Queue:
         quotaPreemptionDelay=span(policies.quota_preemption_delay_ns),
         isPriorityFence=policies.priority is PriorityPolicy.FENCE,
         priorityOffset=policies.priority_offset,
-        isQuotaPreemptionRunning=partition.config.quota_preemption and bool(bound.excess(item.allocated)),
+        isQuotaPreemptionRunning=bool(item.quota_running),
+        quotaPreemptionStartTime=item.quota_at_ns or None,
         unschedAskBackoff=policies.backoff_after,
         askBackoffDelay=span(policies.backoff_delay_ns),
         pledgedResource=amounts(item.pledged + item.awaited),
@@ -79,24 +80,6 @@ def headroom(item: Queue, partition: Partition) -> Limit:
     for above in item.path_up():
         left = left.narrowed(_max(above, partition).room(above.allocated))
     return left
-
-
-def priority(item: Queue, partition: Partition) -> int:
-    """The highest priority of what waits below, 0 where nothing does; a fence shows its offset only (contract 10.4)."""
-    return _priority(item, partition) or 0
-
-
-def _priority(item: Queue, partition: Partition) -> int | None:
-    if item.is_leaf:
-        apps = [partition.applications[name] for name in item.waiting]
-        below = [kind.priority for app in apps for kind in app.waiting]
-    else:
-        below = [found for child in item.children.values() if (found := _priority(child, partition)) is not None]
-    if not below:
-        return None
-    if item.policies.priority is PriorityPolicy.FENCE:
-        return item.policies.priority_offset
-    return max(below) + item.policies.priority_offset
 
 
 def _max(item: Queue, partition: Partition) -> Limit:

@@ -1,8 +1,7 @@
 """What users and groups use, queue by queue, counted from the live applications.
 
-An application counts for its user, and for the group whose limit it is under:
-up from its leaf, the first group that a queue's limits name and that it was
-submitted with, else that queue's wildcard (contract 2.7, group pick).
+An application counts for its user, and for the group whose limit it is under
+(contract 2.7, group pick).
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ from muster_core.edge.rest.shapes import usage as shapes
 from muster_core.edge.rest.views.amounts import amounts
 from muster_core.model.config import QuotaLimit
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Application
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
 _EVERYBODY: Final = "*"
-_RUNNING: Final = frozenset({ApplicationState.RUNNING, ApplicationState.COMPLETING})
 
 
 @dataclass(slots=True)
@@ -44,28 +41,17 @@ def by_group(partition: Partition) -> dict[str, list[Application]]:
     """Live applications of each group that has a limit, groups in the order of their names."""
     found: dict[str, list[Application]] = {}
     for app in partition.applications.values():
-        if group := group_of(app):
+        if group := partition.users.group_of(app):
             found.setdefault(group, []).append(app)
     return dict(sorted(found.items()))
 
 
-def group_of(app: Application) -> str:
-    """The group that the application counts against; empty = none."""
-    for queue in app.queue.path_up():
-        named = [name for limit in queue.limits for name in limit.groups if name in app.spec.groups]
-        if named:
-            return named[0]
-        if any(_EVERYBODY in limit.groups for limit in queue.limits):
-            return _EVERYBODY
-    return ""
-
-
-def user(name: str, apps: Iterable[Application]) -> shapes.UserUsage:
+def user(partition: Partition, name: str, apps: Iterable[Application]) -> shapes.UserUsage:
     """What one user uses."""
     live = list(apps)
     return shapes.UserUsage(
         userName=name,
-        groups={app.id: group for app in live if (group := group_of(app))},
+        groups={app.id: group for app in live if (group := partition.users.group_of(app))},
         queues=_tree(live, name, is_group=False),
     )
 
@@ -83,11 +69,11 @@ def _tree(apps: Iterable[Application], name: str, *, is_group: bool) -> shapes.U
     below: dict[str, dict[str, Queue]] = {}
     top: Queue | None = None
     for app in apps:
-        used, runs = app.allocated + app.gang.allocated, app.state in _RUNNING
+        used = app.allocated + app.gang.allocated
         for queue in app.queue.path_up():
             part = parts.setdefault(queue.path, _Part())
             part.used += used
-            if runs:
+            if app.counted:
                 part.running.append(app.id)
             if queue.parent is None:
                 top = queue

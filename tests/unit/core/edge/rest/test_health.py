@@ -9,8 +9,9 @@ from muster_core.edge.rest.health import Counts, checks
 from muster_core.edge.rest.history import History
 from muster_core.edge.rest.settings import RestSettings
 from muster_core.edge.rest.shapes.records import Health
-from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
+from muster_core.world.reservations import Hold
 from muster_core.world.world import World
 from tests.unit.builders import SECOND
 from tests.unit.core.edge.conftest import Bench
@@ -82,9 +83,15 @@ def count_the_total_wrong(scene: Scene) -> None:
     scene.partition.nodes.capacity_total = Resources({"vcore": 1})
 
 
+def hold_room_for_nobody(scene: Scene) -> None:
+    hold = Hold(ApplicationId("gang"), AllocationKey("gone"), NodeId("n0"), Resources({"vcore": 1}), 1)
+    scene.partition.reservations.add(hold)
+
+
 @pytest.mark.parametrize(
     "damage, told",
     [
+        (hold_room_for_nobody, "room on n0 is held for gone of gang"),
         (lose_an_application, "no application knows"),
         (lose_a_node, "no node holds"),
         (take_too_much, "allocated is kept as"),

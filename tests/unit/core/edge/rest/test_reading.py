@@ -8,6 +8,9 @@ from yarl import URL
 
 from muster_core.edge.rest.shapes import applications, clusters, nodes, queues, records, usage
 from muster_core.edge.rest.shapes.base import Shape
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.resources import Resources
+from muster_core.world.reservations import Hold
 from tests.unit.core.edge.rest.conftest import Ask
 from tests.unit.core.engine.scene import Scene
 
@@ -173,6 +176,35 @@ async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene:
     assert sorted(held) == ["gang-p0", "gang-p1", "more"]
     assert all(node["schedulable"] and not node["isReserved"] for node in found.values())
     assert len(await ask("nodes?limit=2")) == 2
+
+
+async def test_what_is_reserved_is_shown_on_both_sides(ask: Ask, scene: Scene) -> None:
+    hold = Hold(ApplicationId("waits"), AllocationKey("too-big"), NodeId("n1"), Resources({"vcore": 9000}), 1)
+    scene.partition.reservations.add(hold)
+    node, app = await ask("node/n1"), await ask("application/waits")
+    assert (node["isReserved"], node["reservations"]) == (True, ["waits|too-big"])
+    assert (app["hasReserved"], app["reservations"]) == (True, ["n1|too-big"])
+
+
+async def test_an_application_remembers_the_most_it_had_and_how_long_it_sleeps(ask: Ask, scene: Scene) -> None:
+    before = await ask("application/gang")
+    assert before["usedResource"] == before["maxUsedResource"] == {"pods": 1, "vcore": 1000}
+    assert "backoffDeadline" not in before
+    scene.release("more", "gang")
+    scene.app("gang").asleep_until_ns = 7
+    after = await ask("application/gang")
+    assert (after["usedResource"], after["maxUsedResource"]) == ({}, {"pods": 1, "vcore": 1000})
+    assert after["backoffDeadline"] == 7
+
+
+async def test_what_came_of_preempting_is_in_the_log_of_an_ask(ask: Ask, scene: Scene) -> None:
+    [waiting] = scene.app("waits").asks.values()
+    waiting.attempts, waiting.triggered = {"Preemption does not help": (3, 5)}, True
+    [shown] = (await ask("application/waits"))["requests"]
+    first, last = shown["allocationLog"]
+    assert first == {"message": "Preemption does not help", "lastOccurrence": 5, "count": 3}
+    assert last["lastOccurrence"] > 5
+    assert shown["triggeredPreemption"] is True
 
 
 async def test_nodes_are_counted_by_tenths_of_use(http: aiohttp.ClientSession, scene: Scene) -> None:
