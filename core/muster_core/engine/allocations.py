@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import commit, gangs, ledger, lifecycle, notes
+from muster_core.engine import commit, gangs, ledger, lifecycle, notes, quota
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, allocation_id
@@ -30,7 +30,8 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
         ledger.unlink(partition, app, spec.key)
         ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC)
     _enter(partition, app, spec, now_ns)
-    return _after_report(partition, app, spec, now_ns)
+    over = [effect for queue in app.queue.path_up() for effect in quota.went_over(partition, queue, now_ns)]
+    return _after_report(partition, app, spec, now_ns) + over
 
 
 def release(world: World, partition: Partition, event: AllocationReleased, now_ns: int) -> list[Effect]:

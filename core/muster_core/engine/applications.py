@@ -7,7 +7,7 @@ that no moment could satisfy. An application that already had bound pods
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, history, ledger, lifecycle, notes, queues
+from muster_core.engine import gangs, history, ledger, lifecycle, notes, queues, quota
 from muster_core.model.config import QueueConfig
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -65,10 +65,10 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
 
 def _retune(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
     """Apply the namespace's quota to the leaf; a waiting gang that it makes impossible fails (semantics 11)."""
-    before = leaf.max
+    before, was = leaf.max, {leaf.path: quota.before(partition, leaf)}
     if not queues.apply_quota(partition, leaf, spec.quota) or leaf.max == before:
         return []
-    effects: list[Effect] = []
+    effects = quota.reconsider(partition, was, now_ns)
     for app in [partition.applications[name] for name in leaf.applications]:
         was_possible = before.allows(app.spec.placeholder_ask)
         if app.is_reserving and was_possible and (reason := obstacle(app)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, history, ledger, lifecycle, preemption, reservations
+from muster_core.engine import gangs, history, ledger, lifecycle, preemption, quota, reservations, victims
 from muster_core.model.effects import AllocationAnswer, Effect, Release
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationId
@@ -25,8 +25,10 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
         return reservations.expire(partition, clock)
     if clock.kind is ClockKind.PREEMPTION:
         return preemption.ring(partition, clock, now_ns)
+    if clock.kind is ClockKind.QUOTA:
+        return quota.ring(partition, clock, now_ns)
     if clock.kind is ClockKind.VICTIMS:
-        return preemption.time_out(partition, clock)
+        return victims.time_out(partition, clock)
     return _ring_application(partition, clock, now_ns)
 
 

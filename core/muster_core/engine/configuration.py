@@ -14,7 +14,7 @@ changed templates for what is made below it.
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, notes, queues
+from muster_core.engine import gangs, notes, queues, quota
 from muster_core.model.config import PartitionConfig, QueueConfig
 from muster_core.model.effects import Effect
 from muster_core.model.events import ConfigurationReplaced
@@ -63,6 +63,7 @@ def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_n
 
 
 def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[Effect]:
+    was = quota.standing(partition)
     partition.config = config
     # What was impossible before came from a recovery and is not this configuration's doing.
     possible = [app for app in partition.applications.values() if app.is_reserving and not obstacle(app)]
@@ -72,7 +73,7 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[E
         if reason := obstacle(app):
             effects += gangs.fail(partition, app, now_ns, f"the configuration changed: {reason}")
     order_changed(partition)
-    return effects
+    return effects + quota.reconsider(partition, was, now_ns)
 
 
 def order_changed(partition: Partition) -> None:

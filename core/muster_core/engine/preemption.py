@@ -16,22 +16,20 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from muster_core.engine import ledger, reservations
-from muster_core.model.decisions import Preemption, Reservation
-from muster_core.model.effects import AllocationAnswer, ClockSet, Effect, Release
-from muster_core.model.errors import BrokenDecision
+from muster_core.engine import reservations, victims
+from muster_core.model.decisions import Preemption
+from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind
-from muster_core.model.ids import AllocationKey, ApplicationId, QueuePath
-from muster_core.model.notes import Change, Detail, Notice
+from muster_core.model.ids import ApplicationId, QueuePath
+from muster_core.model.notes import Notice
 from muster_core.model.release import Termination
-from muster_core.model.resources import NOTHING
 from muster_core.model.shortfall import Lack
 from muster_core.plan import ordering
 from muster_core.plan.preemption import guarantee, required, rivals
-from muster_core.plan.preemption.rights import Balance, is_under_guarantee
+from muster_core.plan.preemption.rights import is_under_guarantee
 from muster_core.plan.swap import has_placeholder
-from muster_core.world.applications import Allocation, Application, Ask, AskClass
-from muster_core.world.preemptions import PlaceId, Report, Rivalry, Running, pair
+from muster_core.world.applications import Application, Ask, AskClass
+from muster_core.world.preemptions import Rivalry
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
@@ -161,7 +159,7 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
     else:
         answer = _plan(partition, app, asks, now_ns)
     if isinstance(answer, Preemption):
-        return carry_out(partition, answer, now_ns)
+        return victims.carry_out(partition, answer, now_ns)
     for ask in asks:
         _write_down(partition, ask, answer, now_ns)
     return []
@@ -176,17 +174,13 @@ def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) 
             return answer
         found = [
             rivalry
-            for victim in _leaves_of(partition, answer)
+            for victim in victims.leaves_of(partition, answer)
             if (rivalry := rivals.comes_round(partition, leaf, victim, now_ns)) is not None
         ]
         if not found:
             return answer
         for rivalry in found:
             _stop(partition, leaf, rivalry, now_ns)
-
-
-def _leaves_of(partition: Partition, decision: Preemption) -> list[QueuePath]:
-    return sorted({partition.applications[name].queue.path for name, _ in decision.victims})
 
 
 def _stop(partition: Partition, leaf: QueuePath, rivalry: Rivalry, now_ns: int) -> None:
@@ -211,104 +205,3 @@ def _write_down(partition: Partition, ask: Ask, words: str, now_ns: int) -> None
         del ask.attempts[next(iter(ask.attempts))]
     if ask.spec.required_node and not times:
         partition.note(Notice.REQUEST, ask.spec.key, reference=ask.spec.application, message=words)
-
-
-# -- what is written ------------------------------------------------------------
-
-
-def carry_out(partition: Partition, decision: Preemption, now_ns: int) -> list[Effect]:
-    """Tell the victims to go, hold their room. Raises BrokenDecision before the first write."""
-    app = partition.applications.get(decision.application)
-    if app is None:
-        raise BrokenDecision("preemption", "the application is gone")
-    victims = [_victim(partition, name) for name in decision.victims]
-    _check(partition, app, decision, victims)
-    keys = tuple((app.id, key) for key, _ in decision.places)
-    leaf = app.queue.path
-    for other in _leaves_of(partition, decision):
-        if not app.asks[decision.places[0][0]].spec.required_node:
-            _remember(partition, leaf, other, now_ns)
-    running = Running(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
-    effects = tell(partition, running, victims, f"preempted for an ask of queue {leaf}")
-    for key, node in decision.places:
-        effects += reservations.reserve(partition, Reservation(partition.id, app.id, key, node), now_ns, preempted=True)
-        app.asks[key].preemption, app.asks[key].triggered = running.number, True
-    clock = Clock(ClockKind.VICTIMS, partition.rm, partition.id, app.id, AllocationKey(""), running.number)
-    return [*effects, ClockSet(clock, now_ns + partition.timing.release_timeout_ns)]
-
-
-def tell(
-    partition: Partition, running: Running, victims: list[tuple[Application, Allocation]], why: str
-) -> list[Effect]:
-    """Mark the victims, and say all releases in one answer."""
-    partition.preemptions.running[running.number] = running
-    partition.preemptions.count += 1
-    partition.preemptions.victims += len(victims)
-    partition.preemptions.reports.append(Report(running.since_ns, running.queue, running.asks, tuple(running.victims)))
-    released: list[Release] = []
-    freed = NOTHING
-    for app, victim in victims:
-        freed += victim.spec.resources
-        ledger.mark_preempted(app, victim, running.number)
-        released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
-    detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
-    partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
-    return [AllocationAnswer(partition.rm, released=tuple(released))]
-
-
-def _victim(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:
-    app = partition.applications.get(name[0])
-    victim = app.allocations.get(name[1]) if app is not None else None
-    if app is None or victim is None or victim.releasing is not None or victim.spec.required_node:
-        raise BrokenDecision("preemption", f"allocation {name[1]} cannot be told to go")
-    return app, victim
-
-
-def _check(
-    partition: Partition, app: Application, decision: Preemption, victims: list[tuple[Application, Allocation]]
-) -> None:
-    """The asks wait, and the laws hold: not its own application, no queue below its guarantee."""
-    asks = [app.asks.get(key) for key, _ in decision.places]
-    if not victims or any(ask is None or ask.swap is not None or ask.preemption for ask in asks):
-        raise BrokenDecision("preemption", "an ask does not wait for it any more")
-    if any(owner is app for owner, _ in victims):
-        raise BrokenDecision("preemption", f"application {app.id} would preempt from itself")
-    if any(ask is not None and ask.spec.required_node for ask in asks):
-        return
-    path = frozenset(queue.path for queue in app.queue.path_up())
-    amount = sum((ask.spec.resources for ask in asks if ask is not None), NOTHING)
-    balance = Balance(partition.queues.root, amount, path)
-    for owner, victim in victims:
-        if not balance.may_lose(owner.queue, victim.spec.resources):
-            raise BrokenDecision("preemption", f"queue {owner.queue.path} would fall below its guarantee")
-        balance.lose(owner.queue, victim.spec.resources)
-
-
-def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: int) -> None:
-    """Who took from whom, for as long as it matters."""
-    rivalries = partition.preemptions.rivalries
-    for both in [both for both, rivalry in rivalries.items() if rivals.is_over(rivalry, now_ns)]:
-        del rivalries[both]
-    rivalry = rivalries.setdefault(pair(leaf, other), Rivalry(leaf, now_ns))
-    rivalry.turns += rivalry.taker != leaf
-    rivalry.taker, rivalry.since_ns = leaf, now_ns
-
-
-# -- how it ends ----------------------------------------------------------------
-
-
-def time_out(partition: Partition, clock: Clock) -> list[Effect]:
-    """Victims were not confirmed as gone in time: nothing is held for the asks any more, they wait as usual."""
-    running = partition.preemptions.running.pop(clock.generation, None)
-    if running is None:
-        return []
-    for name, key in running.asks:
-        app = partition.applications.get(name)
-        ask = app.asks.get(key) if app is not None else None
-        if ask is not None and ask.preemption == running.number:
-            ask.preemption = 0
-            ledger.unreserve(partition, (name, key))
-            left = len(running.victims)
-            message = f"{left} preempted allocations were not confirmed as released in time: the pod waits as usual"
-            partition.note(Notice.REQUEST, key, reference=name, message=message)
-    return []

@@ -167,9 +167,11 @@ class _Search:
         self.draft.free(victim.allocation.node, victim.resources)
 
 
-def fewest(candidates: list[Candidate], lacking: Resources, balance: Balance) -> list[Candidate] | None:
+def fewest(
+    candidates: list[Candidate], lacking: Resources, balance: Balance, *, enough: bool = True
+) -> list[Candidate] | None:
     """The first candidates that free what lacks and leave every guarantee alone, less those that need not go
-    after all; None = they free too little. `balance` is left as it was.
+    after all; None = they free too little, if it has to be `enough`. `balance` is left as it was.
     """
     victims: list[Candidate] = []
     rest = lacking
@@ -183,7 +185,7 @@ def fewest(candidates: list[Candidate], lacking: Resources, balance: Balance) ->
             rest = positive(rest - amount)
     for victim in victims:
         balance.lose(victim.app.queue, victim.resources, -1)
-    return None if rest else _without_idle(victims, lacking)
+    return None if rest and enough else _without_idle(victims, lacking - rest)
 
 
 def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:

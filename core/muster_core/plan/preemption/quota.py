@@ -1,0 +1,89 @@
+"""Victims where a queue uses more than its maximum, for that was lowered under it (contract 10.3).
+
+What is over is dealt to the queues below in proportion to what they use beyond
+their guarantees, rounded down, down to the leaves; what a leaf cannot give
+another one gives. No ask has to wait for it, and neither fences nor priorities
+between queues count. In a leaf those that are no originator go first, then
+those that did not opt out, then who frees most of what is over; then the lower
+priority, the younger, the smaller. No queue falls below its guarantee.
+
+Differs: a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays over the maximum then.
+Differs: queues made on demand have quota preemption too, by their template.
+"""
+
+from __future__ import annotations
+
+from muster_core.model.decisions import QuotaPreemption
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.plan.preemption.candidates import Candidate, is_eligible, rank
+from muster_core.plan.preemption.guarantee import fewest, positive
+from muster_core.plan.preemption.rights import Balance, leaves_below, remaining
+from muster_core.world.preemptions import PlaceId
+from muster_core.world.queues import Queue
+from muster_core.world.world import Partition
+
+
+def excess(queue: Queue) -> Resources:
+    """By how much the queue is over its maximum once what was told to go is gone."""
+    return queue.max.excess(remaining(queue))
+
+
+def plan(partition: Partition, queue: Queue) -> QuotaPreemption | None:
+    """Who has to go; None = nothing is over, or nobody may."""
+    over = excess(queue)
+    if not over:
+        return None
+    balance = Balance(queue)
+    chosen: dict[PlaceId, Candidate] = {}
+    for leaf, share in _shares(queue, over):
+        _take(partition, leaf, share, balance, chosen)
+    for leaf in leaves_below(queue):
+        rest = positive(over - sum((victim.resources for victim in chosen.values()), NOTHING))
+        if not rest:
+            break
+        _take(partition, leaf, rest, balance, chosen)
+    return QuotaPreemption(partition.id, queue.path, tuple(chosen)) if chosen else None
+
+
+def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
+    """What each leaf below is to give."""
+    found: list[tuple[Queue, Resources]] = []
+    waiting = [(root, over)]
+    while waiting:
+        queue, amount = waiting.pop()
+        if queue.is_leaf:
+            found.append((queue, amount))
+            continue
+        children = list(queue.children.values())
+        beyond = [positive(remaining(child) - child.guaranteed) for child in children]
+        whole = sum(beyond, NOTHING)
+        for child, own in zip(children, beyond, strict=True):
+            part = Resources({name: total * own[name] // whole[name] for name, total in amount.items() if whole[name]})
+            if part:
+                waiting.append((child, part))
+    return found
+
+
+def _take(
+    partition: Partition, leaf: Queue, amount: Resources, balance: Balance, chosen: dict[PlaceId, Candidate]
+) -> None:
+    """Choose victims of one leaf until it gave the amount, or as much of it as it can."""
+    pairs = (
+        (app, one)
+        for name in reversed(leaf.applications)
+        for app in (partition.applications[name],)
+        for one in reversed(app.allocations.values())
+    )
+    eligible = ((app, one) for app, one in pairs if (app.id, one.id) not in chosen and is_eligible(one, amount))
+    candidates = sorted(rank(partition, eligible), key=lambda candidate: _order(candidate, amount))
+    for victim in fewest(candidates, amount, balance, enough=False) or ():
+        balance.lose(leaf, victim.resources)
+        chosen[victim.id] = victim
+
+
+def _order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, int, float, int]:
+    spec = candidate.allocation.spec
+    matching = sum(1 for name in spec.resources if name in over) / max(sum(1 for _ in spec.resources), 1)
+    since = -candidate.allocation.allocated_ns
+    opted_out = not spec.allow_preempt_self
+    return spec.originator, opted_out, -matching, spec.priority, since, candidate.cost, candidate.key[-1]
