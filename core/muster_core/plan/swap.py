@@ -132,6 +132,7 @@ def _plan_constrained_elsewhere(
     if not spots:
         # Not to be remembered of the class: with another placeholder gone the answer may be another.
         search.outline.unplaced.append(Unplaced(app.asks[key].kind, fit.shortfall(draft, shape)))
+        search.outline.obstacles.append(NotTogether(app.id))
         draft.tag(row, tags, 1)
         return False
     node = spots[0][0]

@@ -33,6 +33,7 @@ from muster_core.model.events import (
     NodeUpdated,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId
+from muster_core.model.placement import PlacementConstraint, Target, TargetOperator
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.release import Termination
 from muster_core.model.resources import Limit
@@ -52,6 +53,7 @@ from tests.unit.builders import (
     a_limit,
     a_node,
     a_queue,
+    an_affinity,
     an_allocation,
     an_application,
     an_ask,
@@ -60,6 +62,16 @@ from tests.unit.core.engine.scene import Scene
 
 _QUEUES = ("root.p.a", "root.p.b", "root.c", "root.fair")
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
+_ROLES = ({}, {"role": "x"}, {"role": "y"})
+_PLACEMENTS = (
+    None,
+    None,
+    an_affinity("role", "x", scope="hostname", most=1),
+    an_affinity("role", "y", scope="hostname", least=1),
+    an_affinity("role", "x", scope="disk", least=2, most=3),
+    an_affinity("role", "x", "y", scope="hostname", most=1, required=False),
+    PlacementConstraint((Target("disk", TargetOperator.NOT_EXIST),)),
+)
 _STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 _TIMING = Timing(
     placeholder_timeout_ns=100 * SECOND,
@@ -91,7 +103,7 @@ def _reported(new: NewAllocation) -> AllocationSpec:
     """What was given, as a restart reports it."""
     ask = new.ask
     return AllocationSpec(
-        PARTITION, ask.application, ask.key, new.id, new.node, ask.resources, ask.group, ask.placeholder
+        PARTITION, ask.application, ask.key, new.id, new.node, ask.resources, ask.group, ask.placeholder, tags=ask.tags
     )
 
 
@@ -175,16 +187,21 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
 
     @precondition(lambda self: any(app.gang.live for app in self.apps()))
     @rule(
-        data=st.data(), vcore=st.sampled_from([300, 1000, 1000, 1000, 1500]), ssd=st.sampled_from([False, False, True])
+        data=st.data(),
+        vcore=st.sampled_from([300, 1000, 1000, 1000, 1500]),
+        ssd=st.sampled_from([False, False, True]),
+        placement=st.sampled_from(_PLACEMENTS),
+        tags=st.sampled_from(_ROLES),
     )
-    def send_member(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
+    def send_member(  # long: what a member may be
+        self, data: st.DataObject, vcore: int, placement: PlacementConstraint | None, tags: dict[str, str], *, ssd: bool
+    ) -> None:
         """A real member of a gang that has placeholders."""
         app = data.draw(st.sampled_from([app for app in self.apps() if app.gang.live]))
         self.number += 1
         constraints = _SSD if ssd else ANYWHERE
-        self.tell(
-            AskAdded(an_ask(f"m{self.number}", app=app.id, vcore=vcore, group="workers", constraints=constraints))
-        )
+        ask = an_ask(f"m{self.number}", app=app.id, vcore=vcore, group="workers", constraints=constraints)
+        self.tell(AskAdded(replace(ask, placement=placement, tags=tags)))
 
     @precondition(lambda self: self.apps())
     @rule(
@@ -206,7 +223,8 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         ask = an_ask(
             key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints, priority=vcore // 700
         )
-        self.tell(AskAdded(replace(ask, timeout_ns=timeout_s * SECOND)))
+        placement, tags = data.draw(st.sampled_from(_PLACEMENTS)), data.draw(st.sampled_from(_ROLES))
+        self.tell(AskAdded(replace(ask, timeout_ns=timeout_s * SECOND, placement=placement, tags=tags)))
 
     @rule(data=st.data(), arrives=st.booleans())
     def change_foreign(self, data: st.DataObject, *, arrives: bool) -> None:
@@ -226,7 +244,9 @@ class RandomEvents(RuleBasedStateMachine):  # long: one rule for everything that
         asks = []
         for _ in range(count):
             self.number += 1
-            asks.append(AskAdded(an_ask(f"p{self.number}", app=app.id, group="workers", placeholder=True)))
+            ask = an_ask(f"p{self.number}", app=app.id, group="workers", placeholder=True, tags=_ROLES[count % 3])
+            placement = _PLACEMENTS[self.number % len(_PLACEMENTS)]
+            asks.append(AskAdded(replace(ask, placement=placement)))
         self.tell(*asks)
 
     @precondition(lambda self: self.owed)
