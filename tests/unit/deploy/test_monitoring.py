@@ -10,15 +10,8 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from muster_core.edge.scheduler import Scheduler
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.effects import SchedulingState, SchedulingStateChanged
-from muster_core.model.events import ApplicationAdded, AskAdded, ConnectionLost, Event, ManagerRegistered, NodeAdded
-from muster_core.model.ids import AllocationKey, ApplicationId, RmId
-from muster_core.model.shortfall import Lack
 from muster_operator.link.metrics import Metrics as OperatorMetrics
-from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.edge.metrics.busy import busy_core
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
@@ -37,26 +30,6 @@ GROUPING = re.compile(r"\b(?:by|ignoring|group_left)\s*\(([^)]*)\)")
 GIVEN = {"instance", "job", "namespace", "pod"}
 
 Labels = dict[str, set[str]]
-
-
-def busy_core() -> CollectorRegistry:
-    """Every metric of the core with at least one sample: queues with all kinds of amounts, nodes, applications."""
-    core = Scheduler()
-    configuration = a_configuration(a_queue("a", vcore=2000, guaranteed=1000))
-    events: list[Event] = [ManagerRegistered(RM, configuration), NodeAdded(a_node("n0", vcore=1500))]
-    events += [ApplicationAdded(an_application())] * 2  # the second is rejected
-    events += [*(AskAdded(an_ask(f"r{i}")) for i in range(3))]
-    for event in events:
-        core.metrics.heard(event)
-        for effect in step(core.loop.world, event, 1):
-            core.metrics.said(effect)
-    cycle(core.loop.world, 1, lambda: True)
-    step(core.loop.world, ConnectionLost(RmId("unknown")), 1)
-    for lack in Lack:
-        state = SchedulingState.SKIPPED
-        core.metrics.said(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", lack))
-    core.metrics.unheard("something")
-    return core.metrics.registry
 
 
 def busy_operator() -> CollectorRegistry:

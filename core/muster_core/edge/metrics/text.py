@@ -21,7 +21,7 @@ _LINES: Final = 500
 def pieces(metrics: Iterable[Metric]) -> Iterator[bytes]:
     """All lines of all metrics, in order."""
     for metric in metrics:
-        samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+        samples = [sample for sample in metric.samples if sample.name != f"{metric.name}_created"]
         lines = _head(metric, samples)
         for sample in samples:
             lines.append(_line(sample))

@@ -1,10 +1,24 @@
 """Metrics are written as Prometheus reads them, in pieces that others may run between."""
 
+from collections.abc import Iterable
+
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from muster_core.edge.metrics import text
 from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.metrics.family import counter, gauge, word
+
+
+class Fixed(Collector):
+    """Always the same."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -32,6 +46,14 @@ def test_many_lines_come_in_several_pieces() -> None:
     pieces = list(text.pieces([many]))
     assert len(pieces) >= 3
     assert b"".join(pieces).count(b"\n") == 1202
+
+
+def test_when_a_counter_was_made_is_left_out_and_a_gauge_of_such_a_name_is_not() -> None:
+    metrics = Metrics()
+    metrics.registry.register(Fixed([gauge("yunikorn_event_total_created", "Made.", [({}, 3)])]))
+    written = metrics.text().decode()
+    assert "yunikorn_event_total_created 3\n" in written
+    assert "muster_core_failures_created" not in written
 
 
 def test_everything_that_is_counted_can_be_read_by_prometheus() -> None:
