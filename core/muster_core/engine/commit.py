@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import assert_never
 
-from muster_core.engine import gangs, ledger, lifecycle, notes
+from muster_core.engine import gangs, ledger, lifecycle, notes, reservations
 from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -60,11 +60,11 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     made: list[Allocation] = []
     told: list[Effect] = []
     totals: dict[tuple[bool, Resources], tuple[Ask, int]] = {}
-    clocks: list[ClockSet] = []
+    clocks: list[Effect] = []
     for key, node in decision.places:
         ask = app.asks[key]
-        if partition.reservations:
-            _use_hold(partition, app, key, node)
+        if partition.reservations and _use_hold(partition, app, key, node):
+            clocks += reservations.watch(partition, app, now_ns)
         allocation = Allocation(ask.spec, ledger.next_id(app, ask), node, now_ns)
         told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         ledger.count_made(app, ask)
@@ -123,11 +123,12 @@ def _after_placement(partition: Partition, app: Application, now_ns: int, *, had
     return effects
 
 
-def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> None:
-    """What was held for an ask that gets its place is free again, or in its use."""
+def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> bool:
+    """What was held for an ask that gets its place is free again, or in its use; whether anything was."""
     hold = partition.reservations.by_ask.get((app.id, key))
     if hold is not None:
         ledger.unreserve(partition, hold.ask, used=hold.node == node)
+    return hold is not None
 
 
 def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> ClockSet:

@@ -32,7 +32,7 @@ def watch(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
     leaf = app.queue
     if app.is_reserving and partition.partial != app.id:
         return []
-    if leaf.reservation_clock or app.id in partition.reservations.by_application:
+    if leaf.reservation_clock or not leaf.waiting or app.id in partition.reservations.by_application:
         return []
     return _look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
 

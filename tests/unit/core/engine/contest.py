@@ -64,7 +64,7 @@ def victims(said: list[Effect]) -> set[str]:
 
 def confirm(scene: Scene, said: list[Effect]) -> list[Effect]:
     """Every victim is gone, as told."""
-    owners = {
+    owners: dict[str, str] = {
         allocation.spec.key: app.id
         for app in scene.partition.applications.values()
         for allocation in app.allocations.values()

@@ -127,7 +127,7 @@ def test_law_5_only_a_queue_over_its_guarantee_may_lose() -> None:
     assert cores(scene, "root.p.a", "root.p.b", "root.p.c") == [4, 2, 2]
 
 
-@pytest.mark.parametrize(("priority", "gone"), [(5, 0), (10, 3), (11, 3)])
+@pytest.mark.parametrize("priority, gone", [(5, 0), (10, 3), (11, 3)])
 def test_law_6_victims_have_at_most_the_priority_of_who_takes(priority: int, gone: int) -> None:
     scene = two_queues(0, 2)
     run(scene, "root.p.a", *pods("a", 10, priority=10))

@@ -1,0 +1,131 @@
+"""Room held on a node for an ask that waits: contract 13, behaviour C.5, docs/adr/0007."""
+
+from __future__ import annotations
+
+from muster_core.model.config import Configuration, Timing
+from muster_core.model.events import NodeAction
+from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model.notes import Change, Detail
+from tests.unit.builders import SECOND, a_configuration, a_queue, an_ask
+from tests.unit.core.engine.contest import a_daemon, pods, run
+from tests.unit.core.engine.scene import Scene, placed, waits
+
+_N0 = NodeId("n0")
+
+
+def queues() -> Configuration:
+    timing = Timing(reservation_timeout_ns=100 * SECOND)
+    return a_configuration(a_queue("a"), a_queue("b"), timing=timing)
+
+
+def held_up() -> Scene:
+    """root.a waits for 3 cores of n0, of which others use 3 of 4."""
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.b", *pods("b", 3))
+    run(scene, "root.a", an_ask("wide", vcore=3000))
+    return scene
+
+
+def test_after_the_delay_room_is_held_for_the_ask_and_that_is_said_and_noted() -> None:
+    scene = held_up()
+    assert waits(scene.wait(1)) == {}
+    assert waits(scene.wait(2)) == {"wide": ("RESERVED", "room is held on node n0 until there is enough of it")}
+    [note] = [note for note in scene.noted if note.detail is Detail.NODE_RESERVATION]
+    assert (note.subject, note.reference, note.change) == ("n0", "wide", Change.ADD)
+    assert [hold.key for hold in scene.partition.reservations.on(_N0)] == ["wide"]
+    assert [hold.node for hold in scene.partition.reservations.of(ApplicationId("a"))] == ["n0"]
+
+
+def test_what_frees_there_gathers_for_the_holder() -> None:
+    scene = held_up()
+    scene.wait(3)
+    assert placed(run(scene, "root.b", an_ask("late"))) == {}
+    assert placed(scene.release("b0", app="b")) == {}
+    assert placed(scene.release("b1", app="b")) == {"wide": "n0"}
+    assert not scene.partition.reservations
+
+
+def test_others_use_what_the_holder_does_not_need() -> None:
+    scene = Scene(queues(), nodes=1, vcore=4000)
+    run(scene, "root.b", an_ask("b", vcore=3000))
+    run(scene, "root.a", an_ask("wide", vcore=2000))
+    scene.wait(3)
+    scene.release("b", app="b")
+    assert placed(run(scene, "root.b", *pods("late", 3))) == {"late0": "n0", "late1": "n0"}
+
+
+def test_only_the_first_ask_of_a_leaf_has_room_held_and_the_next_follows() -> None:
+    scene = held_up()
+    run(scene, "root.a", an_ask("second", vcore=4000))
+    scene.wait(10)
+    assert list(scene.partition.reservations.by_ask) == [("a", "wide")]
+    scene.release("b0", app="b")
+    scene.release("b1", app="b")
+    scene.wait(10)
+    assert list(scene.partition.reservations.by_ask) == [("a", "second")]
+
+
+def test_no_node_is_held_that_could_not_hold_the_ask_even_if_it_were_empty() -> None:
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.a", an_ask("huge", vcore=5000))
+    scene.wait(60)
+    assert not scene.partition.reservations
+
+
+def test_the_node_that_lacks_least_is_held() -> None:
+    scene = Scene(queues())
+    for name, vcore in (("n0", 4000), ("n1", 4000)):
+        scene.add_node(name, vcore=vcore)
+    run(scene, "root.b", an_ask("most", vcore=3500), an_ask("less", vcore=2500))
+    run(scene, "root.a", an_ask("wide", vcore=3000))
+    scene.wait(3)
+    [hold] = scene.partition.reservations.by_ask.values()
+    assert hold.node == scene.app("b").allocations[scene.app("b").ids[an_ask("less").key][0]].node
+
+
+def test_the_holder_takes_another_node_when_that_has_room_first() -> None:
+    scene = held_up()
+    scene.wait(3)
+    assert placed(scene.add_node("n1")) == {"wide": "n1"}
+    assert not scene.partition.reservations
+    assert placed(run(scene, "root.b", an_ask("late"))) in ({"late": "n0"}, {"late": "n1"})
+
+
+def test_a_hold_ends_with_its_ask_its_node_or_its_time() -> None:
+    for end in ("ask", "drain", "gone", "time"):
+        scene = held_up()
+        run(scene, "root.b", an_ask("waits", vcore=1000))
+        scene.wait(3)
+        assert scene.partition.reservations
+        match end:
+            case "ask":
+                said = scene.release_ask("wide", app="a")
+                assert placed(said) == {}, "its core went to the one that came before"
+            case "drain":
+                scene.node("n0", NodeAction.DRAIN)
+            case "gone":
+                scene.node("n0", NodeAction.DECOMMISSION)
+            case _:
+                scene.wait(100)
+        assert not scene.partition.reservations, end
+
+
+def test_an_ask_whose_hold_ended_is_told_why_it_waits_again() -> None:
+    scene = held_up()
+    scene.wait(3)
+    said = scene.wait(100)
+    assert waits(said)["wide"][0] in ("FAILED", "RESERVED")
+
+
+def test_a_daemons_pod_passes_by_what_others_hold() -> None:
+    scene = held_up()
+    scene.wait(3)
+    assert placed(run(scene, "root.b", an_ask("other"))) == {}
+    assert placed(run(scene, "root.b", a_daemon("daemon", "n0"))) == {"daemon": "n0"}
+
+
+def test_a_pod_that_requires_a_node_is_refused_on_the_others_in_the_words_of_kube_scheduler() -> None:
+    scene = Scene(queues(), nodes=2)
+    said = run(scene, "root.a", a_daemon("daemon", "n1", vcore=5000))
+    text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    assert waits(said) == {"daemon": ("FAILED", text)}
