@@ -3,7 +3,9 @@
 In reading order: `step` is the door for events and takes each to `registration`,
 `applications`, `asks`, `allocations`, `nodes`, `clocks` or `configuration`;
 `cycle` asks plan/ about everything that waits and hands its decisions to
-`commit`. What becomes of a reservation is in `gangs`, of an application in
+`commit`. `affinity` begins to count what an ask's constraint reads,
+`utilization` keeps reports, `recommendations` says what might be done about a
+node. What becomes of a reservation is in `gangs`, of an application in
 `lifecycle`; `notes` says it all to those who watch, and `steps` names what a
 cycle does to whoever times it. All of them write through `ledger`, which keeps application,
 queue, user and node in line; `invariants` counts anew and says what is not.

@@ -5,5 +5,6 @@ who is asked first; `headroom` what queues still allow. `gang` plans a
 reservation, `swap` who takes over from which placeholder, `usual` everything
 else; each answers with an `outline`. Below them `draft` holds what-ifs over
 the nodes, `fit` places members of one shape, `together` those of several,
-`scoring` prefers nodes, and `feasibility/` refuses them.
+`scoring` prefers nodes, and `feasibility/` refuses them. `autoscaling` says
+what is outstanding for lack of nodes.
 """

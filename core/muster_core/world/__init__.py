@@ -3,5 +3,7 @@
 In reading order: `world` holds everything, by resource manager and partition;
 `queues` the tree, `applications` asks, allocations and gangs, `users` who uses
 how much. `nodes` is the table of nodes over `columns` (amounts, one row a
-node) and `labels` (which rows have which label or taint).
+node), `labels` (which rows have which label or taint), `attributes` (the same
+of what placement constraints name) and `tags` (where allocations with which
+tags are).
 """

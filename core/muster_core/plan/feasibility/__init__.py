@@ -3,5 +3,5 @@
 Read `filters` first: the table, in the order in which kube-scheduler asks.
 `node_unschedulable`, `node_name`, `taint_toleration` and `node_affinity` answer
 from facts alone and are remembered per value of constraints; `resources_fit`
-reads what a draft leaves.
+reads what a draft leaves, `placement` (seed 001's constraints) both.
 """
