@@ -104,9 +104,11 @@ def order_delete(ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: 
 
 
 def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
-    """Say on a real pod that it is preempted; the link writes it before the delete that follows."""
+    """Say on a real pod, and to people, that it is preempted; the link writes it before the delete that follows."""
     if not task.pod.membership.placeholder:
-        out.commands.append(MarkDisrupted(task.pod.ref, message or "preempted by the scheduler"))
+        why = message or "preempted by the scheduler"
+        out.commands.append(MarkDisrupted(task.pod.ref, why))
+        telling.inform(out, task.pod.ref, words.REASON_PREEMPTED, why)
 
 
 def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:

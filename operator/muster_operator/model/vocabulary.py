@@ -45,6 +45,8 @@ REASON_APPLICATION_REJECTED: Final = "ApplicationRejected"
 REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 REASON_NODE_REJECTED: Final = "NodeRejected"
 REASON_INFORMATIONAL: Final = "Informational"
+#: kube-scheduler's, on the pod that goes.
+REASON_PREEMPTED: Final = "Preempted"
 #: Ours, on a node: what might be done about it (seed 001, NodeRecommendation).
 REASON_NODE_RECOMMENDED: Final = "NodeRecommendation"
 ACTION_CREATING_PLACEHOLDERS: Final = "CreatingPlaceholders"

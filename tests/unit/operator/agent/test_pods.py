@@ -130,8 +130,9 @@ def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     order = Released(APP, PodUid("uid-w0"), TerminationType.PREEMPTED_BY_SCHEDULER, message="for job high")
-    commands = driver.told(AllocationVerdict(released=(order,))).commands
-    assert commands == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high", at_once=False)]
+    out = driver.told(AllocationVerdict(released=(order,)))
+    assert orders(out) == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high", at_once=False)]
+    assert events(out) == [("w0", "Preempted", "Preempted")]
 
 
 def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it_is_gone() -> None:

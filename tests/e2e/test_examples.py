@@ -1,0 +1,62 @@
+"""The examples run as they are written, and what their READMEs promise comes true."""
+
+from pathlib import Path
+
+import yaml
+
+from devcluster.nodes import FakeNode
+from tests.e2e.configuration import QUICK_PREEMPTION
+from tests.e2e.conftest import OpenScene
+from tests.e2e.scene import Scene
+from tests.e2e.telling import scheduled
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NODES = [FakeNode("node-0", cpu="8")]
+
+
+def configuration(example: str) -> dict[str, str]:
+    """What the example's ConfigMap holds."""
+    found: dict[str, str] = yaml.safe_load((EXAMPLES / example / "configmap.yaml").read_text())["data"]
+    return found
+
+
+async def apply(scene: Scene, example: str, file: str) -> None:
+    """What ``kubectl apply -f`` does, in the scene's namespace."""
+    for manifest in yaml.safe_load_all((EXAMPLES / example / file).read_text()):
+        await scene.api.apply(manifest, scene.namespace)
+
+
+async def running(scene: Scene) -> dict[str, int]:
+    """How many pods of each application have a node, those on their way out not counted."""
+    counts: dict[str, int] = {}
+    for pod in await scene.bound():
+        app = pod["metadata"]["labels"]["applicationId"]
+        counts[app] = counts.get(app, 0) + 1
+    return counts
+
+
+async def settles(scene: Scene, counts: dict[str, int], waiting: int = 0) -> None:
+    """Wait until so many run, and at least so many have been told that their turn has not come."""
+
+    async def is_so() -> bool:
+        told = [pod for pod in await scene.pods() if scheduled(pod).get("reason") == "SchedulingSkipped"]
+        return await running(scene) == counts and len(told) >= waiting
+
+    await scene.eventually(f"{counts} run, {waiting} wait", is_so)
+
+
+async def test_queues_limits_and_maximums_hold_back_what_the_readme_says(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, configuration("02-queues"))
+    await apply(scene, "02-queues", "workloads.yaml")
+    await settles(scene, {"ann-report": 1, "bob-report": 1, "shop": 2}, waiting=2)
+    await scene.api.delete("priorityclasses", "example-urgent")
+
+
+async def test_a_guarantee_is_given_back_and_the_preempted_wait(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES, configuration("03-preemption") | QUICK_PREEMPTION)
+    await apply(scene, "03-preemption", "1-research.yaml")
+    await settles(scene, {"research": 4})
+    await apply(scene, "03-preemption", "2-production.yaml")
+    await settles(scene, {"research": 2, "production": 2})
+    job = await scene.api.get("jobs", "research", scene.namespace)
+    assert not job["status"].get("failed")
