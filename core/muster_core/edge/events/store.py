@@ -85,8 +85,9 @@ class EventStore:
         if self._hosts[host] >= self._most_per_host:
             most = f"{self._most_per_host} streams of events of host {host!r} are open"
             raise TooManyStreams(f"{most}, which is the most (event.maxStreamsPerHost)")
-        first = max(self._ring.next_id - min(count, self._lag), self._ring.lowest_id)
-        stream = Stream(self._ring, first, self._forget, self._lag)
+        first = max(self._ring.next_id - count, self._ring.lowest_id)
+        # The past that was asked for is no lag of the reader's.
+        stream = Stream(self._ring, first, self._forget, self._lag + self._ring.next_id - first)
         self._streams[stream] = host
         self._hosts[host] += 1
         return stream

@@ -73,6 +73,14 @@ async def test_a_reader_that_falls_behind_is_dropped_and_the_others_go_on() -> N
     assert store.open_streams == 1
 
 
+async def test_the_past_that_was_asked_for_does_not_count_as_falling_behind() -> None:
+    store = a_store(kept=100, lag=10)
+    store.add(words(0, 80), now_ns=1)
+    stream = store.subscribe("a", count=80)
+    store.add(words(80, 5), now_ns=1)
+    assert [len(await anext(stream)), stream.dropped] == [85, False]
+
+
 async def test_a_reader_whose_place_fell_out_of_the_ring_is_dropped() -> None:
     store = a_store(kept=5, lag=1000)
     stream = store.subscribe("a")
