@@ -52,7 +52,7 @@ async def test_queues_limits_and_maximums_hold_back_what_the_readme_says(open_sc
     await scene.api.delete("priorityclasses", "example-urgent")
 
 
-async def test_a_guarantee_is_given_back_and_the_preempted_wait(open_scene: OpenScene) -> None:
+async def test_a_guarantee_is_given_back_and_the_job_counts_no_failure(open_scene: OpenScene) -> None:
     scene = await open_scene(NODES, configuration("03-preemption") | QUICK_PREEMPTION)
     await apply(scene, "03-preemption", "1-research.yaml")
     await settles(scene, {"research": 4})
