@@ -6,7 +6,9 @@ are kept short: one note for all places of a decision (model/notes.py).
 
 Differs: an allocation is also noted on its queue (QUEUE_ALLOC), and an ask that it fulfilled as gone (REQUEST_ALLOC);
 YuniKorn has numbers for both and never sends them.
+
 Differs: a "no" is said on the oldest request of a kind, with how many there are; YuniKorn says it on each.
+
 Differs: APP_STARTING and NODE_READY are never sent: there is no state Starting, and what a node is ready for
 is NODE_SCHEDULABLE.
 """
