@@ -101,6 +101,9 @@ class CountingScheduler:
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
         """Not measured."""
 
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        return muster_pb2.UtilizationResponse()
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Not measured."""
 
