@@ -68,6 +68,7 @@ class Groups:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="groups")
         #: Until when a directory that did not answer is left alone, and what to say meanwhile.
         self._silent: dict[GroupResolver, tuple[float, str]] = {}
+        self._is_closed = False
 
     async def fill(
         self, rm: RmId, events: Sequence[Event], resolvers: Mapping[PartitionId, GroupResolver]
@@ -93,7 +94,8 @@ class Groups:
         return filled, said
 
     def close(self) -> None:
-        """No more lookups; those under way are not waited for."""
+        """No more lookups; those under way are not waited for, and whoever asks later is told so."""
+        self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _answers(self, wanted: Iterable[Key]) -> dict[Key, Answer]:
@@ -113,6 +115,8 @@ class Groups:
         return found
 
     def _excuse(self, resolver: GroupResolver, now_s: float) -> Answer | None:
+        if self._is_closed:
+            return Answer(problem="the scheduler shuts down")
         until_s, why = self._silent.get(resolver, (now_s, ""))
         return Answer(problem=why) if now_s < until_s else None
 

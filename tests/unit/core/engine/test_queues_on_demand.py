@@ -213,3 +213,20 @@ def test_a_waiting_gang_that_a_lowered_quota_makes_impossible_fails_with_a_reaso
     said = submit(scene, spec("two", "root.ns", of=quota(2000)))
     assert states([*said], "g") == ["Failing", "Failed"]
     assert states([*submit(scene, spec("three", "root.ns", of=quota(1000)))], "two") == []
+
+
+def test_a_raised_count_of_applications_lets_the_next_one_run() -> None:
+    scene = Scene(configuration(), nodes=1)
+    submit(scene, spec("one", "root.ns", of=quota(most=1)))
+    submit(scene, spec("two", "root.ns", of=quota(most=1)))
+    assert placed(scene.ask(an_ask("a", app="one"))) == {"a": "n0"}
+    assert placed(scene.ask(an_ask("b", app="two"))) == {}
+    assert placed([*submit(scene, spec("three", "root.ns", of=quota(most=2)))]) == {"b": "n0"}
+
+
+def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_nobody() -> None:
+    scene = Scene(configuration(), nodes=1)
+    submit(scene, spec("one", "root.ns", of=quota(3000)))
+    scene.ask(an_ask("a", app="one", count=3))
+    submit(scene, spec("two", "root.ns", of=quota(1000, 500)))
+    assert releases(scene.wait(3600)) == {}

@@ -149,6 +149,16 @@ async def test_a_directory_that_fails_is_no_failure_of_the_core() -> None:
     assert "ldap failed: broken" in said[0].message
 
 
+async def test_after_its_end_nobody_is_asked_any_more() -> None:
+    book = Book({"kim": Answer(("dev",))})
+    groups = made(book)
+    groups.close()
+    events, said = await groups.fill(RM, [added("a", "kim")], LDAP)
+    assert groups_of(events) == {"a": ()}
+    assert "shuts down" in said[0].message
+    assert book.asked == []
+
+
 def test_the_cache_forgets_the_first_when_it_is_full() -> None:
     cache = Cache(most=2)
     for user in ("a", "b", "c"):
