@@ -28,6 +28,7 @@ class Family:
 
 FAMILIES: Mapping[str, Family] = {
     "core": Family(in_process.CORE, in_process.core),
+    "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),
     "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import uvloop
 
-from benchmarks import core_placement, si_throughput
+from benchmarks import core_placement, cycle_after_event, si_throughput
 from benchmarks import operator_io as io
 from benchmarks.figures import Figure, Options
 
 CORE = tuple(f"core/{size}" for size in core_placement.SIZES)
+CYCLE = tuple(f"cycle-after-event/{name}" for name in ("median", "p99", "max", "memory"))
 SI = ("si/transport",)
 BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
 """A CPU second (docs/architecture.md, Operator)."""
@@ -27,6 +28,18 @@ def _engine(name: str, asks: int, runs: int) -> Figure:
     size = int(name.partition("/")[2])
     rates = [asks / core_placement.by_the_engine(size, asks, mixed=False) for _ in range(runs)]
     return Figure(name, "/s", rates, core_placement.TARGET)
+
+
+def cycles(names: Sequence[str], options: Options) -> list[Figure]:
+    """Milliseconds of a cycle after one event in a full cluster, and the memory of that."""
+    runs = [cycle_after_event.run(quick=options.quick) for _ in range(options.runs)]
+    figures = []
+    for name in names:
+        which = name.rpartition("/")[2]
+        unit = "MiB" if which == "memory" else "ms"
+        values = [found[which] for found in runs]
+        figures.append(Figure(name, unit, values, cycle_after_event.TARGETS[which], less_is_better=True))
+    return figures
 
 
 def si(names: Sequence[str], options: Options) -> list[Figure]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster_core.model.ids import NO_NODE, NodeId
-from muster_core.model.resources import Limit
+from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.plan.feasibility import filters
 from muster_core.world.applications import Application, AskClass
 from muster_core.world.obstacles import NoSlot, NoStart, NoTurn
@@ -36,11 +36,14 @@ def absorb(partition: Partition) -> None:
         partition.nodes.gains.tags = False
         for kind in list(partition.obstacles.by_kind):
             if kind.placement is not None:
-                _gain(partition, kind, _ANY)
+                partition.misfits.drop(kind)
+                for line in list(partition.obstacles.by_kind[kind].values()):
+                    partition.open(line)
         gains.append(NO_NODE)
     if gains:
         for line in list(partition.obstacles.together.values()):
             partition.open(line)
+    narrow(partition)
 
 
 def room_grew(partition: Partition, holder: Holder, limit: Limit, taken: Queue | Account) -> None:
@@ -92,28 +95,47 @@ def turn_freed(partition: Partition, leaf: Queue) -> None:
 
 
 def _absorb_node(partition: Partition, node: NodeId) -> None:
-    nodes = partition.nodes
-    if not len(partition.misfits) or node not in nodes:
+    nodes, misfits = partition.nodes, partition.misfits
+    if not len(misfits) or node not in nodes:
         return
     row = nodes.rows.row(node)
-    available = nodes.available(node)
-    for kind in partition.misfits.within(available):
-        if not filters.allowed(kind.constraints, nodes)[row] or node in kind.avoid:
-            continue
-        fits = min((available[name] // amount for name, amount in kind.resources.items() if amount > 0), default=_ANY)
-        _gain(partition, kind, fits)
+    for kind in misfits.within(nodes.available(node)):
+        if kind not in partition.obstacles.by_kind:  # nobody waits for it: it is not worth remembering
+            misfits.drop(kind)
+        elif node not in kind.avoid and filters.allowed(kind.constraints, nodes)[row]:
+            misfits.grow(kind, node)
 
 
-def _gain(partition: Partition, kind: AskClass, more: int) -> None:
-    misfit = partition.misfits.get(kind)
-    lines = partition.obstacles.by_kind.get(kind)
-    if misfit is None or lines is None:  # nobody waits for it: it is not worth remembering
-        partition.misfits.drop(kind)
+def narrow(partition: Partition) -> None:
+    """What gained may be taken again: count what the classes that grew may have there now, and open or close
+    the lines before it.
+    """
+    misfits, nodes = partition.misfits, partition.nodes
+    if not misfits.grown:
         return
-    misfit.room += more
-    for count, line in lines.items():
-        if count <= misfit.room and not line.is_open:
-            partition.open(line)
+    available: dict[NodeId, Resources] = {}
+    for kind, misfit in list(misfits.grown.items()):
+        room = misfit.known
+        for node in list(misfit.where):
+            if node not in available:
+                available[node] = nodes.available(node) if node in nodes else NOTHING
+            fits = _count(available[node], kind)
+            if fits <= 0:
+                del misfit.where[node]  # until it gains again
+            room += max(fits, 0)
+        misfit.room = room
+        if not misfit.where:
+            del misfits.grown[kind]
+        for count, line in partition.obstacles.by_kind.get(kind, {}).items():
+            if count > room:
+                partition.obstacles.close(line)
+            elif not line.is_open:
+                partition.open(line)
+
+
+def _count(available: Resources, kind: AskClass) -> int:
+    """How many of a class this amount holds."""
+    return min((available[name] // amount for name, amount in kind.resources.items() if amount > 0), default=_ANY)
 
 
 def _open_all(partition: Partition) -> None:

@@ -58,7 +58,7 @@ def note_waiting(partition: Partition, app: Application) -> None:
         partition.waiting[queue.path] = None
     elif app.id in queue.waiting:
         del queue.waiting[app.id]
-        queue.agenda.stirred.pop(app.id, None)
+        partition.unstir(app)
         partition.obstacles.leave(app)
         growth.set_blocking(partition, app, blocks=False)
         if not queue.waiting:

@@ -167,7 +167,7 @@ class Turn:
             self.partition.stir_one(app)
 
     def _stand(self, app: Application, obstacles: list[Obstacle]) -> None:
-        self.leaf.agenda.stirred.pop(app.id, None)
+        self.partition.unstir(app)
         self.partition.obstacles.stand(app, obstacles)
 
     def _carry_out(self, app: Application, outline: Outline) -> list[Effect]:

@@ -26,7 +26,7 @@ def queue_key(partition: Partition, queue: Queue) -> tuple[Key, str]:
     """The place of a queue among the children of its parent: priority, share, and of equals who waits for more."""
     priority = float(-(queue.shown or 0))
     used = share(partition, queue)
-    waits = -dominant(queue.pending, partition.nodes.capacity_total)
+    waits = -_need(partition, queue)
     by_priority = queue.parent is None or queue.parent.policies.sorts_by_priority
     return ((priority, used, waits) if by_priority else (used, priority, waits)), queue.path
 
@@ -37,13 +37,23 @@ def share(partition: Partition, queue: Queue) -> float:
 
     Differs: a guarantee of 0 is no guarantee; YuniKorn takes a queue as fully served that has one and uses anything.
     """
-    total = partition.nodes.capacity_total
-    of = (queue.allocated, queue.guaranteed, queue.max, total, partition.config)
-    known, value = queue.share
-    if len(known) != len(of) or any(one is not other for one, other in zip(known, of, strict=True)):
-        value = max((part(partition, queue, name, amount) for name, amount in queue.allocated.items()), default=0.0)
-        queue.share = of, value
-    return value
+    memo = queue.shares
+    total, config = partition.nodes.capacity_total, partition.config
+    is_same = memo.allocated is queue.allocated and memo.total is total and memo.config is config
+    if not is_same or memo.guaranteed is not queue.guaranteed or memo.max is not queue.max:
+        memo.allocated, memo.total, memo.config = queue.allocated, total, config
+        memo.guaranteed, memo.max = queue.guaranteed, queue.max
+        memo.share = max((part(partition, queue, name, amount) for name, amount in queue.allocated.items()), default=0)
+    return memo.share
+
+
+def _need(partition: Partition, queue: Queue) -> float:
+    """What part of the cluster the queue waits for."""
+    memo, total = queue.shares, partition.nodes.capacity_total
+    if memo.pending is not queue.pending or memo.of is not total:
+        memo.pending, memo.of = queue.pending, total
+        memo.need = dominant(queue.pending, total)
+    return memo.need
 
 
 def part(partition: Partition, queue: Queue, name: str, amount: int) -> float:

@@ -34,6 +34,9 @@ class Turns:
 
     def next_leaf(self) -> Queue | None:
         """The leaf whose turn it is: down from the root, the lowest place first."""
+        if not self._partition.due and not self._partition.obstacles.opened:
+            self._partition.stirred.clear()
+            return None
         self._take_in()
         queue = root = self._partition.queues.root
         while True:

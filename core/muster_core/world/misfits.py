@@ -8,10 +8,11 @@ comparison per resource over all of them, not a loop.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Shortfall
 from muster_core.world.applications import AskClass
@@ -20,16 +21,22 @@ from muster_core.world.columns import Amounts, Flags
 
 @dataclass(slots=True, eq=False)
 class Misfit:
-    """A class of which no more than `room` have a place on the nodes, and why not more."""
+    """A class of which no more than `room` have a place on the nodes, and why not more.
 
-    room: int
+    `known`: how many had when that was last looked at; `where`: nodes that gained since. So `room` is never
+    more than `known` and what those nodes hold now.
+    """
+
+    known: int
     why: Shortfall
+    room: int = 0
+    where: dict[NodeId, None] = field(default_factory=dict)
 
 
 class Misfits:
     """All of a partition, by class."""
 
-    __slots__ = ("_amounts", "_free", "_kinds", "_known", "_rows", "_used")
+    __slots__ = ("_amounts", "_free", "_kinds", "_known", "_rows", "_used", "grown")
 
     def __init__(self) -> None:
         self._known: dict[AskClass, Misfit] = {}
@@ -38,6 +45,8 @@ class Misfits:
         self._free: list[int] = []
         self._amounts = Amounts()
         self._used = Flags()
+        #: Those that some node may hold more of than was found.
+        self.grown: dict[AskClass, Misfit] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -51,9 +60,11 @@ class Misfits:
 
     def put(self, kind: AskClass, room: int, why: Shortfall) -> None:
         """Remember that only `room` of the class fit as the nodes are."""
+        self.grown.pop(kind, None)
         known = self._known.get(kind)
         if known is not None:
-            known.room, known.why = room, why
+            known.known, known.room, known.why = room, room, why
+            known.where.clear()
             return
         row = self._free.pop() if self._free else len(self._kinds)
         if row == len(self._kinds):
@@ -64,13 +75,14 @@ class Misfits:
         self._amounts.change(row, kind.resources, 1)
         self._used.set(row, value=True)
         self._rows[kind] = row
-        self._known[kind] = Misfit(room, why)
+        self._known[kind] = Misfit(room, why, room)
 
     def drop(self, kind: AskClass) -> None:
         """Remember nothing of the class."""
         if kind not in self._known:
             return
         del self._known[kind]
+        self.grown.pop(kind, None)
         row = self._rows.pop(kind)
         self._kinds[row] = None
         self._free.append(row)
@@ -81,6 +93,12 @@ class Misfits:
         """Remember nothing at all."""
         for kind in self:
             self.drop(kind)
+
+    def grow(self, kind: AskClass, node: NodeId) -> None:
+        """A node gained on which the class may run."""
+        misfit = self._known[kind]
+        misfit.where[node] = None
+        self.grown[kind] = misfit
 
     def within(self, available: Resources) -> list[AskClass]:
         """The classes of which one fits into this amount."""

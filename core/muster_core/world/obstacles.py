@@ -83,12 +83,19 @@ class Obstacles:
     together: dict[ApplicationId, Line] = field(default_factory=dict)
     #: Of those for whom room is held, by node.
     by_node: dict[NodeId, dict[ApplicationId, Line]] = field(default_factory=dict)
+    #: Lines that are open.
+    opened: dict[Line, None] = field(default_factory=dict)
     #: Where each application stands.
     standing: dict[ApplicationId, dict[Obstacle, Line]] = field(default_factory=dict)
 
     def is_open(self, app: ApplicationId) -> bool:
         """Whether something that it was refused for may have changed."""
         return any(line.is_open for line in self.standing.get(app, {}).values())
+
+    def close(self, line: Line) -> None:
+        """Nothing has changed for those who stand in it, after all."""
+        line.is_open = False
+        self.opened.pop(line, None)
 
     def before_nodes(self) -> Iterator[Line]:
         """Every line that any growth of nodes may open."""
@@ -103,7 +110,7 @@ class Obstacles:
         self.leave(app)
         for obstacle in obstacles:
             line = self.lines.get(obstacle) or self._open(obstacle)
-            line.is_open = False
+            self.close(line)
             line.join(app.queue.path, app.id)
             self.standing.setdefault(app.id, {})[obstacle] = line
 
@@ -130,7 +137,7 @@ class Obstacles:
         return line
 
     def _forget(self, obstacle: Obstacle) -> None:
-        del self.lines[obstacle]
+        self.close(self.lines.pop(obstacle))
         match obstacle:
             case NoNode(kind, count):
                 lines = self.by_kind[kind]

@@ -11,13 +11,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from muster_core.model.access import NOBODY, Access
-from muster_core.model.config import ChildTemplate, QueueConfig, QuotaLimit
+from muster_core.model.config import ChildTemplate, PartitionConfig, QueueConfig, QuotaLimit
 from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, child_path, queue_name
 from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.states import QueueState
 from muster_core.world.lines import Agenda
 from muster_core.world.tally import Tally
+
+
+@dataclass(slots=True, eq=False)
+class Shares:
+    """What plan/ordering.py found out about a queue, and the very values it was of: it holds for no others."""
+
+    share: float = 0.0
+    allocated: Resources | None = None
+    total: Resources | None = None
+    config: PartitionConfig | None = None
+    guaranteed: Resources | None = None
+    max: Limit | None = None
+    need: float = 0.0
+    pending: Resources | None = None
+    of: Resources | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -83,8 +98,7 @@ class Queue:
     shown: int | None = None
     #: Of a leaf.
     agenda: Agenda = field(default_factory=Agenda)
-    #: Its dominant share, and the values it was computed of (plan/ordering.py).
-    share: tuple[tuple[object, ...], float] = ((), 0.0)
+    shares: Shares = field(default_factory=Shares)
 
     @property
     def draining(self) -> bool:

@@ -76,6 +76,8 @@ class Partition:
     preemptions: Preemptions = field(default_factory=Preemptions)
     #: Leaves with something on their agenda, in the order in which they came to it.
     stirred: dict[QueuePath, None] = field(default_factory=dict)
+    #: Leaves with somebody to be tried whatever the lines say.
+    due: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves with an ask that waits.
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Classes that nodes had too little room for (semantics 22).
@@ -122,14 +124,21 @@ class Partition:
         leaf = app.queue
         if app.id in leaf.waiting:
             leaf.agenda.stirred[app.id] = None
-            self.stirred[leaf.path] = None
+            self.due[leaf.path] = self.stirred[leaf.path] = None
+
+    def unstir(self, app: Application) -> None:
+        """The application was tried, or waits no longer."""
+        leaf = app.queue
+        leaf.agenda.stirred.pop(app.id, None)
+        if not leaf.agenda.stirred:
+            self.due.pop(leaf.path, None)
 
     def stir(self, path: QueuePath) -> None:
         """Something changed for this leaf: its waiting applications are tried again."""
         if path in self.waiting:
             leaf = self.queues.by_path[path]
             leaf.agenda.stirred.update(leaf.waiting)
-            self.stirred[path] = None
+            self.due[path] = self.stirred[path] = None
 
     def stir_all(self) -> None:
         """Something changed for everybody. Rare: what grew opens the lines before it instead."""
@@ -141,6 +150,7 @@ class Partition:
         if line is None:
             return
         line.is_open = True
+        self.obstacles.opened[line] = None
         for path in line.waiting:
             self.queues.by_path[path].agenda.opened[line] = None
             self.stirred[path] = None

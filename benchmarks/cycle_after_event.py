@@ -1,0 +1,229 @@
+"""How long a cycle takes after one event: 500 queues, 5,000 applications, 5,000 full nodes, 100,000 pending asks.
+
+    .venv/bin/python -m benchmarks.cycle_after_event
+
+Every node is full and every ask was refused once. Then comes one event at a time, and the time is taken of `step` and
+of the `cycle` after it, by the wall clock: an allocation ends (one place for many who wait), an application asks for
+one more, an application comes, and its first ask. The target is under 5 ms at the median, 20 ms at p99 and 100 ms at
+most, in under 600 MiB.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from muster_core.engine.cycle import cycle
+from muster_core.engine.step import step
+from muster_core.model.access import EVERYBODY
+from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, QuotaLimit
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    AskAdded,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, RmId, partition_id
+from muster_core.model.release import Termination
+from muster_core.model.resources import UNLIMITED, Limit, Resources
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
+from muster_core.world.world import World
+
+RM = RmId("benchmark")
+PARTITION = partition_id(RM, "default")
+_SECOND = 1_000_000_000
+_PARENTS = 20
+TARGETS = {"median": 5.0, "p99": 20.0, "max": 100.0, "memory": 600.0}
+_CORES = (1000, 2000, 4000, 8000)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of the cluster and of what waits for it."""
+
+    queues: int = 500
+    applications: int = 5_000
+    nodes: int = 5_000
+    asks: int = 100_000
+
+
+QUICK = Size(50, 500, 500, 5_000)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A world in which everything is taken, and the events that may come next."""
+
+    world: World
+    size: Size
+    random: Random
+    number: int = 0
+
+    def tell(self, event: Event) -> list[Effect]:
+        """One event and the pass after it."""
+        now_ns = 1_000 * _SECOND + self.number
+        return [*step(self.world, event, now_ns), *cycle(self.world, now_ns, lambda: True).effects]
+
+    def release(self) -> Event:
+        """Some allocation ends."""
+        partition = self.world.partitions[PARTITION]
+        node = NodeId(f"node-{self.random.randrange(self.size.nodes):05d}")
+        app, identity = next(iter(partition.placed[node]))
+        key = partition.placed[node][app, identity].spec.key
+        return AllocationReleased(PARTITION, app, key, identity, Termination.STOPPED_BY_RM)
+
+    def ask(self) -> Event:
+        """Some application asks for one more."""
+        return AskAdded(self.an_ask(self.random.randrange(self.size.applications)))
+
+    def submit(self) -> Event:
+        """A new application; its first ask comes with the next event."""
+        self.number += 1
+        queue = queue_path(self.random.randrange(self.size.queues), self.size)
+        return ApplicationAdded(ApplicationSpec(PARTITION, ApplicationId(f"new-{self.number}"), queue, user="new"))
+
+    def first_ask(self) -> Event:
+        """Of the newest application."""
+        return AskAdded(self.an_ask(0, app=f"new-{self.number}"))
+
+    def an_ask(self, number: int, app: str = "") -> AskSpec:
+        """One of some hundred classes."""
+        self.number += 1
+        cores = _CORES[number % len(_CORES)]
+        zone = number % 7
+        constraints = Constraints((("zone", str(zone)),)) if zone < 5 else ANYWHERE
+        name = ApplicationId(app or f"app-{number:05d}")
+        shape = Resources({"vcore": cores, "memory": cores << 20, "pods": 1})
+        key = AllocationKey(f"ask-{self.number:032d}")
+        return AskSpec(PARTITION, name, key, shape, constraints, priority=number % 3 * 10)
+
+
+def queue_path(number: int, size: Size) -> str:
+    """The path of a leaf; leaves lie below twenty parents."""
+    number %= size.queues
+    return f"root.p{number % _PARENTS}.q{number}"
+
+
+def a_cluster(size: Size, seed: int = 1) -> Cluster:
+    """Full nodes, and asks that wait."""
+    cluster = Cluster(World(), size, Random(seed))
+    step(cluster.world, ManagerRegistered(RM, configuration(size)), 0)
+    for number in range(size.applications):
+        step(cluster.world, ApplicationAdded(an_application(number, size)), 0)
+    for number in range(size.nodes):
+        step(cluster.world, NodeAdded(a_node(number), existing=tuple(existing(number, size))), 0)
+    for number in range(size.asks):
+        step(cluster.world, AskAdded(cluster.an_ask(number % size.applications)), 0)
+    cycle(cluster.world, 0, lambda: True)
+    return cluster
+
+
+def configuration(size: Size) -> Configuration:
+    """Guarantees everywhere, a maximum in each fifth queue, a limit for each user."""
+    parents = []
+    for parent in range(_PARENTS):
+        leaves = tuple(
+            QueueConfig(
+                f"q{number}",
+                guaranteed=Resources({"vcore": 200_000 + number * 100}),
+                max=Limit({"vcore": 280_000}) if number % 5 == 0 else UNLIMITED,
+            )
+            for number in range(parent, size.queues, _PARENTS)
+        )
+        parents.append(QueueConfig(f"p{parent}", parent=True, children=leaves))
+    limits = (QuotaLimit(users=("*",), max=Limit({"vcore": 1 << 40})),)
+    root = QueueConfig("root", parent=True, children=tuple(parents), submit_acl=EVERYBODY, limits=limits)
+    return Configuration((PartitionConfig("default", root, (PlacementRule("provided"),)),))
+
+
+def an_application(number: int, size: Size) -> ApplicationSpec:
+    """Each of 500 users has some."""
+    user = f"user-{number % 500}"
+    return ApplicationSpec(PARTITION, ApplicationId(f"app-{number:05d}"), queue_path(number, size), user=user)
+
+
+def a_node(number: int) -> NodeSpec:
+    """32 cores, in one of five zones."""
+    capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
+    return NodeSpec(PARTITION, NodeId(f"node-{number:05d}"), capacity, labels={"zone": str(number % 5)})
+
+
+def existing(node: int, size: Size) -> Iterator[AllocationSpec]:
+    """Eight allocations of four cores: the node is full."""
+    for index in range(8):
+        key = f"old-{node:05d}-{index}"
+        app = ApplicationId(f"app-{(node * 8 + index) % size.applications:05d}")
+        shape = Resources({"vcore": 4000, "memory": 4 << 30, "pods": 1})
+        identity = AllocationId(f"{key}-0")
+        yield AllocationSpec(PARTITION, app, AllocationKey(key), identity, NodeId(f"node-{node:05d}"), shape)
+
+
+def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
+    """Milliseconds of each event, by kind."""
+    kinds: dict[str, Callable[[], Event]] = {
+        "release": cluster.release,
+        "ask": cluster.ask,
+        "application": cluster.submit,
+        "first ask": cluster.first_ask,
+    }
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    gc.collect()
+    gc.freeze()
+    for _ in range(events):
+        for kind, make in kinds.items():
+            event = make()
+            start = time.perf_counter()
+            said = cluster.tell(event)
+            times[kind].append((time.perf_counter() - start) * 1000)
+            placed = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+            assert placed or kind != "release", "a place that nobody of a hundred thousand wants"
+    gc.unfreeze()
+    return times
+
+
+def run(*, quick: bool = False, events: int = 250) -> dict[str, float]:
+    """The figures of one run, over all kinds of events."""
+    times = measure(a_cluster(QUICK if quick else Size()), events)
+    found = [one for some in times.values() for one in some]
+    cut = statistics.quantiles(found, n=100)[98]
+    return {"median": statistics.median(found), "p99": cut, "max": max(found), "memory": _memory()}
+
+
+def _memory() -> float:
+    """MiB of the process at its largest, the benchmark's own included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main(
+    events: Annotated[int, typer.Option(help="Events of each kind.")] = 250,
+    *,
+    quick: Annotated[bool, typer.Option(help="a tenth of the size")] = False,
+) -> None:
+    """Print the median, the 99th percentile and the maximum of each kind, and the memory."""
+    cluster = a_cluster(QUICK if quick else Size())
+    times = measure(cluster, events)
+    table = Table("milliseconds", "median", "p99", "max")
+    for kind, found in [*times.items(), ("all", [one for some in times.values() for one in some])]:
+        cut = statistics.quantiles(found, n=100)[98]
+        table.add_row(kind, f"{statistics.median(found):.2f}", f"{cut:.2f}", f"{max(found):.2f}")
+    console = Console()
+    console.print(table)
+    console.print(f"memory: {_memory():.0f} MiB")
+
+
+if __name__ == "__main__":
+    typer.run(main)
