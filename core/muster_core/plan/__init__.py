@@ -1,7 +1,8 @@
 """The core's questions: who is next, what fits, where; a plan reads the world and keeps its what-ifs aside.
 
-In reading order: `placement` finds an application its queue; `ordering` says
-who is asked first; `headroom` what queues still allow. `gang` plans a
+In reading order: `placement` finds an application its queue (`rule_filter`:
+whom a rule is for; `access`: who may submit), `impossible` says which gang it
+could never hold; `ordering` says who is asked first; `headroom` what queues still allow. `gang` plans a
 reservation, `swap` who takes over from which placeholder, `usual` everything
 else; each answers with an `outline`. Below them `draft` holds what-ifs over
 the nodes, `fit` places members of one shape, `together` those of several,
