@@ -1,13 +1,15 @@
 """The only writer: takes an event or a decision, changes the world once, and returns what has to be said.
 
-In reading order: `step` is the door for events and takes each to `registration`,
-`applications`, `asks`, `allocations`, `nodes`, `clocks` or `configuration`;
-what is new for a partition that is `gone` is refused. `queues` makes, changes and
-ends queues, `history` keeps applications that are over. `cycle` asks plan/ about everything that waits and hands its decisions to
+In reading order: `step` is the door for events and takes each to
+`registration`, `applications`, `asks`, `allocations`, `nodes`, `clocks` or
+`configuration`; what is new for a partition that is `gone` is refused. `queues`
+makes, changes and ends queues, `history` keeps applications that are over.
+`cycle` asks plan/ about everything that waits and hands its decisions to
 `commit`. `affinity` begins to count what an ask's constraint reads,
 `utilization` keeps reports, `recommendations` says what might be done about a
 node. What becomes of a reservation is in `gangs`, of an application in
 `lifecycle`; `notes` says it all to those who watch, and `steps` names what a
-cycle does to whoever times it. All of them write through `ledger`, which keeps application,
-queue, user and node in line; `invariants` counts anew and says what is not.
+cycle does to whoever times it. All of them write through `ledger`, which keeps
+application, queue, user and node in line; `invariants` counts anew and says
+what is not.
 """
