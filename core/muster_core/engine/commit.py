@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import assert_never
 
-from muster_core.engine import gangs, ledger, lifecycle, notes, reservations
+from muster_core.engine import gangs, holds, ledger, lifecycle, notes, reservations
 from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -127,7 +127,7 @@ def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: 
     """What was held for an ask that gets its place is free again, or in its use; whether anything was."""
     hold = partition.reservations.by_ask.get((app.id, key))
     if hold is not None:
-        ledger.unreserve(partition, hold.ask, used=hold.node == node)
+        holds.unreserve(partition, hold.ask, used=hold.node == node)
     return hold is not None
 
 

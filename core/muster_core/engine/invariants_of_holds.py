@@ -26,6 +26,7 @@ def check(partition: Partition) -> Iterator[str]:
         yield from _hold(partition, hold)
     yield from _held(partition, holds)
     yield from _queues(partition, holds)
+    yield from _asks(partition)
     for running in partition.preemptions.running.values():
         yield from _running(partition, running)
 
@@ -42,6 +43,14 @@ def _hold(partition: Partition, hold: Hold) -> Iterator[str]:
         hold.application, {}
     ):
         yield f"the hold of ask {hold.key} is missing in an index"
+
+
+def _asks(partition: Partition) -> Iterator[str]:
+    for app in partition.applications.values():
+        for ask in app.asks.values():
+            running = partition.preemptions.running.get(ask.preemption)
+            if ask.preemption and (running is None or (app.id, ask.spec.key) not in running.asks):
+                yield f"ask {ask.spec.key} waits for victims of a preemption that is over"
 
 
 def _held(partition: Partition, holds: list[Hold]) -> Iterator[str]:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_core.engine import growth, notes
+from muster_core.engine import growth, holds, notes
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
-from muster_core.model.notes import Change, Detail
+from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world import priorities
 from muster_core.world.applications import Allocation, Application, Ask, GroupCount
 from muster_core.world.queues import Queue
-from muster_core.world.reservations import AskId, Hold
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
 
@@ -43,7 +41,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
 
 def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = Detail.REQUEST_CANCEL) -> None:
     """Drop an ask, waiting or parked, with all it still wants; `why` is for those who watch."""
-    unreserve(partition, (app.id, ask.spec.key))
+    holds.unreserve(partition, (app.id, ask.spec.key))
     app.remove_ask(ask)
     notes.ask_left(partition, ask.spec, why)
     count_pending(app, ask.spec.resources, -ask.left)
@@ -154,7 +152,7 @@ def drop(
     app.queue.gone += 1
     app.remove_allocation(allocation)
     if allocation.preemption:
-        _end_preemption(partition, app, allocation)
+        holds.end_preemption(partition, app, allocation)
     notes.place_left(partition, app, allocation, node_removed=node_removed)
     charge(partition, app, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
@@ -202,7 +200,7 @@ def _untag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
 
 def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
     """The ask waits for its placeholder to go and for nothing else."""
-    unreserve(partition, (app.id, ask.spec.key))
+    holds.unreserve(partition, (app.id, ask.spec.key))
     app.park(ask, swap)
     placeholder = app.allocations[swap.placeholder]
     _untag(partition, placeholder.node, placeholder.spec)
@@ -254,35 +252,6 @@ def mark_releasing(app: Application, allocation: Allocation, termination: Termin
         app.gang.groups[allocation.spec.group].timed_out += 1
 
 
-def mark_preempted(app: Application, allocation: Allocation, number: int) -> None:
-    """The allocation was told to go by that preemption; it counts as going on every queue of the path."""
-    app.mark_releasing(allocation, Termination.PREEMPTED_BY_SCHEDULER)
-    allocation.preemption = number
-    for queue in app.queue.path_up():
-        queue.preempting += allocation.spec.resources
-
-
-def _end_preemption(partition: Partition, app: Application, victim: Allocation) -> None:
-    """A victim is gone, however that came; with the last one its preemption is over."""
-    for queue in app.queue.path_up():
-        queue.preempting -= victim.spec.resources
-    running = partition.preemptions.running.get(victim.preemption)
-    if running is None:
-        return
-    del running.victims[app.id, victim.id]
-    if running.victims:
-        return
-    del partition.preemptions.running[running.number]
-    over = partition.queues.get(running.queue)
-    if over is not None and over.quota_running == running.number:
-        over.quota_running = 0
-    for name, key in running.asks:
-        owner = partition.applications.get(name)
-        ask = owner.asks.get(key) if owner is not None else None
-        if ask is not None and ask.preemption == running.number:
-            ask.preemption = 0
-
-
 def set_pledge(partition: Partition, app: Application, amount: Resources, *, backed: bool) -> None:
     """Promise `amount` to the gang on every queue of its path, instead of what was promised before;
     `backed`: with the head room behind it.
@@ -324,40 +293,6 @@ def hold(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None
     """Hold room on a node for a swap whose target is not the placeholder's node (semantics 14)."""
     partition.nodes.take(node, ask.spec.resources)
     partition.targets.setdefault(node, {})[app.id, ask.spec.key] = None
-
-
-def reserve(partition: Partition, app: Application, ask: Ask, hold: Hold) -> None:
-    """Hold room on a node for an ask that waits; for victims' room, head room in its queues too."""
-    partition.reservations.add(hold)
-    partition.nodes.claim(hold.node, hold.resources, 1)
-    if hold.preempted:
-        claim(app, hold.resources, 1)
-    partition.stir_one(app)
-    notes.reserved(partition, hold.node, ask.spec, Change.ADD)
-
-
-def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
-    """Hold nothing for this ask any more, if anything was; `used`: it takes that room now, so nobody gains by it."""
-    hold = partition.reservations.by_ask.get(name)
-    if hold is None:
-        return
-    app = partition.applications[hold.application]
-    ask = app.asks[hold.key]
-    partition.reservations.remove(hold)
-    partition.nodes.claim(hold.node, hold.resources, -1, grows=not used)
-    if hold.preempted:
-        claim(app, hold.resources, -1)
-        growth.path_grew(partition, app)
-    if ask.said is Lack.RESERVED:
-        ask.said = None
-    notes.reserved(partition, hold.node, ask.spec, Change.REMOVE)
-
-
-def claim(app: Application, amount: Resources, times: int) -> None:
-    """Hold head room of its queues for an application's asks, or (-1) no longer."""
-    app.claimed = app.claimed.plus(amount, times)
-    for queue in app.queue.path_up():
-        queue.claimed = queue.claimed.plus(amount, times)
 
 
 def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:

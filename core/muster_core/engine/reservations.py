@@ -6,7 +6,7 @@ goes, and when its time is up (`service.reservationTimeout`).
 
 from __future__ import annotations
 
-from muster_core.engine import ledger
+from muster_core.engine import holds
 from muster_core.model.decisions import Reservation
 from muster_core.model.effects import ClockSet, Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
@@ -53,7 +53,7 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
     return reserve(partition, decision, now_ns) if decision is not None else []
 
 
-def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preempted: bool = False) -> list[Effect]:
+def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preemption: int = 0) -> list[Effect]:
     """Hold the room, and say so. Raises BrokenDecision before the first write."""
     app = partition.applications.get(decision.application)
     ask = app.asks.get(decision.ask) if app is not None else None
@@ -63,12 +63,12 @@ def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preempt
     if node not in partition.nodes or partition.nodes.record(node).state is not NodeState.SCHEDULABLE:
         raise BrokenDecision("reservation", f"node {node} takes nothing")
     is_required = bool(ask.spec.required_node)
-    if is_required:
+    if is_required or preemption:
         give_way(partition, node)
-    ledger.unreserve(partition, (app.id, ask.spec.key))
+    holds.unreserve(partition, (app.id, ask.spec.key))
     number = partition.next_number()
-    hold = Hold(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preempted)
-    ledger.reserve(partition, app, ask, hold)
+    hold = Hold(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
+    holds.reserve(partition, app, ask, hold)
     partition.stir_one(app)  # from now on it waits for that node
     at_ns = now_ns + partition.timing.reservation_timeout_ns
     clock = Clock(ClockKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
@@ -76,24 +76,24 @@ def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preempt
 
 
 def give_way(partition: Partition, node: NodeId) -> None:
-    """What others hold on a node gives way to an ask that may run nowhere else."""
+    """What others hold on a node gives way to an ask that may run nowhere else, or that others went for."""
     for hold in partition.reservations.on(node):
         if not hold.required and not hold.preempted:
-            ledger.unreserve(partition, hold.ask)
+            holds.unreserve(partition, hold.ask)
 
 
 def expire(partition: Partition, clock: Clock) -> list[Effect]:
     """The time of one hold is up: its ask is scheduled as usual."""
     hold = partition.reservations.by_ask.get((clock.application, clock.key))
     if hold is not None and hold.number == clock.generation:
-        ledger.unreserve(partition, hold.ask)
+        holds.unreserve(partition, hold.ask)
     return []
 
 
 def leave_node(partition: Partition, node: NodeId) -> None:
     """The node drains or goes: nothing is held there any more."""
     for hold in partition.reservations.on(node):
-        ledger.unreserve(partition, hold.ask)
+        holds.unreserve(partition, hold.ask)
 
 
 def _look_again(partition: Partition, leaf: Queue, at_ns: int) -> list[Effect]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_core.engine import ledger, reservations
+from muster_core.engine import holds, reservations
 from muster_core.model.decisions import Preemption, Reservation
 from muster_core.model.effects import AllocationAnswer, ClockSet, Effect, Release
 from muster_core.model.errors import BrokenDecision
@@ -42,7 +42,9 @@ def carry_out(partition: Partition, decision: Preemption, now_ns: int) -> list[E
     running = Running(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
     effects = tell(partition, running, victims, f"preempted for an ask of queue {leaf}")
     for key, node in decision.places:
-        effects += reservations.reserve(partition, Reservation(partition.id, app.id, key, node), now_ns, preempted=True)
+        effects += reservations.reserve(
+            partition, Reservation(partition.id, app.id, key, node), now_ns, preemption=running.number
+        )
         app.asks[key].preemption, app.asks[key].triggered = running.number, True
     clock = Clock(ClockKind.VICTIMS, partition.rm, partition.id, app.id, AllocationKey(""), running.number)
     return [*effects, ClockSet(clock, now_ns + partition.timing.release_timeout_ns)]
@@ -60,7 +62,7 @@ def tell(
     freed = NOTHING
     for app, victim in victims:
         freed += victim.spec.resources
-        ledger.mark_preempted(app, victim, running.number)
+        holds.mark_preempted(app, victim, running.number)
         released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
     detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
@@ -107,19 +109,19 @@ def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: i
 
 
 def time_out(partition: Partition, clock: Clock) -> list[Effect]:
-    """Victims were not confirmed as gone in time: nothing is held for the asks any more, they wait as usual."""
-    running = partition.preemptions.running.pop(clock.generation, None)
-    if running is None:
-        return []
-    for name, key in running.asks:
-        app = partition.applications.get(name)
-        ask = app.asks.get(key) if app is not None else None
-        if ask is not None and ask.preemption == running.number:
-            ask.preemption = 0
-            ledger.unreserve(partition, (name, key))
-            left = len(running.victims)
-            message = f"{left} preempted allocations were not confirmed as released in time: the pod waits as usual"
-            partition.note(Notice.REQUEST, key, reference=name, message=message)
+    """Victims were not confirmed as gone in time, or the room they left went to another: nothing is held for the
+    asks any more, they wait as usual.
+    """
+    running = partition.preemptions.running.get(clock.generation)
+    if running is not None:
+        holds.forget_preemption(partition, running)
+    for hold in partition.reservations.of(clock.application):
+        if hold.preemption == clock.generation:
+            holds.unreserve(partition, hold.ask)
+            left = len(running.victims) if running is not None else 0
+            if left:
+                message = f"{left} preempted allocations were not confirmed as released in time: the pod waits as usual"
+                partition.note(Notice.REQUEST, hold.key, reference=hold.application, message=message)
     return []
 
 

@@ -28,8 +28,14 @@ class Hold:
     number: int
     #: The ask may run on no other node (DaemonSets): such holds stand beside others.
     required: bool = False
-    #: Victims made, or make, room for it; it holds its head room in the queues too (Queue.claimed).
-    preempted: bool = False
+    #: The preemption whose victims made, or make, room for it; it holds head room in the queues too (Queue.claimed).
+    #: 0 = none did.
+    preemption: int = 0
+
+    @property
+    def preempted(self) -> bool:
+        """Whether victims go for it."""
+        return self.preemption != 0
 
     @property
     def ask(self) -> AskId:

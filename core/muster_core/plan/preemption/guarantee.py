@@ -71,11 +71,11 @@ def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterab
 
 
 def _draft(partition: Partition, asks: list[Ask]) -> Draft:
-    """The nodes, with what is held for these asks."""
+    """The nodes, with what is held for these asks, and what an ask that preempts need not leave alone."""
+    own = {(ask.spec.application, ask.spec.key) for ask in asks}
     draft = Draft(partition.nodes)
-    for ask in asks:
-        hold = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
-        if hold is not None:
+    for name, hold in partition.reservations.by_ask.items():
+        if name in own or not (hold.preempted or hold.required):
             draft.free(hold.node, hold.resources)
     return draft
 
