@@ -117,3 +117,14 @@ def test_constraints_read_no_more_than_so_many_different_tags() -> None:
     said = scene.ask(*read)
     assert list(refused_asks(said)) == [f"w{MOST_KEYS}"]
     assert f"read {MOST_KEYS} tags already" in refused_asks(said)[f"w{MOST_KEYS}"]
+
+
+def test_asks_that_waited_before_the_first_constraint_are_told_apart_from_then_on() -> None:
+    scene = a_scene(0)
+    scene.ask(an_ask("before", tags=WEB, priority=5), an_ask("other", priority=5))
+    assert len(scene.app().waiting) == 1
+    scene.ask(an_ask("after", tags=WEB, placement=ALONE))
+    assert len(scene.app().waiting) == 3
+    # All in one plan: the one that waited is counted where it goes.
+    assert placed(scene.add_node("n1")) == {"before": "n1", "other": "n1"}
+    assert placed(scene.add_node("n2")) == {"after": "n2"}

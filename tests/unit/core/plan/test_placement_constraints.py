@@ -118,6 +118,9 @@ def test_a_node_without_the_scope_is_in_no_group() -> None:
     table.add(a_node("n2"), draining=False)
     few = Shape(resources(vcore=1000), placement=an_affinity("app", "web", most=1), tags=WEB)
     assert dict(place(Draft(table), few, 9, FAIR)) == {NodeId("n1"): 1, NodeId("n2"): 4}
+    for node in ("n1", "n2"):
+        table.tags.add(table.rows.row(NodeId(node)), WEB)
+    assert place(Draft(table), few, 1, FAIR) == [(NodeId("n2"), 1)]
     table.tags.add(table.rows.row(NodeId("n2")), DB)
     near = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1))
     assert place(Draft(table), near, 1, FAIR) == []
