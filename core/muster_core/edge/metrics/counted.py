@@ -68,6 +68,8 @@ class Metrics:
         #: Nodes that were refused, and nodes that went, since the start.
         self.nodes_refused = 0
         self.nodes_gone = 0
+        #: What the last health checks found; None = there were none.
+        self.healthy: bool | None = None
 
     def heard(self, event: Event) -> None:
         """Count an event."""

@@ -48,12 +48,14 @@ def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
 
 
 def _add(amounts: _Amounts, path: QueuePath, queue: Queue) -> None:
+    """One queue. What it uses and wants is shown as 0 too, of resources that it is bound or promised to have."""
+    named = dict.fromkeys([*queue.guaranteed, *(name for name, _ in queue.max.items())], 0)
     for state, found in (
-        ("guaranteed", queue.guaranteed),
-        ("max", queue.max),
-        ("allocated", queue.allocated),
-        ("pending", queue.pending),
-        ("preempting", queue.preempting),
+        ("guaranteed", dict(queue.guaranteed.items())),
+        ("max", dict(queue.max.items())),
+        ("allocated", {**named, **dict(queue.allocated.items())}),
+        ("pending", {**named, **dict(queue.pending.items())}),
+        ("preempting", dict(queue.preempting.items())),
     ):
         for resource, amount in found.items():
             key = (path, state, resource)

@@ -78,6 +78,9 @@ class Watched(Collector):
         yield gauge("muster_core_mailbox_lag_seconds", lag, [({}, mailbox.oldest_s())])
         is_open = sum(session.is_open for session in owners.sessions.values())
         yield gauge("muster_core_sessions", "Resource managers with an open session.", [({}, is_open)])
+        if owners.metrics.healthy is not None:
+            meaning = "1 = the last health checks found nothing."
+            yield gauge("muster_core_healthy", meaning, [({}, float(owners.metrics.healthy))])
         ignored = owners.world().ignored
         yield counter(
             "muster_core_ignored_total",

@@ -31,4 +31,5 @@ def busy_core() -> CollectorRegistry:
         state = SchedulingState.SKIPPED
         core.metrics.said(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", lack))
     core.metrics.unheard("something")
+    core.metrics.healthy = True
     return core.metrics.registry

@@ -92,6 +92,7 @@ def test_queues_show_their_amounts_their_bound_on_applications_and_what_came_and
         "guaranteed": 1000,
         "max": 9000,
         "allocated": 4000,
+        "pending": 0,
         "maxRunningApps": 3,
     }
     assert amounts["root", "allocated", "vcore"] == 4000
@@ -102,7 +103,7 @@ def test_queues_show_their_amounts_their_bound_on_applications_and_what_came_and
 def test_queues_of_one_path_in_two_partitions_are_one_series() -> None:
     one, two = (Scene(a_configuration(a_queue("a", vcore=vcore)), nodes=1) for vcore in (1000, 500))
     amounts = of_queues([one.partition, two.partition], "yunikorn_queue_resource")
-    assert amounts == {("root.a", "max", "vcore"): 1500}
+    assert amounts["root.a", "max", "vcore"] == 1500
 
 
 def of_nodes(scene: Scene, name: str) -> Series:
@@ -174,4 +175,10 @@ async def test_a_core_shows_sessions_events_and_its_mailbox(bench: Bench) -> Non
 
 def test_a_limit_of_zero_is_shown() -> None:
     scene = Scene(a_configuration(replace(a_queue("a"), max=Limit({"vcore": 0}))))
-    assert of_queues([scene.partition], "yunikorn_queue_resource") == {("root.a", "max", "vcore"): 0}
+    assert of_queues([scene.partition], "yunikorn_queue_resource")["root.a", "max", "vcore"] == 0
+
+
+def test_a_queue_that_has_nothing_of_what_it_was_guaranteed_shows_0() -> None:
+    scene = Scene(a_configuration(a_queue("a", guaranteed=1000)))
+    amounts = of_queues([scene.partition], "yunikorn_queue_resource")
+    assert {key[1]: value for key, value in amounts.items()} == {"guaranteed": 1000, "allocated": 0, "pending": 0}
