@@ -128,6 +128,8 @@ def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
 def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
     """The nodes that an ask keeps off (semantics 5)."""
     text = tags.get(keys.TAG_AVOID_NODES)
+    if text and len(text) > facts.TEXT_LIMIT:
+        raise Unfit(keys.TAG_AVOID_NODES, f"is longer than {facts.TEXT_LIMIT} characters")
     return frozenset(NodeId(name) for name in text.split(",") if name) if text else frozenset()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -37,6 +38,9 @@ from muster_si.api import ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused
 
 _log = structlog.get_logger(__name__)
+
+#: Utilization reports that are heard without letting others run.
+_REPORTS_AT_ONCE: Final = 256
 
 
 class Scheduler:  # long: one method for each call of the interface
@@ -137,7 +141,8 @@ class Scheduler:  # long: one method for each call of the interface
         """Take reports of what is really used; those that cannot be read come back. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
         taken, rejected = reports.read(request.reports, session.decoder.partitions)
-        await self.loop.mailbox.put(Mail(taken, session))
+        for start in range(0, len(taken), _REPORTS_AT_ONCE):
+            await self.loop.mailbox.put(Mail(taken[start : start + _REPORTS_AT_ONCE], session))
         return muster_pb2.UtilizationResponse(rejected=rejected)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:

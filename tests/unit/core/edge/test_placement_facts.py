@@ -131,3 +131,9 @@ def test_any_json_is_a_constraint_or_is_refused(value: Any) -> None:
     except Unfit:
         return
     assert found.nodes or found.allocations
+
+
+def test_nodes_to_keep_off_are_bounded() -> None:
+    assert fields.nodes_to_avoid({keys.TAG_AVOID_NODES: "n1,n2,"}) == {"n1", "n2"}
+    with pytest.raises(Unfit, match="is longer than 65536 characters"):
+        fields.nodes_to_avoid({keys.TAG_AVOID_NODES: "n," * 40_000})
