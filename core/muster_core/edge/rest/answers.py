@@ -19,8 +19,10 @@ from muster_core.edge.rest.shapes.base import Shape, encode
 
 #: How long a big answer is written before others run.
 _SLICE_S: Final = 0.005
+#: And how much of it is held at once.
+_SLICE_BYTES: Final = 1024 * 1024
 #: A reader that takes nothing for so long is dropped.
-_STALLED_S: Final = 30.0
+STALLED_S: Final = 30.0
 #: Smaller ones are not worth packing.
 _PACKED_FROM: Final = 2_048
 _PACKING: Final = 1  # of 9: half the time of the usual 6 for a tenth more bytes
@@ -45,8 +47,10 @@ def array(shapes: Iterable[Shape | None]) -> Pieces:
     yield b"[]" if before == b"[" else b"]"
 
 
-async def write(request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE) -> web.StreamResponse:
-    """Write what comes, letting others run every slice."""
+async def write(
+    request: web.Request, pieces: Pieces, content_type: str = JSON_TYPE, *, stalled_s: float = STALLED_S
+) -> web.StreamResponse:
+    """Write what comes, letting others run every slice; a reader that takes nothing for so long is dropped."""
     packs = "gzip" in request.headers.get(hdrs.ACCEPT_ENCODING, "").lower()
     gathered, is_whole = _gather(pieces)
     if is_whole:
@@ -60,15 +64,14 @@ async def write(request: web.Request, pieces: Pieces, content_type: str = JSON_T
         await asyncio.sleep(0)
         gathered, is_whole = _gather(pieces)
         if gathered:
-            await _write_in_time(request, response, gathered)
+            await _write_in_time(request, response, gathered, stalled_s)
     await response.write_eof()
     return response
 
 
-async def _write_in_time(request: web.Request, response: web.StreamResponse, part: bytes) -> None:
-    """A reader that takes nothing does not hold an answer for ever."""
+async def _write_in_time(request: web.Request, response: web.StreamResponse, part: bytes, stalled_s: float) -> None:
     try:
-        await asyncio.wait_for(response.write(part), _STALLED_S)
+        await asyncio.wait_for(response.write(part), stalled_s)
     except TimeoutError as error:
         request.protocol.force_close()
         raise ConnectionResetError("the reader takes nothing") from error
@@ -78,9 +81,11 @@ def _gather(pieces: Pieces) -> tuple[bytes, bool]:
     """What can be had in one slice, and whether that was the end."""
     until = time.perf_counter() + _SLICE_S
     gathered: list[bytes] = []
+    size = 0
     for piece in pieces:
         gathered.append(piece)
-        if time.perf_counter() >= until:
+        size += len(piece)
+        if size >= _SLICE_BYTES or time.perf_counter() >= until:
             return b"".join(gathered), False
     return b"".join(gathered), True
 

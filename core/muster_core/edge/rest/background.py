@@ -1,4 +1,4 @@
-"""What REST does without being asked: samples for the history, health checks, a look at the certificate's files."""
+"""What REST does without being asked: history, health checks, silent connections, the certificate's files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from typing import Final
+
+from aiohttp import web
 
 from muster_core.edge.rest.access.tls import ServerContext
 from muster_core.edge.rest.desk import Desk
@@ -18,19 +20,25 @@ _SLICE_S: Final = 0.005
 #: How often a switched off check looks whether it was switched on.
 _OFF_S: Final = 5.0
 _CERTIFICATE_S: Final = 10.0
+_SWEEP_S: Final = 2.0
 
 
 class Background:
     """Runs from `start` to `stop`."""
 
-    def __init__(self, desk: Desk, context: ServerContext | None) -> None:
+    def __init__(self, desk: Desk, runner: web.AppRunner, context: ServerContext | None) -> None:
         self._desk = desk
+        self._runner = runner
         self._context = context
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin."""
-        work: dict[str, Coroutine[None, None, None]] = {"history": _sample(self._desk), "health": _check(self._desk)}
+        work: dict[str, Coroutine[None, None, None]] = {
+            "history": _sample(self._desk),
+            "health": _check(self._desk),
+            "connections": _sweep(self._desk, self._runner),
+        }
         if self._context is not None:
             work["certificate"] = _renew(self._context)
         self._tasks = [asyncio.create_task(each, name=f"muster-rest-{name}") for name, each in work.items()]
@@ -50,6 +58,7 @@ async def check_health(desk: Desk) -> None:
     for found in checks(desk.core.loop.world, Counts(failures, metrics.nodes_refused)):
         if found is not None:
             desk.health = found
+            metrics.healthy = found.Healthy
         if time.perf_counter() >= until:
             await asyncio.sleep(0)
             until = time.perf_counter() + _SLICE_S
@@ -69,6 +78,13 @@ async def _check(desk: Desk) -> None:
         else:
             desk.health = None
         await asyncio.sleep(interval_ns / _SECOND or _OFF_S)
+
+
+async def _sweep(desk: Desk, runner: web.AppRunner) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        if runner.server is not None:
+            desk.connections.sweep(runner.server.connections, time.monotonic())
 
 
 async def _renew(context: ServerContext) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from muster_core.edge.log_level import LevelControl
+from muster_core.edge.rest.connections import Connections
 from muster_core.edge.rest.history import History
 from muster_core.edge.rest.shapes.records import Health
 from muster_core.edge.scheduler import Scheduler
@@ -28,6 +29,7 @@ class Desk:
     profiling: asyncio.Lock = field(default_factory=asyncio.Lock)
     #: Configurations are checked one at a time: a large one takes a second of the machine.
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connections: Connections = field(default_factory=Connections)
     started_ns: int = 0
 
     def __post_init__(self) -> None:

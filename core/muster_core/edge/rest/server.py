@@ -52,7 +52,6 @@ class RestServer:
         self._desk = Desk(scheduler, levels=settings.levels)
         self._reviewer = _reviewer(settings)
         self._context = _context(settings)
-        self._background = Background(self._desk, self._context)
         self._runner = web.AppRunner(
             application(self._desk, Guard(settings.access, self._reviewer)),
             access_log=None,
@@ -60,6 +59,7 @@ class RestServer:
             handler_cancellation=True,  # a reader of events that goes gives its place to another
             shutdown_timeout=_SHUTDOWN_S,
         )
+        self._background = Background(self._desk, self._runner, self._context)
 
     async def start(self) -> int:
         """Listen; returns the port, chosen by the system where 0 was asked for. Raises OSError."""
@@ -113,6 +113,7 @@ def application(desk: Desk, guard: Guard) -> web.Application:
 
 async def _admitted(route: Route, desk: Desk, guard: Guard, request: web.Request) -> web.StreamResponse:
     """Guard first, then the answer."""
+    desk.connections.heard(request.protocol)
     await guard.admit(request, route.door)
     return await route.endpoint(desk, request)
 

@@ -47,7 +47,8 @@ async def config(desk: Desk, request: web.Request) -> web.StreamResponse:
     session = _session(desk, request.query.get("rmId", ""))
     text = session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
     extra = _settings(session.extra_config if session else {})
-    data = document.read(text)
+    async with desk.checking:
+        data = await asyncio.to_thread(document.read, text)
     found = data if isinstance(data, dict) else {}
     if request.headers.get(hdrs.ACCEPT) == _JSON:
         partitions = _typed(found.get("partitions"), _go_name)

@@ -10,10 +10,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from muster_core.edge.rest.answers import write
+from muster_core.edge.rest.connections import Connections
 from muster_core.edge.rest.routes import MOVED, ROUTES
 from muster_core.model.events import NodeAdded
+from muster_si.keys import EXTRA_FENCE
 from tests.unit.builders import a_node
 from tests.unit.core.edge.conftest import Bench
+from tests.unit.core.edge.messages import RM
 from tests.unit.core.edge.rest.conftest import Ask
 from tests.unit.core.engine.scene import Scene
 
@@ -106,3 +109,78 @@ async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientS
         lines = (await answer.text()).splitlines()
     assert 'muster_core_unheard_total{what="a test"} 1.0' in lines
     assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
+
+
+async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody() -> None:
+    ended: list[str] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"0," * 50_000
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await write(request, endless(), stalled_s=0.01)
+        except ConnectionError as error:
+            ended.append(str(error))
+            raise
+
+    async def other(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="at once")
+
+    app = web.Application()
+    app.router.add_get("/endless", handle)
+    app.router.add_get("/other", other)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+        while not ended:
+            async with session.get("other") as answer:
+                assert await answer.text() == "at once"
+        writer.close()
+    assert ended == ["the reader takes nothing"]
+
+
+async def test_who_connects_and_asks_nothing_is_cut_off() -> None:
+    connections = Connections()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        connections.heard(request.protocol)
+        return web.Response(text="heard")
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        async with session.get("") as answer:
+            assert await answer.text() == "heard"
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        await writer.drain()
+        assert server.handler is not None
+        while len(server.handler.connections) < 2:
+            async with session.get("") as answer:  # lets the server accept the other
+                assert answer.status == 200
+        assert connections.sweep(server.handler.connections, 0.0) == 0
+        assert connections.sweep(server.handler.connections, 9.9) == 0
+        assert connections.sweep(server.handler.connections, 10.0) == 1
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        async with session.get("") as answer:
+            assert await answer.text() == "heard"
+
+
+async def test_a_core_is_ready_when_it_was_told_all_that_exists(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register(**{EXTRA_FENCE: "true"})
+    async with http.get("/livez"):  # lets the world hear of it
+        pass
+    async with http.get("/readyz") as answer:
+        assert (answer.status, await answer.text()) == (503, f"still being told what exists by {RM}")
+    await bench.settle()
+    async with http.get("/readyz") as answer:
+        assert answer.status == 200
+
+
+async def test_the_last_health_checks_are_a_metric(http: aiohttp.ClientSession) -> None:
+    async with http.get("/ws/v1/metrics") as answer:
+        assert "muster_core_healthy 1.0" in (await answer.text()).splitlines()
