@@ -58,5 +58,5 @@ proto: setup ## generate the message classes of proto/muster_si/*.proto
 
 diagrams: setup ## draw docs/states/, list the differences in docs/compatibility.md, describe REST in docs/openapi.json
 	$(BIN)/python -m tools.diagrams
-	$(BIN)/python -m tools.differs
+	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi

@@ -1,21 +1,50 @@
-"""docs/compatibility.md has a row for every message, field and RPC of seed 003, with a test that exists."""
+"""docs/compatibility.yaml against the contract on one side and the running thing on the other.
+
+What the contract names has a row; what has a row is there; what is there has a row; every row's test exists.
+"""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 
+import pytest
 from google.protobuf.descriptor import Descriptor
+from pydantic import BaseModel
 
+from muster_core.edge.config import properties
+from muster_core.edge.config.schema import FileForm
+from muster_core.edge.rest.routes import MOVED, ROUTES
+from muster_core.model import states
+from muster_core.model.release import Termination
 from muster_si import si_pb2
+from tests.unit.repo import contract
+from tests.unit.repo.test_documented_settings import DOCUMENTED
 from tests.unit.repo.tree import ROOT, modules
+from tools import compatibility
 
-PAGE = (ROOT / "docs/compatibility.md").read_text()
-ROW = re.compile(r"^\| `(?P<field>[A-Za-z.]+)` \| (?P<handling>.+?) \| `(?P<test>test_\w+)` \|$", re.MULTILINE)
+LIST = compatibility.load()
 TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
+STATES = {
+    "application": states.ApplicationState,
+    "queue": states.QueueState,
+    "node": states.NodeState,
+    "resource manager": states.ManagerState,
+    "termination": Termination,
+}
+#: Settings of YuniKorn that are accepted and do nothing; and the entry that is a file.
+MEANINGLESS = {
+    "service.schedulingInterval",
+    "service.volumeBindTimeout",
+    "service.eventChannelCapacity",
+    "service.dispatchTimeout",
+    "service.operatorPlugins",
+    "<policyGroup>.yaml",
+}
 
 
-def names() -> Iterator[str]:
-    """What needs a row: each field, a message without fields, each RPC."""
+def si_names() -> Iterator[str]:
+    """What of the interface needs a row: each field, a message without fields, each RPC."""
     messages: Mapping[str, Descriptor] = si_pb2.DESCRIPTOR.message_types_by_name
     for name, message in messages.items():
         yield from [f"{name}.{field.name}" for field in message.fields] or [name]
@@ -23,11 +52,98 @@ def names() -> Iterator[str]:
         yield from (f"{service.name}.{method.name}" for method in service.methods)
 
 
-def test_every_field_of_the_interface_has_exactly_one_row() -> None:
-    rows = Counter(match["field"] for match in ROW.finditer(PAGE))
-    assert rows == Counter(names())
+def config_names() -> set[str]:
+    """The keys of queues.yaml as the forms know them, each below the key of the mapping it stands in."""
+    found: set[str] = set()
+    todo: list[tuple[str, type[BaseModel]]] = [("", FileForm)]
+    seen: set[type[BaseModel]] = set()
+    while todo:
+        prefix, form = todo.pop(0)
+        if form in seen:
+            continue
+        seen.add(form)
+        for key, field in form.model_fields.items():
+            found.add(prefix + key)
+            is_list = str(field.annotation).startswith("list")
+            todo += [(f"{key}[]." if is_list else f"{key}.", inner) for inner in _forms(field.annotation)]
+    return found
 
 
-def test_every_row_names_a_test_that_exists() -> None:
-    tests = {name for path in modules("tests") for name in TEST.findall(path.read_text())}
-    assert [match["field"] for match in ROW.finditer(PAGE) if match["test"] not in tests] == []
+def _forms(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _forms(inner)
+
+
+@cache
+def known_tests() -> frozenset[str]:
+    """As rows name them: `path::name`."""
+    return frozenset(
+        f"{path.relative_to(ROOT)}::{name}" for path in modules("tests") for name in TEST.findall(path.read_text())
+    )
+
+
+def running() -> dict[str, list[str]]:
+    """Section → the names that the code has."""
+    return {
+        "si": list(si_names()),
+        "config": sorted(config_names()),
+        "properties": sorted(properties._READERS),
+        "settings": sorted({*DOCUMENTED, *MEANINGLESS}),
+        "endpoints": [f"{route.method} {route.path}" for route in ROUTES] + [f"GET {path}" for path in MOVED],
+        "event-types": list(si_pb2.EventRecord.Type.keys())[1:],
+        "events": list(si_pb2.EventRecord.ChangeDetail.keys())[1:],
+        "states": [
+            *(f"{kind} {state.value}" for kind, table in STATES.items() for state in table),
+            *(f"node action {name}" for name in si_pb2.NodeInfo.ActionFromRM.keys()[1:]),
+        ],
+    }
+
+
+@pytest.mark.parametrize("section", running())
+def test_the_list_and_the_running_thing_have_the_same_names(section: str) -> None:
+    assert Counter(LIST.section(section).names) == Counter(running()[section])
+
+
+CONTRACT = {
+    "config": contract.CONFIG_KEYS,
+    "properties": contract.PROPERTIES,
+    "rules": contract.RULES,
+    "settings": contract.SETTINGS,
+    "endpoints": contract.ENDPOINTS,
+    "metrics": list(contract.METRICS),
+    "resolvers": [name or "none" for name in contract.RESOLVERS],
+    "objects": list(contract.OBJECTS),
+    "event-types": list(contract.EVENT_TYPES),
+    "events": list(contract.EVENT_DETAILS)[1:],
+    "states": [f"{kind} {name}" for kind, names in contract.STATES.items() for name in names.split()],
+    "reasons": contract.REASONS,
+    "behaviour": contract.BEHAVIOURS,
+}
+
+
+@pytest.mark.parametrize("section", CONTRACT)
+def test_nothing_that_the_contract_names_is_left_out(section: str) -> None:
+    assert set(CONTRACT[section]) - set(LIST.section(section).names) == set()
+
+
+def test_every_row_names_a_test_that_exists_or_why_there_is_none() -> None:
+    rows = [row for section in LIST.sections for row in section.rows]
+    assert [row.name for row in rows if not (row.test in known_tests() if row.test else row.differs)] == []
+
+
+def test_every_shape_has_a_row_with_the_names_of_the_contract() -> None:
+    said = {row.name: set(re.findall(r"`(\w+)`", row.how)) for row in LIST.section("objects").rows}
+    assert said == {name: set(fields.split()) for name, fields in contract.OBJECTS.items()}
+
+
+def test_numbers_of_events_are_those_of_the_contract() -> None:
+    details = dict(si_pb2.EventRecord.ChangeDetail.items())
+    assert {name: details.get(name) for name in contract.EVENT_DETAILS} == contract.EVENT_DETAILS
+    types = dict(si_pb2.EventRecord.Type.items())
+    assert {name: types.get(name) for name in contract.EVENT_TYPES} == contract.EVENT_TYPES
+
+
+def test_the_page_is_made_from_the_list() -> None:
+    assert compatibility.rendered(LIST) == compatibility.PAGE.read_text(), "make diagrams"

@@ -82,10 +82,6 @@ def test_only_a_mapping_from_state_and_event_to_state_is_a_table() -> None:
     assert not diagrams.is_table({(Door.OPEN, Touch.PUSH): True})
 
 
-def test_the_differences_in_the_compatibility_page_are_those_of_the_remarks() -> None:
-    assert not differs.is_stale()
-
-
 def test_a_remark_is_found_in_comments_and_docstrings_up_to_the_end_of_its_paragraph(tmp_path: Path) -> None:
     module = tmp_path / "core" / "muster_core" / "gang.py"
     module.parent.mkdir(parents=True)
@@ -97,12 +93,3 @@ def test_a_remark_is_found_in_comments_and_docstrings_up_to_the_end_of_its_parag
         differs.Difference("muster_core.gang", "the clock starts later."),
         differs.Difference("muster_core.gang", "the group stays."),
     ]
-
-
-def test_the_page_keeps_what_people_wrote_around_the_list() -> None:
-    before = differs.page("# Title\n", [])
-    between = differs.page(before + "\nAfter.\n", [differs.Difference("m", "new.")])
-    assert between.startswith("# Title\n")
-    assert "- new. (`m`)" in between
-    assert between.endswith("\nAfter.\n")
-    assert differs.page(between, [differs.Difference("m", "new.")]) == between

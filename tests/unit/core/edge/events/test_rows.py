@@ -1,14 +1,15 @@
-"""docs/compatibility.d/events.yaml has every detail of an event record, its number and a test that sees it."""
+"""docs/compatibility.yaml has every detail of an event record, its number and a test that sees it."""
 
 from typing import Any
-
-import yaml
 
 from muster_core.model.notes import Detail
 from muster_si import si_pb2
 from tests.unit.repo.tree import ROOT
+from tools import compatibility
 
-ROWS: list[dict[str, Any]] = yaml.safe_load((ROOT / "docs/compatibility.d/events.yaml").read_text())["details"]
+ROWS: list[dict[str, Any]] = [
+    row.model_dump(exclude_defaults=True) for row in compatibility.load().section("events").rows
+]
 
 
 def test_every_detail_of_the_interface_has_a_row_with_its_number() -> None:
