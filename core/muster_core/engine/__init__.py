@@ -8,8 +8,9 @@ makes, changes and ends queues, `history` keeps applications that are over.
 `commit`. `affinity` begins to count what an ask's constraint reads,
 `utilization` keeps reports, `recommendations` says what might be done about a
 node. What becomes of a reservation is in `gangs`, of an application in
-`lifecycle`; `notes` says it all to those who watch, and `steps` names what a
-cycle does to whoever times it. All of them write through `ledger`, which keeps
-application, queue, user and node in line; `invariants` counts anew and says
-what is not.
+`lifecycle`; `reservations` holds room on nodes, `preemption` and `quota` send
+`victims` away. `notes` says it all to those who watch, and `steps` names what a
+cycle does to whoever times it. All of them write through `ledger` and `holds`,
+which keep application, queue, user and node in line; `invariants` counts anew
+and says what is not.
 """

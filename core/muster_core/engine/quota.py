@@ -4,7 +4,7 @@ A queue has a start: the moment its maximum was lowered below what it uses,
 plus its `quota.preemption.delay`. A longer or shorter delay moves it, a
 maximum that is enough takes it back, a further lowering leaves it alone.
 
-Differs: the start is made when it happens and comes by a clock; YuniKorn looks every second.
+Differs: quota preemption starts by a clock; YuniKorn looks every second.
 Differs: a queue that is still over when its victims had their time is looked at again; YuniKorn tries once.
 """
 

@@ -4,7 +4,8 @@ In reading order: `placement` finds an application its queue (`rule_filter`:
 whom a rule is for; `access`: who may submit), `impossible` says which gang it
 could never hold; `ordering` says who is asked first; `headroom` what queues still allow. `gang` plans a
 reservation, `swap` who takes over from which placeholder, `usual` everything
-else; each answers with an `outline`. Below them `draft` holds what-ifs over
+else; each answers with an `outline`. `reserving` says for
+whom room is held on nodes, `preemption/` who has to go. Below them `draft` holds what-ifs over
 the nodes, `fit` places members of one shape, `together` those of several,
 `scoring` prefers nodes, and `feasibility/` refuses them. `autoscaling` says
 what is outstanding for lack of nodes.

@@ -6,4 +6,5 @@ how much. `nodes` is the table of nodes over `columns` (amounts, one row a
 node), `labels` (which rows have which label or taint), `attributes` (the same
 of what placement constraints name) and `tags` (where allocations with which
 tags are).
+`reservations` has what is held on nodes, `preemptions` what is on its way.
 """

@@ -9,7 +9,7 @@ minimum left. Members beyond that minimum, and members of a gang that lost one
 already, break nothing. Of gangs that would have to be broken the smallest goes
 first and as a whole: its loss is complete before another's begins.
 
-Differs: YuniKorn orders victims by opt-out, originator and age alone.
+Differs: victims go by priority, gang and size too; YuniKorn orders them by opt-out, originator and age alone.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Guarantees of queues do not count, nor do fences: the node has no other that
 could take the pod. Regular pods first, then those that opted out, then
 originators; among them the lower priority, the younger, the smaller.
 
-Differs: YuniKorn takes pods of the same application too; law 3 of contract 10.1 is kept here as well.
+Differs: a pod that requires a node takes nothing from its own application; YuniKorn does.
 """
 
 from __future__ import annotations

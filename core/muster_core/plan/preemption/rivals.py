@@ -7,7 +7,7 @@ to take again, within the window, the pair is coming round: it is stopped for a
 pause that doubles each time, and told to people, who can give the leaves
 guarantees of their own.
 
-Differs: YuniKorn lets them go on.
+Differs: queues that preempt from each other in turns are paused; YuniKorn lets them go on.
 """
 
 from __future__ import annotations
