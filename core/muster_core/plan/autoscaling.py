@@ -8,10 +8,10 @@ classes, on demand. Pure: reads the world, changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.model.ids import PartitionId
+from muster_core.model.ids import ApplicationId, PartitionId
 from muster_core.model.placement import Target, TargetOperator
 from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Lack, Shortfall
@@ -43,29 +43,51 @@ class Outstanding:
 
 def outstanding(partition: Partition) -> list[Outstanding]:
     """Per shape and kind of machine, sorted by id."""
-    counts: dict[tuple[Resources, str], int] = {}
-    apps: dict[tuple[Resources, str], int] = {}
+    found: dict[_Key, _Sum] = {}
+    # Equal classes of many applications were refused for one and the same reason: asked once.
+    known: dict[tuple[AskClass, int], _Sum] = {}
     for path in partition.waiting:
         for name in partition.queues.by_path[path].waiting:
             app = partition.applications[name]
-            for kind, count in _short_of_nodes(app):
-                key = (kind.resources, _instance(kind))
-                counts[key] = counts.get(key, 0) + count
-                apps[key] = apps.get(key, 0) + 1
-    found = [
-        Outstanding(partition.id, resources, instance, count, apps[resources, instance])
-        for (resources, instance), count in counts.items()
-    ]
-    return sorted(found, key=lambda one: one.id)
+            for kind, why in app.refusals.items():
+                if why.lack not in _LACKS_NODES:
+                    continue
+                memo = kind, id(why)
+                total = known.get(memo)
+                if total is None:
+                    total = known[memo] = _sum_of(found, kind, why)
+                if total is not _NOWHERE:
+                    total.count += _wanted(app, kind)
+                    total.applications[name] = None
+    return sorted(
+        (
+            Outstanding(partition.id, resources, instance, total.count, len(total.applications))
+            for (resources, instance), total in found.items()
+        ),
+        key=lambda one: one.id,
+    )
 
 
-def _short_of_nodes(app: Application) -> list[tuple[AskClass, int]]:
-    """The classes of the application that wait for nodes, and how many places each."""
-    return [
-        (kind, _wanted(app, kind))
-        for kind, why in app.refusals.items()
-        if why.lack in _LACKS_NODES and _is_about_resources(kind, why)
-    ]
+_Key = tuple[Resources, str]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """How many places of one shape, and who wants them."""
+
+    count: int = 0
+    applications: dict[ApplicationId, None] = field(default_factory=dict)
+
+
+#: Of a class that is not counted.
+_NOWHERE: Final = _Sum()
+
+
+def _sum_of(found: dict[_Key, _Sum], kind: AskClass, why: Shortfall) -> _Sum:
+    """Where a class is counted."""
+    if not _is_about_resources(kind, why):
+        return _NOWHERE
+    return found.setdefault((kind.resources, _instance(kind)), _Sum())
 
 
 def _wanted(app: Application, kind: AskClass) -> int:
