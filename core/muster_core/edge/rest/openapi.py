@@ -6,6 +6,7 @@ Served at /openapi.json; docs/openapi.json is the same (`make diagrams`), and a 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel
@@ -32,8 +33,9 @@ _SAID: Final = {
 Json = dict[str, Any]
 
 
+@cache
 def document() -> Json:
-    """OpenAPI 3.1."""
+    """OpenAPI 3.1; made once, and not to be changed."""
     paths: dict[str, Json] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
