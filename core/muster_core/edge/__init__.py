@@ -4,6 +4,6 @@ In: `scheduler` (the SchedulerAPI) decodes with `si_decode` (`fields`, `facts`, 
 `refusals`) and puts `mailbox` mail for its `session`; `registration` checks what a resource manager says of
 itself, `config` reads queues.yaml, `groups` finds out who a user belongs to. In the middle: `loop` owns the
 world, with `deadlines`, `alarm`, `supervisor`, `freezer`, and `journal` (`plain`) where asked for. Out:
-`outlet` encodes with `si_encode` and fills the store of `events`; `rest` shows `dump` and `views` of the
-world, `metrics`, and what `questions` bring; `administration` answers those who are no resource manager.
+`outlet` encodes with `si_encode` and fills the store of `events`; `rest` shows the world, `metrics`, and
+what `questions` bring, under a `log_level` it may change; `administration` answers those who are no resource manager.
 """

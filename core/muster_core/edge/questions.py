@@ -1,6 +1,6 @@
 """Questions to a resource manager that it answers when it can: its part of a state dump.
 
-Asked by rest.py; the answer arrives at scheduler.py, which finds the question
+Asked by rest/; the answer arrives at scheduler.py, which finds the question
 by its number in the session.
 """
 

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer, make_mocked_request
 
 from muster_core.edge.rest.access.apiserver import ApiServer
 from muster_core.edge.rest.access.guard import AccessSettings, Door, Guard
-from muster_core.edge.rest.access.kubernetes import Reviewer, Unreachable
+from muster_core.edge.rest.access.kubernetes import KEPT_S, Reviewer, Ruling, Unreachable
 from muster_core.edge.rest.access.loopback import is_loopback
 from muster_core.edge.rest.access.tokens import TokenFile
 from muster_core.edge.rest.failures import RestFailure
@@ -159,6 +159,33 @@ async def test_where_the_cluster_gives_no_answer_the_answer_is_no() -> None:
             with pytest.raises(Unreachable):
                 await reviewer.review("t", DUMP, "get")
         await reviewer.close()
+
+
+async def test_an_answer_of_the_cluster_holds_for_some_seconds_for_that_token_path_and_verb() -> None:
+    asked: list[str] = []
+    allowed = [True]
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        kind, spec = (await request.json())["kind"], (await request.json())["spec"]
+        if kind == "TokenReview":
+            is_known = spec["token"] == "known"
+            return web.json_response({"status": {"authenticated": is_known, "user": {"username": "ann"}}}, status=201)
+        asked.append(f"{spec['user']} {spec['nonResourceAttributes']['verb']} {spec['nonResourceAttributes']['path']}")
+        return web.json_response({"status": {"allowed": allowed[0]}}, status=201)
+
+    app, now = web.Application(), [0.0]
+    app.router.add_post("/{tail:.*}", handle)
+    async with TestServer(app) as server:
+        reviewer = Reviewer(api_server(str(server.make_url("")).rstrip("/")), lambda: now[0])
+        assert await reviewer.review("known", DUMP, "get") is Ruling.ALLOWED
+        allowed[0] = False
+        assert await reviewer.review("known", DUMP, "get") is Ruling.ALLOWED
+        assert await reviewer.review("known", DUMP, "put") is Ruling.DENIED
+        assert await reviewer.review("unknown", DUMP, "get") is Ruling.UNKNOWN
+        now[0] = KEPT_S
+        assert await reviewer.review("known", DUMP, "get") is Ruling.DENIED
+        await reviewer.close()
+    assert asked == [f"ann get {DUMP}", f"ann put {DUMP}", f"ann get {DUMP}"]
 
 
 async def test_a_cluster_that_is_not_there_closes_what_is_guarded() -> None:
