@@ -103,6 +103,48 @@ GOLDEN: dict[str, tuple[Message, bytes]] = {
         ),
         b"\x08\x02\x12\x03app\x2a\x01m\x30\x01\x38\x01\x40\xd3\x01\x4a\x01r\x52\x00",
     ),
+    "what an allocation really uses": (
+        muster_pb2.UtilizationRequest(
+            rmID="rm",
+            reports=[
+                muster_pb2.UtilizationReport(
+                    ID="a-0",
+                    actualUsedResource=si_pb2.Resource(resources={"vcore": si_pb2.Quantity(value=300)}),
+                    applicationID="app",
+                    partitionName="p",
+                )
+            ],
+        ),
+        (b"\x0a\x02rm\x12\x1d\x0a\x03a-0\x12\x0e\x0a\x0c\x0a\x05vcore\x12\x03\x08\xac\x02\x1a\x03app\x22\x01p"),
+    ),
+    "a recommendation": (
+        muster_pb2.Callback(
+            nodeRecommendations=muster_pb2.NodeRecommendations(
+                recommendations=[
+                    muster_pb2.NodeRecommendation(
+                        nodeID="n1", recommendedSchedulableResource=si_pb2.Resource(), message="look"
+                    )
+                ]
+            )
+        ),
+        b"\x3a\x0e\x0a\x0c\x0a\x02n1\x12\x00\x1a\x04look",
+    ),
+    "what is outstanding": (
+        muster_pb2.AutoScalingMetrics(
+            outstandingRequests=[
+                muster_pb2.OutstandingResourceRequest(
+                    requestID="r",
+                    resource=si_pb2.Resource(resources={"pods": si_pb2.Quantity(value=1)}),
+                    tags={"count": "2"},
+                )
+            ]
+        ),
+        b"\x0a\x1d\x0a\x01r\x12\x0c\x0a\x0a\x0a\x04pods\x12\x02\x08\x01\x1a\x0a\x0a\x05count\x12\x012",
+    ),
+    "a configuration that an administrator was refused": (
+        muster_pb2.UpdateConfigResponse(success=False, oldConfig="old", reason="no"),
+        b"\x12\x03old\x1a\x02no",
+    ),
     "a fence of ours": (
         muster_pb2.FenceRequest(rmID="rm", applicationRequests=1, nodeRequests=2, allocationRequests=300),
         b"\x0a\x02rm\x10\x01\x18\x02\x20\xac\x02",
