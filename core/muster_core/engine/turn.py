@@ -73,13 +73,20 @@ class Turn:
                 continue
             if self._is_held(app, effects):
                 continue
+            left = self.left
             effects += self._try(app, order)
             self.lap(Step.NODE)
-            is_over = self.left <= 0 or self.pace.is_over()
-            # Who comes first and wants more is not overtaken in this turn.
-            if is_over or app.id in self.leaf.agenda.stirred or (order and not self.may_go_on()):
+            if self.left < left:
+                growth.narrow(self.partition)
+            if self._is_over(app) or (order and not self.may_go_on()):
                 break
         return effects + preemption.watch(self.partition, self.leaf, self.now_ns)
+
+    def _is_over(self, app: Application) -> bool:
+        """Whether no more is to be given, or to be had; who comes first and wants more is not overtaken in a turn."""
+        agenda = self.leaf.agenda
+        is_given = self.left <= 0 or app.id in agenda.stirred or self.pace.is_over()
+        return is_given or not agenda.has_candidates(self.leaf.path)
 
     def _order(self) -> list[tuple[Key, int, Application]]:
         apps = map(self.partition.applications.__getitem__, self.leaf.agenda.candidates(self.leaf.path))
