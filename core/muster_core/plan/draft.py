@@ -51,9 +51,10 @@ class Draft:
             return written
         left = self._columns.availables.column(resource, self.size)
         held = self._columns.claimed.column(resource, self.size)
-        if held is None or left is None:
+        if held is None:
             return left
-        self._written[resource] = left = left - held
+        # A column goes when there is nothing but zeros left in it: what is held counts all the same.
+        self._written[resource] = left = -held if left is None else left - held
         return left
 
     def capacity(self, resource: str) -> IntColumn | None:

@@ -10,8 +10,8 @@ application whose turn it is, once it waits for long enough; on the node that
 lacks the least, if that could hold it at all. What preemption makes room for
 is held beside it (plan/preemption/).
 
-Differs: a reservation holds the room of one ask, and a leaf has one at a time; YuniKorn closes the node to everybody, and lets
-each waiting ask reserve one.
+Differs: a reservation holds the room of one ask, and a leaf has one at a time; YuniKorn closes the node to everybody,
+and lets each waiting ask reserve one.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ between queues count. In a leaf those that are no originator go first, then
 those that did not opt out, then who frees most of what is over; then the lower
 priority, the younger, the smaller. No queue falls below its guarantee.
 
-Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays over the maximum then.
+Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays
+over the maximum then.
 Differs: queues made on demand have quota preemption too, by their template.
 """
 

@@ -5,7 +5,8 @@ the nearest queue on its path that guarantees a resource it asks for. A swap
 inside a queue does not change what that queue uses, so a queue whose maximum,
 or whose guarantee, has no room left only keeps the victims inside.
 
-Differs: in preemption, what is promised to asks whose victims are still there counts as used, so one guarantee is not claimed twice.
+Differs: in preemption, what is promised to asks whose victims are still there counts as used, so one guarantee is not
+claimed twice.
 """
 
 from __future__ import annotations
