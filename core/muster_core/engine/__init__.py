@@ -4,8 +4,8 @@ In reading order: `step` is the door for events and takes each to
 `registration`, `applications`, `asks`, `allocations`, `nodes`, `clocks` or
 `configuration`; what is new for a partition that is `gone` is refused. `queues`
 makes, changes and ends queues, `history` keeps applications that are over.
-`cycle` asks plan/ about everything that waits and hands its decisions to
-`commit`. `affinity` begins to count what an ask's constraint reads,
+`growth` says who may go on when something grew; `cycle` gives leaves their
+`turn`, which asks plan/ about those and hands its decisions to `commit`. `affinity` begins to count what an ask's constraint reads,
 `utilization` keeps reports, `recommendations` says what might be done about a
 node. What becomes of a reservation is in `gangs`, of an application in
 `lifecycle`; `reservations` holds room on nodes, `preemption` and `quota` send

@@ -2,7 +2,9 @@
 
 In reading order: `placement` finds an application its queue (`rule_filter`:
 whom a rule is for; `access`: who may submit), `impossible` says which gang it
-could never hold; `ordering` says who is asked first; `headroom` what queues still allow. `gang` plans a
+could never hold; `ordering` says who is asked first, `turns` whose turn it is
+and `pace` for how long; `headroom` says what queues and limits still allow,
+`starting` whether one more application may run. `gang` plans a
 reservation, `swap` who takes over from which placeholder, `usual` everything
 else; each answers with an `outline`. `reserving` says for
 whom room is held on nodes, `preemption/` who has to go. Below them `draft` holds what-ifs over

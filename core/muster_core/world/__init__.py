@@ -5,6 +5,8 @@ In reading order: `world` holds everything, by resource manager and partition;
 how much. `nodes` is the table of nodes over `columns` (amounts, one row a
 node), `labels` (which rows have which label or taint), `attributes` (the same
 of what placement constraints name) and `tags` (where allocations with which
-tags are).
+tags are). `priorities` keeps what queues show to those above (`tally`).
+What a "no" waits for: `obstacles` and the `lines` before them, `misfits` for
+classes without a node, `gains` for nodes that have more than before.
 `reservations` has what is held on nodes, `preemptions` what is on its way.
 """
