@@ -11,6 +11,7 @@ from devcluster.cluster import Cluster, running
 from devcluster.connection import load
 from devcluster.errors import ApiError
 from devcluster.flavour import Flavour
+from devcluster.muster import NAMESPACE, installed
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
 
@@ -98,3 +99,11 @@ async def test_nothing_is_left_after_the_block_even_if_it_fails() -> None:
     assert len(processes) == 4
     assert not any(process.is_running() for process in processes)
     assert not [folder for folder in folders if folder.exists()]
+
+
+async def test_muster_is_installed_again_while_its_old_namespace_is_still_going() -> None:
+    configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "any"}}
+    async with running(which=Flavour.LOCAL) as cluster:
+        for _ in range(2):
+            async with installed(cluster):
+                await cluster.admin.create(configuration, NAMESPACE)
