@@ -34,9 +34,9 @@ from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
 #: Attempts of one leaf at a time; more would keep the owner of the world too long.
-_ATTEMPTS: Final = 10
-#: Until the others of the leaf are tried.
-_PAUSE_NS: Final = 1_000_000_000
+_ATTEMPTS: Final = 2
+#: Until the others of the leaf are tried: whatever else has come is heard first.
+_PAUSE_NS: Final = 1_000_000
 #: Words of attempts that are kept of one ask.
 _WORDS_KEPT: Final = 8
 _PREEMPTED: Final = Termination.PREEMPTED_BY_SCHEDULER

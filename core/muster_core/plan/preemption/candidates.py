@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from muster_core.model.ids import ApplicationId, QueuePath, TaskGroup
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
 from muster_core.model.policies import PreemptionPolicy
 from muster_core.model.resources import Resources
 from muster_core.plan.preemption.rights import leaves_below, remaining
@@ -30,9 +30,9 @@ from muster_core.world.priorities import risen
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
-#: Allocations that one attempt looks at, and at least of each leaf.
-_MOST: Final = 2000
-_LEAST_OF_A_LEAF: Final = 50
+#: Allocations that one attempt looks at besides all on certain nodes, and at least of each leaf.
+_MOST: Final = 400
+_LEAST_OF_A_LEAF: Final = 4
 #: How a candidate stands to its gang.
 _FREE, _LOST, _WHOLE = 0, 1, 2
 
@@ -87,20 +87,51 @@ def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> l
     ]
 
 
-def gather(partition: Partition, leaves: list[Queue], leaf: Queue, priority: int, amount: Resources) -> list[Candidate]:
-    """Candidates of these leaves for an ask of `leaf`, the first to go first; of many, the youngest of each leaf."""
-    bound = max(_MOST // max(len(leaves), 1), _LEAST_OF_A_LEAF)
-    found: list[Candidate] = []
-    for other in leaves:
-        ours, theirs = sides(leaf, other)
-        most = lifted(priority, ours)
-        eligible = (
-            (app, one)
-            for app, one in _youngest_first(partition, other)
-            if is_eligible(one, amount) and lifted(one.spec.priority, theirs) <= most
-        )
-        found += rank(partition, islice(eligible, bound), theirs)
-    return sorted(found, key=lambda candidate: candidate.key)
+class Pool:
+    """Candidates of certain leaves for asks of `leaf`, each ranked once."""
+
+    __slots__ = ("_amount", "_leaf", "_leaves", "_lifts", "_partition", "_priority", "_ranking")
+
+    def __init__(
+        self, partition: Partition, leaves: list[Queue], leaf: Queue, *, priority: int, amount: Resources
+    ) -> None:
+        self._partition = partition
+        self._leaves = {other.path: other for other in leaves}
+        self._leaf = leaf
+        self._priority = priority
+        self._amount = amount
+        #: Per leaf the queues through which its priorities are seen, and the highest that may go.
+        self._lifts: dict[QueuePath, tuple[list[Queue], int]] = {}
+        self._ranking = Ranking(partition)
+
+    def sample(self) -> list[Candidate]:
+        """The youngest of each leaf, the first to go first."""
+        bound = max(_MOST // max(len(self._leaves), 1), _LEAST_OF_A_LEAF)
+        found: list[Candidate] = []
+        for leaf in self._leaves.values():
+            found += islice(self._of(youngest_first(self._partition, leaf)), bound)
+        return sorted(found, key=_key)
+
+    def on(self, node: NodeId) -> list[Candidate]:
+        """All that are on a node, the first to go first."""
+        apps = self._partition.applications
+        there = reversed(self._partition.placed.get(node, {}).values())
+        return sorted(self._of((apps[one.spec.application], one) for one in there), key=_key)
+
+    def _of(self, pairs: Iterable[tuple[Application, Allocation]]) -> Iterator[Candidate]:
+        for app, one in pairs:
+            if app.queue.path in self._leaves and is_eligible(one, self._amount):
+                theirs, most = self._lift(app.queue)
+                seen = lifted(one.spec.priority, theirs)
+                if seen <= most:
+                    yield self._ranking.candidate(app, one, seen)
+
+    def _lift(self, other: Queue) -> tuple[list[Queue], int]:
+        known = self._lifts.get(other.path)
+        if known is None:
+            ours, theirs = sides(self._leaf, other)
+            known = self._lifts[other.path] = theirs, lifted(self._priority, ours)
+        return known
 
 
 def lifted(priority: int, queues: Iterable[Queue]) -> int:
@@ -112,8 +143,9 @@ def lifted(priority: int, queues: Iterable[Queue]) -> int:
 
 def is_eligible(allocation: Allocation, amount: Resources) -> bool:
     """Not told to go yet, not bound to its node as a DaemonSet's pod, and of use."""
-    spec = allocation.spec
-    return allocation.releasing is None and not spec.required_node and any(spec.resources[name] for name in amount)
+    if allocation.releasing is not None or allocation.spec.required_node:
+        return False
+    return any(map(allocation.spec.resources.__getitem__, amount))
 
 
 def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
@@ -124,31 +156,45 @@ def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
     return ours, [queue for queue in other.path_up() if queue.path not in above]
 
 
-def rank(
-    partition: Partition, of: Iterable[tuple[Application, Allocation]], path: Iterable[Queue] = ()
-) -> list[Candidate]:
-    """Give each its place in the order; they come youngest first. `path`: through which its priority is seen."""
-    queues = tuple(path)
-    census: dict[ApplicationId, _Census] = {}
-    cluster = partition.nodes.capacity_total
-    found: list[Candidate] = []
-    for index, (app, allocation) in enumerate(of):
+class Ranking:
+    """Gives allocations their places in the order, each once; of equal ones the first asked about goes first."""
+
+    __slots__ = ("_census", "_cluster", "_costs", "_known")
+
+    def __init__(self, partition: Partition) -> None:
+        self._cluster = partition.nodes.capacity_total
+        self._census: dict[ApplicationId, _Census] = {}
+        self._costs: dict[Resources, float] = {}
+        self._known: dict[PlaceId, Candidate] = {}
+
+    def candidate(self, app: Application, allocation: Allocation, seen: int) -> Candidate:
+        """`seen`: its priority as the queue sees it that it has in common with the ask's."""
+        known = self._known.get((app.id, allocation.id))
+        if known is not None:
+            return known
         spec = allocation.spec
-        tier, size, number = _FREE, 0, 0
-        if app.spec.is_gang:
-            if app.id not in census:
-                census[app.id] = _Census(app)
-            tier = census[app.id].tier(spec.group)
-            size, number = (census[app.id].size, -app.sequence) if tier == _WHOLE else (0, 0)
-        cost = max((amount / max(cluster[name], 1) for name, amount in spec.resources.items()), default=0.0)
-        seen = lifted(spec.priority, queues)
-        since, last = -allocation.allocated_ns, -app.sequence
+        tier, size, number = self._gang(app, spec.group) if app.spec.is_gang else (_FREE, 0, 0)
+        cost = self._cost(spec.resources)
         key = (
             *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
-            *(tier, size, number, cost, since, last, index),
+            *(tier, size, number, cost, -allocation.allocated_ns, -app.sequence, len(self._known)),
         )
-        found.append(Candidate(app, allocation, key, cost))
-    return found
+        made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)
+        return made
+
+    def _gang(self, app: Application, group: TaskGroup) -> tuple[int, int, int]:
+        census = self._census.get(app.id)
+        if census is None:
+            census = self._census[app.id] = _Census(app)
+        tier = census.tier(group)
+        return (tier, census.size, -app.sequence) if tier == _WHOLE else (tier, 0, 0)
+
+    def _cost(self, amount: Resources) -> float:
+        cost = self._costs.get(amount)
+        if cost is None:
+            shares = (part / max(self._cluster[name], 1) for name, part in amount.items())
+            cost = self._costs[amount] = max(shares, default=0.0)
+        return cost
 
 
 class _Census:
@@ -173,8 +219,13 @@ class _Census:
         return _LOST if self._is_broken else _WHOLE
 
 
-def _youngest_first(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, Allocation]]:
+def youngest_first(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, Allocation]]:
+    """A leaf's allocations, those of the application that came last first."""
     for name in reversed(leaf.applications):
         app = partition.applications[name]
         for allocation in reversed(app.allocations.values()):
             yield app, allocation
+
+
+def _key(candidate: Candidate) -> _Key:
+    return candidate.key

@@ -5,7 +5,7 @@ nobody goes. For each the node is taken whose victims are the least loss; what
 a queue's maximum still lacks after that is freed anywhere inside the fence. A
 node has to pass every filter as it is: preemption makes room and nothing else.
 
-Bounded: the nodes of so many candidates are looked at, and of these so many;
+Bounded: so many nodes are looked at, those of the candidates that would go first;
 a solution may be missed, never made up.
 """
 
@@ -18,10 +18,11 @@ from typing import Final
 from muster_core.model.decisions import Preemption
 from muster_core.model.ids import AllocationKey, NodeId, QueuePath
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.plan import fit
+from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
+from muster_core.plan.fit import Shape
 from muster_core.plan.outline import shape_of
-from muster_core.plan.preemption.candidates import Candidate, gather, victim_leaves
+from muster_core.plan.preemption.candidates import Candidate, Pool, victim_leaves
 from muster_core.plan.preemption.rights import Balance, fence
 from muster_core.world.applications import Application, Ask
 from muster_core.world.preemptions import PlaceId
@@ -34,10 +35,10 @@ TOO_SHORT: Final = "Preemption helped but short of resources"
 EXHAUSTED: Final = "Preemption max attempts exhausted"
 
 #: Nodes that one attempt looks at, and at least for each member of a gang.
-_MOST_NODES: Final = 64
-_LEAST_NODES: Final = 8
+_MOST_NODES: Final = 24
+_LEAST_NODES: Final = 4
 #: Members of a gang that it is tried for.
-_MOST_MEMBERS: Final = 128
+_MOST_MEMBERS: Final = 64
 
 
 def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath]) -> Preemption | str:
@@ -48,15 +49,16 @@ def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterab
         return EXHAUSTED
     amount = sum((ask.spec.resources for ask in asks), NOTHING)
     bound = fence(app, amount)
-    if bound is None:
+    if bound is None or headroom.is_beyond_limits(partition, app, amount):
         return NO_RIGHT
     leaves = victim_leaves(bound.root, amount, (*spared, app.queue.path))
     priority = min(ask.spec.priority for ask in asks)
-    found = gather(partition, leaves, app.queue, priority, amount) if leaves else []
+    pool = Pool(partition, leaves, app.queue, priority=priority, amount=amount)
+    found = pool.sample()
     if not found:
         return NO_HELP
     path = frozenset(queue.path for queue in app.queue.path_up())
-    search = _Search(partition, _draft(partition, asks), found, Balance(bound.root, amount, path))
+    search = _Search(partition, _draft(partition, asks), pool, found, Balance(partition.queues.root, amount, path))
     places: list[tuple[AllocationKey, NodeId]] = []
     for ask in asks:
         node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
@@ -95,6 +97,7 @@ class _Search:
 
     partition: Partition
     draft: Draft
+    pool: Pool
     found: list[Candidate]
     balance: Balance
     chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
@@ -106,14 +109,7 @@ class _Search:
         spots = fit.place(self.draft, shape, 1, self.partition.config.node_sort)
         if spots:
             return spots[0][0]
-        allowed = fit.allowed(self.draft, shape)
-        by_node: dict[NodeId, list[Candidate]] = {}
-        for candidate in self.found:
-            if candidate.id not in self.chosen:
-                by_node.setdefault(candidate.allocation.node, []).append(candidate)
-        row = self.draft.nodes.rows.row
-        nodes = [node for node in by_node if allowed[row(node)]][:at_most]
-        solutions = [one for node in nodes if (one := self._solve(node, ask.spec.resources, by_node[node]))]
+        solutions = [one for node in self._nodes(shape, at_most) if (one := self._solve(node, ask.spec.resources))]
         if not solutions:
             return None
         best = min(solutions, key=lambda solution: solution.key)
@@ -133,11 +129,27 @@ class _Search:
             self._choose(victim)
         return more is not None
 
-    def _solve(self, node: NodeId, asked: Resources, candidates: list[Candidate]) -> _Solution | None:
+    def _nodes(self, shape: Shape, at_most: int) -> list[NodeId]:
+        """Nodes with candidates that are left, where the ask may run and that are large enough for it."""
+        allowed = fit.allowed(self.draft, shape)
+        nodes = self.draft.nodes
+        found: dict[NodeId, None] = {}
+        for candidate in self.found:
+            node = candidate.allocation.node
+            if candidate.id in self.chosen or node in found or not allowed[self._row(node)]:
+                continue
+            if nodes.record(node).spec.capacity.covers(shape.resources):
+                found[node] = None
+                if len(found) >= at_most:
+                    break
+        return list(found)
+
+    def _solve(self, node: NodeId, asked: Resources) -> _Solution | None:
         room = {
             name: column.item(self._row(node)) for name in asked if (column := self.draft.available(name)) is not None
         }
         lacking = positive(asked - Resources(room) - self._going(node))
+        candidates = [one for one in self.pool.on(node) if one.id not in self.chosen]
         victims = fewest(candidates, lacking, self.balance)
         if victims is None:
             return None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from muster_core.model.decisions import QuotaPreemption
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.plan.preemption.candidates import Candidate, is_eligible, rank
+from muster_core.plan.preemption.candidates import Candidate, Ranking, is_eligible, youngest_first
 from muster_core.plan.preemption.guarantee import fewest, positive
 from muster_core.plan.preemption.rights import Balance, leaves_below, remaining
 from muster_core.world.preemptions import PlaceId
@@ -69,14 +69,13 @@ def _take(
     partition: Partition, leaf: Queue, amount: Resources, balance: Balance, chosen: dict[PlaceId, Candidate]
 ) -> None:
     """Choose victims of one leaf until it gave the amount, or as much of it as it can."""
-    pairs = (
-        (app, one)
-        for name in reversed(leaf.applications)
-        for app in (partition.applications[name],)
-        for one in reversed(app.allocations.values())
+    ranking = Ranking(partition)
+    found = (
+        ranking.candidate(app, one, one.spec.priority)
+        for app, one in youngest_first(partition, leaf)
+        if (app.id, one.id) not in chosen and is_eligible(one, amount)
     )
-    eligible = ((app, one) for app, one in pairs if (app.id, one.id) not in chosen and is_eligible(one, amount))
-    candidates = sorted(rank(partition, eligible), key=lambda candidate: _order(candidate, amount))
+    candidates = sorted(found, key=lambda candidate: _order(candidate, amount))
     for victim in fewest(candidates, amount, balance, enough=False) or ():
         balance.lose(leaf, victim.resources)
         chosen[victim.id] = victim

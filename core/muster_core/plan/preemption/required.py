@@ -16,7 +16,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import shape_of
-from muster_core.plan.preemption.candidates import Candidate, is_eligible, rank
+from muster_core.plan.preemption.candidates import Candidate, Ranking, is_eligible
 from muster_core.plan.preemption.guarantee import positive
 from muster_core.plan.reserving import lift
 from muster_core.world.applications import Application, Ask
@@ -39,13 +39,14 @@ def plan(partition: Partition, app: Application, ask: Ask) -> Preemption | str:
     going = sum((one.spec.resources for one in there if one.releasing is not None and one.successor is None), NOTHING)
     lacking = positive(asked - Resources(room) - going)
     pairs = ((partition.applications[one.spec.application], one) for one in there)
-    eligible = (
-        (owner, one)
+    ranking = Ranking(partition)
+    candidates = (
+        ranking.candidate(owner, one, one.spec.priority)
         for owner, one in pairs
         if owner is not app and is_eligible(one, asked) and one.spec.priority <= ask.spec.priority
     )
     victims: list[Candidate] = []
-    for candidate in sorted(rank(partition, eligible), key=_order):
+    for candidate in sorted(candidates, key=_order):
         if not lacking:
             break
         if any(candidate.resources[name] for name in lacking):

@@ -10,7 +10,7 @@ from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan.draft import Draft
 from muster_core.plan.preemption import rights, rivals
-from muster_core.plan.preemption.candidates import gather, lifted, sides, victim_leaves
+from muster_core.plan.preemption.candidates import Pool, lifted, sides, victim_leaves
 from muster_core.plan.preemption.guarantee import fewest, positive
 from muster_core.plan.preemption.rights import Balance
 from muster_core.world.nodes import NodeTable
@@ -116,7 +116,7 @@ def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
     run(scene, "root.p.a", *asks)
     leaf, lacking = queue(scene, "root.p.a"), Resources({"vcore": wanted * 1000})
     leaves = victim_leaves(scene.partition.queues.root, lacking, ())
-    found = gather(scene.partition, leaves, queue(scene, "root.p.b"), 3, lacking)
+    found = Pool(scene.partition, leaves, queue(scene, "root.p.b"), priority=3, amount=lacking).sample()
     assert len(found) == (len(sizes) if sum(sizes) > guaranteed else 0)
     victims = fewest(found, lacking, Balance(scene.partition.queues.root))
     if victims is None:
