@@ -63,10 +63,10 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
     clocks: list[Effect] = []
     for key, node in decision.places:
         ask = app.asks[key]
+        told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         if partition.reservations and _use_hold(partition, app, key, node):
             clocks += reservations.watch(partition, app, now_ns)
         allocation = Allocation(ask.spec, ledger.next_id(app, ask), node, now_ns)
-        told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
         made.append(allocation)

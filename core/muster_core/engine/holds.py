@@ -41,6 +41,7 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
         growth.path_grew(partition, app)
     if ask.said is Lack.RESERVED:
         ask.said = None
+        app.unheld[hold.key] = None
     notes.reserved(partition, hold.node, ask.spec, Change.REMOVE)
 
 

@@ -18,6 +18,7 @@ from muster_core.model.decisions import Placement
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
+from muster_core.model.ids import AllocationKey
 from muster_core.model.notes import Detail, EventNoted, Notice
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.shortfall import Lack, Shortfall
@@ -206,7 +207,8 @@ def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> lis
     """Tell the resource manager, per ask, and only where the reason's kind is another than before.
 
     Keys of a class keep their order and were all told together, so the walk
-    ends at the first one that knows: only newcomers are looked at.
+    ends at the first one that knows: only newcomers are looked at, and those
+    whose room is held no more.
     """
     effects: list[Effect] = []
     for entry in unplaced:
@@ -216,20 +218,29 @@ def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> lis
         if entry.kind in app.waiting:
             app.refusals[entry.kind] = entry.why
         text = entry.why.text()
-        told: list[Ask] = []
-        for key in reversed(app.waiting.get(entry.kind, {})):
-            ask = app.asks[key]
-            if ask.said is lack:
-                break
-            if ask.said is Lack.RESERVED:
-                continue
-            told.append(ask)
-            effects.append(SchedulingStateChanged(partition.rm, app.id, key, _STATES[lack], text, lack))
+        told = _untold(app, app.waiting.get(entry.kind, {}), lack)
         if told:
             notes.refused(partition, told, entry.why)
         for ask in told:
             ask.said = lack
+            effects.append(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, _STATES[lack], text, lack))
     return effects
+
+
+def _untold(app: Application, keys: dict[AllocationKey, None], lack: Lack) -> list[Ask]:
+    """Those of a class who do not know yet that this is why they wait."""
+    found: dict[AllocationKey, Ask] = {}
+    for key in reversed(keys):
+        ask = app.asks[key]
+        if ask.said is lack:
+            break
+        if ask.said is not Lack.RESERVED:
+            found[key] = ask
+    for key in [key for key in app.unheld if key in keys]:
+        del app.unheld[key]
+        if app.asks[key].said is None:
+            found[key] = app.asks[key]
+    return list(found.values())
 
 
 def note_runnable(partition: Partition, app: Application, held: Detail) -> None:

@@ -33,7 +33,7 @@ def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
     if not kinds:
         return Outline()
     outline = _reserve(partition, app, kinds, now_ns)
-    if outline.blocks:
+    if outline.obstacles:
         _warn(partition, app, outline)
         return outline
     _place(partition, app, kinds, outline)
@@ -55,7 +55,9 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     claims = is_starving or bool(app.gang.pledge)
     # Who has just claimed sees another head room than before, and looks again.
     claim: list[Decision] = [pledge] if is_new and claims else []
-    return Outline(claim, unplaced, [refused.obstacle], more=bool(claim), blocks=True)
+    # Others of the leaf could take nothing from it of what its user or group lacks.
+    blocks = refused.why.lack is Lack.QUOTA
+    return Outline(claim, unplaced, [refused.obstacle], more=bool(claim), blocks=blocks)
 
 
 def _place(partition: Partition, app: Application, kinds: list[AskClass], outline: Outline) -> None:

@@ -77,6 +77,12 @@ def refusal(partition: Partition, app: Application, wanted: Resources, planned: 
     return None
 
 
+def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) -> bool:
+    """Whether a limit of its user or group leaves the application too little: nobody goes for that (contract 10.1)."""
+    refused = refusal(partition, app, wanted)
+    return refused is not None and refused.why.lack is Lack.USER_QUOTA
+
+
 def _shortfall(bound: Bound, left: Limit, wanted: Resources, name: str) -> Shortfall:
     has = max(left.get(name) or 0, 0)
     holder = bound.holder

@@ -67,5 +67,6 @@ def assign(
 
 
 def has_untold(app: Application, kind: AskClass) -> bool:
-    """Whether an ask joined the class after the others were told why they wait: newcomers are last."""
-    return app.asks[next(reversed(app.waiting[kind]))].said is None
+    """Whether an ask joined the class after the others were told why they wait (newcomers are last), or lost a hold."""
+    keys = app.waiting[kind]
+    return app.asks[next(reversed(keys))].said is None or any(key in keys for key in app.unheld)

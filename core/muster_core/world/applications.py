@@ -193,6 +193,8 @@ class Application:  # long: every write to an application goes through here
     waiting: dict[AskClass, dict[AllocationKey, None]] = field(default_factory=dict)
     #: Why the last try left asks of a class waiting; a class that has none left has no entry.
     refusals: dict[AskClass, Shortfall] = field(default_factory=dict)
+    #: Asks whose room is held no more: they are to be told again why they wait.
+    unheld: dict[AllocationKey, None] = field(default_factory=dict)
     #: Some ask of it wanted more than one allocation, at some time.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
@@ -258,6 +260,7 @@ class Application:  # long: every write to an application goes through here
         """Drop an ask, waiting or parked; what it still wanted is taken out of `pending` by the caller."""
         spec = ask.spec
         del self.asks[spec.key]
+        self.unheld.pop(spec.key, None)
         self._stop_waiting(ask)
         if spec.placeholder:
             self.placeholder_asks -= 1

@@ -1,0 +1,68 @@
+"""Nobody misses a chance, and nobody is told to go for nothing: what a second look at the same world would find."""
+
+from __future__ import annotations
+
+from muster_core.model.config import Timing
+from muster_core.model.events import ApplicationAdded
+from tests.unit.builders import SECOND, a_configuration, a_limit, a_queue, an_application, an_ask
+from tests.unit.core.engine.contest import FENCE, cores, never, pods, run, settle, submit
+from tests.unit.core.engine.scene import Scene, placed, waits
+
+
+def test_no_queue_above_the_fence_falls_below_its_guarantee_for_a_victim_larger_than_the_ask() -> None:
+    inner = a_queue("q", a_queue("small", guaranteed=2000), a_queue("large"), policies=FENCE)
+    scene = Scene(a_configuration(a_queue("p", inner, guaranteed=10_000)), nodes=1, vcore=10_000)
+    run(scene, "root.p.q.large", *[an_ask(f"l{index}", vcore=5000) for index in range(2)])
+    run(scene, "root.p.q.small", an_ask("s"))
+    assert settle(scene) == []
+
+
+def test_a_queue_that_falls_below_its_guarantee_while_another_takes_its_room_preempts() -> None:
+    leaves = (a_queue("a", guaranteed=3000), a_queue("b", guaranteed=100_000), a_queue("c"))
+    scene = Scene(a_configuration(*leaves), nodes=1, vcore=6000)
+    run(scene, "root.a", *pods("a", 3))
+    run(scene, "root.b", *pods("b", 1))
+    run(scene, "root.c", *pods("c", 2))
+    run(scene, "root.a", an_ask("more"))
+    run(scene, "root.b", never(an_ask("first")))
+    said = scene.release("a0", app="a")
+    assert placed(said) == {"first": "n0"}
+    settle(scene)
+    assert cores(scene, "root.a", "root.b", "root.c") == [3, 2, 1]
+
+
+def test_a_leaf_holds_room_for_its_first_ask_again_when_the_time_of_the_first_hold_was_up() -> None:
+    timing = Timing(reservation_delay_ns=2 * SECOND, reservation_timeout_ns=60 * SECOND)
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b"), timing=timing), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", an_ask("one", vcore=2000), an_ask("two", vcore=2000))
+    scene.wait(5)
+    assert [hold.key for hold in scene.partition.reservations.by_ask.values()] == ["one"]
+    said = scene.wait(60)
+    assert waits(said)["one"][0] == "RESERVED"
+    assert [hold.key for hold in scene.partition.reservations.by_ask.values()] == ["one"]
+
+
+def test_a_gang_that_waits_for_its_users_limit_keeps_nobody_else_from_starting() -> None:
+    queue = a_queue("a", limits=(a_limit(users=("kim",), vcore=2000),))
+    scene = Scene(a_configuration(queue), nodes=1)
+    submit(scene, "first", "root.a")
+    scene.ask(an_ask("f", app="first"))
+    scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scene.tell(ApplicationAdded(an_application("other", user="bob")))
+    assert placed(scene.ask(an_ask("o", app="other"))) == {"o": "n0"}
+
+
+def test_nobody_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> None:
+    leaves = (
+        a_queue("a", guaranteed=4000, limits=(a_limit(users=("kim",), vcore=1000),)),
+        a_queue("b"),
+    )
+    scene = Scene(a_configuration(*leaves), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", an_ask("one", vcore=1000))
+    scene.tell(ApplicationAdded(an_application("late")))
+    scene.wait(20)
+    scene.add_node("n1", vcore=500)
+    scene.ask(an_ask("small", app="late", vcore=500))
+    assert settle(scene) == []
