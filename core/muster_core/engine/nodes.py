@@ -38,6 +38,7 @@ def update(partition: Partition, spec: NodeSpec) -> list[Effect]:
         return _reject(partition, spec.id, "node is not known; CREATE it first")
     old = partition.nodes.record(spec.id).spec
     partition.nodes.update(spec)
+    reservations.shrink_node(partition, spec.id)
     for detail, before, now in (
         (Detail.NODE_CAPACITY, old.capacity, spec.capacity),
         (Detail.NODE_OCCUPIED, old.occupied, spec.occupied),

@@ -2,7 +2,8 @@
 
 A leaf whose asks may have a right to preempt has one clock. When it rings, the
 asks that waited for their queue's `preemption.delay` are tried, the first
-ones first, so many at a time, and no ask again before its interval is over.
+ones first, so many at a time, and no ask again before its interval is over,
+which grows while nothing helps.
 Victims are told to go all at once; room on the node and head room in the
 queues are held for the ask until it has its place. Once they are gone the ask
 is placed as every holder of room is (plan/reserving.py).
@@ -37,6 +38,8 @@ from muster_core.world.world import Partition
 _ATTEMPTS: Final = 2
 #: Until the others of the leaf are tried: whatever else has come is heard first.
 _PAUSE_NS: Final = 1_000_000
+#: How often the interval doubles.
+_DOUBLED: Final = 2
 #: Words of attempts that are kept of one ask.
 _WORDS_KEPT: Final = 8
 _PREEMPTED: Final = Termination.PREEMPTED_BY_SCHEDULER
@@ -91,13 +94,12 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
         at_ns = _due(partition, asks, leaf)
         name = (app.id, asks[0].kind)
         if at_ns <= now_ns:
-            said: list[Effect] = []
             if left and name not in refused:
                 left -= 1
                 said = attempt(partition, app, asks, now_ns)
                 effects += said
                 refused |= set() if said else {name}
-            at_ns = now_ns + (partition.timing.preemption_interval_ns if name in refused else _PAUSE_NS)
+            at_ns = now_ns + (_interval(partition, asks[0]) if name in refused else _PAUSE_NS)
         next_ns = at_ns if next_ns is None else min(next_ns, at_ns)
     if next_ns is not None and leaf.waiting:
         effects.append(_set_clock(partition, leaf, next_ns))
@@ -142,9 +144,15 @@ def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:
     at_ns = 0
     for ask in asks:
         delay_ns = 0 if ask.spec.required_node else leaf.policies.preemption_delay_ns
-        again_ns = ask.attempted_ns + partition.timing.preemption_interval_ns if ask.attempted_ns else 0
+        again_ns = ask.attempted_ns + _interval(partition, ask) if ask.attempted_ns else 0
         at_ns = max(at_ns, ask.asked_ns + delay_ns, again_ns)
     return at_ns
+
+
+def _interval(partition: Partition, ask: Ask) -> int:
+    """Until the next attempt: longer, up to a bound, the more of them did not help."""
+    in_vain = sum(times for times, _ in ask.attempts.values()) if ask.attempts else 1
+    return partition.timing.preemption_interval_ns << min(in_vain - 1, _DOUBLED)
 
 
 # -- one attempt ----------------------------------------------------------------

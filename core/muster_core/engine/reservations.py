@@ -96,6 +96,14 @@ def leave_node(partition: Partition, node: NodeId) -> None:
         holds.unreserve(partition, hold.ask)
 
 
+def shrink_node(partition: Partition, node: NodeId) -> None:
+    """The node may have become too small for what is held there."""
+    spec = partition.nodes.record(node).spec
+    for hold in partition.reservations.on(node):
+        if not (spec.capacity - spec.occupied).covers(hold.resources):
+            holds.unreserve(partition, hold.ask)
+
+
 def _look_again(partition: Partition, leaf: Queue, at_ns: int) -> list[Effect]:
     leaf.reservation_clock = partition.next_number()
     return [queue_clock(partition, leaf, ClockKind.RESERVATION, leaf.reservation_clock, at_ns)]

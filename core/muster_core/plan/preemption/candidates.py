@@ -33,6 +33,8 @@ from muster_core.world.world import Partition
 #: Allocations that one attempt looks at besides all on certain nodes, and at least of each leaf.
 _MOST: Final = 400
 _LEAST_OF_A_LEAF: Final = 4
+#: So many times more are looked at for that, of which some may not go.
+_TRIED: Final = 8
 #: How a candidate stands to its gang.
 _FREE, _LOST, _WHOLE = 0, 1, 2
 
@@ -109,7 +111,8 @@ class Pool:
         bound = max(_MOST // max(len(self._leaves), 1), _LEAST_OF_A_LEAF)
         found: list[Candidate] = []
         for leaf in self._leaves.values():
-            found += islice(self._of(youngest_first(self._partition, leaf)), bound)
+            youngest = islice(youngest_first(self._partition, leaf), bound * _TRIED)
+            found += islice(self._of(youngest), bound)
         return sorted(found, key=_key)
 
     def on(self, node: NodeId) -> list[Candidate]:

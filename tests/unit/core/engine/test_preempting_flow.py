@@ -116,11 +116,11 @@ def test_a_new_session_forgets_what_was_on_its_way() -> None:
     assert not scene.partition.preemptions.running
 
 
-def test_an_attempt_that_does_not_help_is_repeated_after_its_interval_and_written_down() -> None:
+def test_an_attempt_that_does_not_help_is_repeated_after_a_growing_interval_and_written_down() -> None:
     scene = Scene(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scene, "root.b", *pods("b", 4, priority=9))
     run(scene, "root.a", an_ask("x"))
-    scene.wait(30 + 15 + 15 + 1)
+    scene.wait(30 + 15 + 30 + 1)
     ask = scene.app("a").asks[an_ask("x").key]
     assert ask.attempts is not None
     assert ask.attempts["Preemption does not help"][0] == 3

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from muster_core.model.config import Configuration, Timing
-from muster_core.model.events import NodeAction
+from muster_core.model.events import NodeAction, NodeUpdated
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.notes import Change, Detail
-from tests.unit.builders import SECOND, a_configuration, a_queue, an_ask
+from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_ask
 from tests.unit.core.engine.contest import a_daemon, pods, run
 from tests.unit.core.engine.scene import Scene, placed, waits
 
@@ -92,7 +92,7 @@ def test_the_holder_takes_another_node_when_that_has_room_first() -> None:
 
 
 def test_a_hold_ends_with_its_ask_its_node_or_its_time() -> None:
-    for end in ("ask", "drain", "gone", "time"):
+    for end in ("ask", "drain", "gone", "small", "time"):
         scene = held_up()
         run(scene, "root.b", an_ask("waits", vcore=1000))
         scene.wait(3)
@@ -105,6 +105,8 @@ def test_a_hold_ends_with_its_ask_its_node_or_its_time() -> None:
                 scene.node("n0", NodeAction.DRAIN)
             case "gone":
                 scene.node("n0", NodeAction.DECOMMISSION)
+            case "small":
+                scene.tell(NodeUpdated(a_node("n0", 2999)))
             case _:
                 scene.wait(100)
         assert not scene.partition.reservations, end
