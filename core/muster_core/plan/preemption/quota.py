@@ -9,7 +9,6 @@ priority, the younger, the smaller. No queue falls below its guarantee.
 
 Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays
 over the maximum then.
-Differs: queues made on demand have quota preemption too, by their template.
 """
 
 from __future__ import annotations
