@@ -122,6 +122,8 @@ def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     before = _settings(queue)
     notes.limits_changed(partition, queue.path, queue.limits, config.limits)
     queue.managed = True
+    if queue.policies.preemption_delay_ns != config.policies.preemption_delay_ns:
+        queue.preemption_clock = queue.preemption_at_ns = 0  # it is set anew, by the new delay
     queue.policies, queue.properties = config.policies, config.properties
     queue.max_applications = config.max_applications
     queue.limits, queue.template = config.limits, config.template

@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_core.model.decisions import Preemption
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.plan import fit
+from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import shape_of
 from muster_core.plan.preemption.candidates import Candidate, Ranking, is_eligible
@@ -32,6 +32,8 @@ def plan(partition: Partition, app: Application, ask: Ask) -> Preemption | str:
     draft = Draft(partition.nodes)
     if node not in partition.nodes or not fit.allowed(draft, shape_of(ask.kind))[partition.nodes.rows.row(node)]:
         return NO_HELP
+    if headroom.refusal(partition, app, asked) is not None:
+        return NO_HELP  # queues and limits bind it as any other ask
     lift(partition, draft, ask.kind, 1)
     row = partition.nodes.rows.row(node)
     room = {name: column.item(row) for name in asked if (column := draft.available(name)) is not None}

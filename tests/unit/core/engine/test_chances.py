@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from muster_core.model.config import Timing
-from muster_core.model.events import ApplicationAdded
-from tests.unit.builders import SECOND, a_configuration, a_limit, a_queue, an_application, an_ask
-from tests.unit.core.engine.contest import FENCE, cores, never, pods, run, settle, submit
+from muster_core.model.config import Configuration, Timing
+from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
+from muster_core.model.policies import QueuePolicies
+from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_application, an_ask
+from tests.unit.core.engine.contest import FENCE, a_daemon, cores, never, pods, run, settle, submit, victims
 from tests.unit.core.engine.scene import Scene, placed, waits
 
 
@@ -66,3 +67,31 @@ def test_nobody_goes_for_an_ask_that_its_users_limit_would_refuse_by_now() -> No
     scene.add_node("n1", vcore=500)
     scene.ask(an_ask("small", app="late", vcore=500))
     assert settle(scene) == []
+
+
+def test_nobody_goes_for_a_daemons_pod_whose_queue_is_full_by_now() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=2000), a_queue("b")), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", a_daemon("d", "n0", vcore=2000, priority=-1))
+    scene.add_node("n1", vcore=1000)
+    submit(scene, "late", "root.a")
+    assert placed(scene.ask(an_ask("other", app="late"))) == {"other": "n1"}
+    submit(scene, "low", "root.b")
+    for index in range(2):
+        scene.ask(an_ask(f"prey{index}", app="low", priority=-2))
+        scene.release(f"b{index}", app="b")
+    assert cores(scene, "root.b") == [4]
+    assert settle(scene, 60) == []
+
+
+def test_a_shorter_delay_of_preemption_is_in_force_at_once() -> None:
+    def queues(delay_s: int) -> Configuration:
+        waiting = QueuePolicies(preemption_delay_ns=delay_s * SECOND)
+        return a_configuration(a_queue("a", guaranteed=2000, policies=waiting), a_queue("b"))
+
+    scene = Scene(queues(3600), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", an_ask("one"))
+    scene.wait(60)
+    scene.tell(ConfigurationReplaced(RM, queues(30)))
+    assert len(victims(scene.wait(1))) == 1
