@@ -108,8 +108,8 @@ def count_running(partition: Partition, app: Application) -> None:
     """Keep count of the applications that use a place of `maxapplications`: those that run, and those accepted ones
     that hold something or to whom it is promised. Completing gives the place back.
     """
-    holds = bool(app.allocations or (app.gang.pledge and app.gang.backed))
-    set_counted(partition, app, counts=app.state is ApplicationState.RUNNING or (holds and app.state in _EARLY))
+    has_places = bool(app.allocations or (app.gang.pledge and app.gang.backed))
+    set_counted(partition, app, counts=app.state is ApplicationState.RUNNING or (has_places and app.state in _EARLY))
 
 
 def set_counted(partition: Partition, app: Application, *, counts: bool) -> None:

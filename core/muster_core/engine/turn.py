@@ -25,7 +25,7 @@ from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.states import ApplicationState
 from muster_core.plan import gang, ordering, reserving, starting, swap, usual
 from muster_core.plan.ordering import Key
-from muster_core.plan.outline import Outline, Unplaced
+from muster_core.plan.outline import Outline, Unplaced, wanted
 from muster_core.plan.pace import Pace, Rival
 from muster_core.world.applications import Application, Ask
 from muster_core.world.obstacles import NoNode, NotHeld, NoTurn, Obstacle
@@ -258,7 +258,8 @@ def back_off(partition: Partition, app: Application, outline: Outline, now_ns: i
     if not policies.backoff_after:
         return []
     refused = dict.fromkeys(one.kind for one in outline.obstacles if isinstance(one, NoNode))
-    if sum(app.asks[key].left for kind in refused for key in app.waiting.get(kind, ())) < policies.backoff_after:
+    most = policies.backoff_after
+    if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
         return []
     app.asleep_until_ns = now_ns + policies.backoff_delay_ns
     return [lifecycle.set_clock(partition, app, ClockKind.BACKOFF, app.sequence, app.asleep_until_ns)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from muster_core.model.resources import Resources
+from muster_core.model.resources import NOTHING, Resources
 
 #: How far a turn may run ahead of the next in order, as a part of what is due. Less means more turns, each
 #: with a plan of its own; more is seen where guarantees are small.
@@ -33,17 +33,17 @@ class Pace:
 
     rivals: tuple[Rival, ...] = ()
 
-    def count(self, each: Resources, at_most: int) -> int:
-        """How many of `each` may be given before a rival is due."""
+    def count(self, each: Resources, at_most: int, planned: Resources = NOTHING) -> int:
+        """How many of `each` may be given, besides what is `planned`, before a rival is due."""
         count = at_most
         for rival in self.rivals:
             used = rival.used()
             for name, amount in each.items():
                 whole = rival.due(name)
                 if amount > 0 and whole > 0:
-                    left = (rival.share + AHEAD) * whole - used[name]
+                    left = (rival.share + AHEAD) * whole - used[name] - planned[name]
                     count = min(count, int(left // amount))
-        return max(count, min(at_most, 1))
+        return max(count, 0 if planned else min(at_most, 1))
 
     def is_over(self) -> bool:
         """Whether a rival is due."""

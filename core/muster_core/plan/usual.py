@@ -25,7 +25,7 @@ def plan(partition: Partition, app: Application, at_most: int, pace: Pace = FREE
     for kind in classes(app):
         if has_placeholder(app, kind):
             continue
-        if search.left <= 0:
+        if search.left <= 0 or outline.more:
             outline.more = True
             break
         misfit = partition.misfits.get(kind)
@@ -58,7 +58,7 @@ class _Search:
         if self.room is None:
             self.room = headroom.room(partition, app)
         wants = wanted(app, kind, self.left + 1)
-        count = min(self.pace.count(kind.resources, self.left), wants)
+        count = min(self.pace.count(kind.resources, self.left, self.planned), wants)
         allowed = self.room.count(kind.resources, count)
         draft = self.draft = self.draft or Draft(partition.nodes)
         lift(partition, draft, kind, 1)

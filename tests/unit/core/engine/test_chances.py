@@ -95,3 +95,14 @@ def test_a_shorter_delay_of_preemption_is_in_force_at_once() -> None:
     scene.wait(60)
     scene.tell(ConfigurationReplaced(RM, queues(30)))
     assert len(victims(scene.wait(1))) == 1
+
+
+def test_asks_of_many_classes_do_not_let_a_turn_run_ahead_of_another_queue() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=0)
+    for name in "ab":
+        submit(scene, name, f"root.{name}")
+    asks = [an_ask(f"{name}{index}", app=name, priority=0, vcore=100 + index) for index in range(40) for name in "ab"]
+    scene.ask(*asks)
+    scene.add_node("n0", vcore=2000)
+    used = [scene.partition.queues.by_path[path].allocated["vcore"] for path in ("root.a", "root.b")]
+    assert abs(used[0] - used[1]) <= 200
