@@ -18,7 +18,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test e2e bench demo proto diagrams
+.PHONY: help setup check test e2e soak bench demo proto diagrams
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test: check ## the checks, then all tests: units in seconds, end to end on a loc
 e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
+
+soak: setup ## random events against the core's invariants (EVENTS=100000 SEED=7; what breaks is shrunk and printed)
+	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## measure, and compare with the numbers in docs/
 	$(BIN)/python -m benchmarks $(ARGS)

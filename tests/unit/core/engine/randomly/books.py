@@ -1,0 +1,82 @@
+"""What one resource manager knows of one partition: what it was given, and what it was told to let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster_core.model.effects import AllocationAnswer, Effect, NewAllocation
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, PartitionId
+from muster_core.model.release import Termination
+from muster_core.model.specs import AllocationSpec
+from muster_core.world.world import Partition
+
+Place = tuple[ApplicationId, AllocationId]
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A release that was told and not confirmed yet."""
+
+    application: ApplicationId
+    key: AllocationKey
+    id: AllocationId
+    termination: Termination
+
+
+@dataclass(slots=True)
+class Books:
+    """Of one partition; `given` has what nobody told to go."""
+
+    partition: PartitionId
+    given: dict[Place, NewAllocation] = field(default_factory=dict)
+    owed: list[Owed] = field(default_factory=list)
+
+    def hear(self, said: Iterable[Effect]) -> None:
+        """Write down what was given and what is to go."""
+        for answer in said:
+            if isinstance(answer, AllocationAnswer):
+                self._hear(answer)
+
+    def _hear(self, answer: AllocationAnswer) -> None:
+        for one in answer.released:
+            if one.partition == self.partition:
+                self.given.pop((one.application, one.id), None)
+                if one.termination is not Termination.STOPPED_BY_RM:
+                    self.owed.append(Owed(one.application, one.key, one.id, one.termination))
+        for new in answer.new:
+            if new.ask.partition == self.partition:
+                place = (new.ask.application, new.id)
+                assert place not in self.given, f"{place} is given twice"
+                self.given[place] = new
+
+    def agree_with(self, partition: Partition) -> None:
+        """The core and its resource manager know the same allocations."""
+        held = {
+            (app.id, allocation.id)
+            for app in partition.applications.values()
+            for allocation in app.allocations.values()
+            if allocation.releasing is None
+        }
+        assert held == self.given.keys(), f"{self.partition}: {held ^ self.given.keys()} is known to one side only"
+
+
+def as_existing(new: NewAllocation) -> AllocationSpec:
+    """What was given, as a restart reports it."""
+    ask = new.ask
+    return AllocationSpec(
+        ask.partition,
+        ask.application,
+        ask.key,
+        new.id,
+        new.node,
+        ask.resources,
+        ask.group,
+        ask.placeholder,
+        originator=ask.originator,
+        priority=ask.priority,
+        tags=ask.tags,
+        required_node=ask.required_node,
+        allow_preempt_self=ask.allow_preempt_self,
+        allow_preempt_other=ask.allow_preempt_other,
+    )

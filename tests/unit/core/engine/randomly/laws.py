@@ -1,0 +1,91 @@
+"""What has to hold between any two events, besides what the core's own invariants say (engine/invariants.py).
+
+Every "no" of the core is planned anew without its memo and must be the same
+"no" (semantics 22); the core and its resource manager know the same allocations.
+"""
+
+from __future__ import annotations
+
+from muster_core.model.policies import ApplicationOrder
+from muster_core.model.resources import Limit
+from muster_core.model.states import ApplicationState, ManagerState
+from muster_core.plan import fit, gang, headroom, ordering, reserving, starting, swap, usual
+from muster_core.plan.draft import Draft
+from muster_core.plan.outline import Outline, shape_of
+from muster_core.plan.swap import has_placeholder
+from muster_core.world.applications import Application
+from muster_core.world.misfits import Misfits
+from muster_core.world.world import Partition, World
+from tests.unit.core.engine.randomly.configurations import EXPIRY_NS
+
+_STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+
+
+def is_open(world: World, partition: Partition) -> bool:
+    """Whether anything is scheduled there."""
+    manager = world.managers[partition.rm]
+    return manager.state is ManagerState.RUNNING and not manager.fence_up
+
+
+def every_no_is_a_no(partition: Partition) -> None:
+    """No node has room for an ask that queues have room for."""
+    for app in partition.applications.values():
+        if app.is_reserving or stands_behind_a_gang(partition, app) or is_held(partition, app):
+            continue
+        room = headroom.room(partition, app)
+        for kind in app.waiting:
+            if kind.placeholder or has_placeholder(app, kind) or not room.count(kind.resources, 1):
+                continue
+            spots = fit.place(Draft(partition.nodes), shape_of(kind), 1, partition.config.node_sort)
+            assert spots == [], f"{app.id} could have been placed on {spots}"
+
+
+def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int) -> None:
+    """Whatever is remembered of failures, a plan of what waits comes out empty."""
+    remembered, partition.misfits = partition.misfits, Misfits()
+    for leaf in partition.queues.leaves():
+        is_blocked = False
+        for app in ordering.applications(partition, leaf):
+            if is_held(partition, app):
+                continue
+            outlines = planned_anew(partition, app, now_ns)
+            has_started = app.state in _STARTED or app.real_allocations or app.gang.reserved or app.gang.pledge
+            if not is_blocked or has_started:
+                decided = [decision for outline in outlines for decision in outline.decisions]
+                assert decided == [], f"{app.id} need not have waited"
+                is_blocked = is_blocked or (outlines[0].blocks and leaf.policies.order is ApplicationOrder.FIFO)
+    partition.misfits = remembered
+
+
+def is_held(partition: Partition, app: Application) -> bool:
+    """Whether it is not to be tried: it may not start, or it sleeps."""
+    return bool(app.asleep_until_ns) or starting.hindrance(partition, app) is not None
+
+
+def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[Outline]:
+    """All that would be tried for the application in a turn."""
+    if app.is_reserving:
+        return [gang.plan(partition, app, now_ns)]
+    return [reserving.plan(partition, app), swap.plan(partition, app, 100), usual.plan(partition, app, 100)]
+
+
+def stands_behind_a_gang(partition: Partition, app: Application) -> bool:
+    """Whether an earlier gang of its leaf may be before it."""
+    leaf = app.queue
+    mine = ordering.application_key(partition, app)
+    return leaf.policies.order is ApplicationOrder.FIFO and any(
+        other.is_reserving and ordering.application_key(partition, other) < mine
+        for other in map(partition.applications.__getitem__, leaf.waiting)
+    )
+
+
+def nothing_new_is_over_the_maximum(partition: Partition) -> None:
+    """Only what was there already may be."""
+    for queue in partition.queues.by_path.values():
+        assert queue.excused or Limit(dict(queue.max.items())).allows(queue.allocated)
+
+
+def nobody_is_kept_too_long(partition: Partition, now_ns: int) -> None:
+    """Ended applications are let go of when their time is up (contract 6.3)."""
+    for app in partition.history:
+        assert app.ended_ns > now_ns - EXPIRY_NS, f"{app.id} ended {now_ns - app.ended_ns} ns ago"

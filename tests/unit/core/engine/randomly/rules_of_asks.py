@@ -1,0 +1,116 @@
+"""Asks come, are replaced and cancelled: members of gangs, placeholders, real pods, pods of DaemonSets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.events import AskAdded, AskReleased
+from muster_core.model.ids import NodeId
+from muster_core.model.placement import PlacementConstraint, Target, TargetOperator
+from muster_core.model.release import Termination
+from muster_core.model.specs import AskSpec
+from tests.unit.builders import PARTITION, SECOND, an_affinity, an_ask
+from tests.unit.core.engine.randomly.ground import Ground
+
+_SSD = Constraints(node_selector=(("disk", "ssd"),))
+_ROLES: tuple[dict[str, str], ...] = ({}, {"role": "x"}, {"role": "y"})
+_PLACEMENTS: tuple[PlacementConstraint | None, ...] = (
+    None,
+    None,
+    an_affinity("role", "x", scope="hostname", most=1),
+    an_affinity("role", "y", scope="hostname", least=1),
+    an_affinity("role", "x", scope="disk", least=2, most=3),
+    an_affinity("role", "x", "y", scope="hostname", most=1, required=False),
+    PlacementConstraint((Target("disk", TargetOperator.NOT_EXIST),)),
+)
+#: (may be preempted, may preempt, first pod of its application)
+_RIGHTS = ((True, True, False), (True, True, False), (False, True, False), (True, False, False), (True, True, True))
+
+
+@st.composite
+def _dressed(draw: st.DrawFn, ask: AskSpec) -> AskSpec:
+    """The ask with what has nothing to do with its size."""
+    itself, others, first = draw(st.sampled_from(_RIGHTS))
+    return replace(
+        ask,
+        placement=draw(st.sampled_from(_PLACEMENTS)),
+        tags=draw(st.sampled_from(_ROLES)),
+        priority=draw(st.sampled_from([0, 0, 1, 3])),
+        allow_preempt_self=itself,
+        allow_preempt_other=others,
+        originator=first,
+    )
+
+
+class Asks(Ground):
+    """Rules of asks."""
+
+    @precondition(lambda self: any(app.gang.live for app in self.apps()))
+    @rule(
+        data=st.data(), vcore=st.sampled_from([300, 1000, 1000, 1000, 1500]), ssd=st.sampled_from([False] * 2 + [True])
+    )
+    def send_member(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
+        """A real member of a gang that has placeholders."""
+        app = data.draw(st.sampled_from([app for app in self.apps() if app.gang.live]))
+        constraints = _SSD if ssd else ANYWHERE
+        ask = an_ask(self.new_name("m"), app=app.id, vcore=vcore, group="workers", constraints=constraints)
+        self.tell(AskAdded(data.draw(_dressed(ask))))
+
+    @precondition(lambda self: self.apps())
+    @rule(
+        data=st.data(),
+        vcore=st.sampled_from([300, 1000, 1500]),
+        group=st.sampled_from(["workers", "", "other"]),
+        count=st.integers(1, 3),
+        ssd=st.booleans(),
+        timeout_s=st.sampled_from([0, 0, 20]),
+    )
+    def ask_for_real(
+        self, data: st.DataObject, vcore: int, group: str, count: int, timeout_s: int, *, ssd: bool
+    ) -> None:
+        """Keys are few: some replace an ask that waits or is parked, some are allocated already, some are another's."""
+        app = data.draw(st.sampled_from(self.apps()))
+        self.new_name("r")
+        constraints = _SSD if ssd else ANYWHERE
+        key = f"r{self.site.number % 5}"
+        ask = an_ask(key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints)
+        self.tell(AskAdded(data.draw(_dressed(replace(ask, timeout_ns=timeout_s * SECOND)))))
+
+    @precondition(lambda self: self.apps())
+    @rule(data=st.data(), vcore=st.sampled_from([1000, 1000, 2000]), count=st.integers(2, 6))
+    def ask_for_many(self, data: st.DataObject, vcore: int, count: int) -> None:
+        """Plain pods: what queues compete with."""
+        app = data.draw(st.sampled_from(self.apps()))
+        asks = (an_ask(self.new_name("s"), app=app.id, vcore=vcore) for _ in range(count))
+        self.tell(*(AskAdded(ask) for ask in asks))
+
+    @precondition(lambda self: self.apps() and self.nodes())
+    @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]))
+    def ask_for_daemon(self, data: st.DataObject, vcore: int, priority: int) -> None:
+        """It may run on one node only, which may be gone by then."""
+        app, node = data.draw(st.sampled_from(self.apps())), data.draw(st.sampled_from([*self.nodes(), "gone"]))
+        ask = an_ask(self.new_name("d"), app=app.id, vcore=vcore, priority=priority)
+        self.tell(AskAdded(replace(ask, required_node=NodeId(node))))
+
+    @precondition(lambda self: any(app.is_reserving for app in self.apps()))
+    @rule(data=st.data(), count=st.integers(1, 5))
+    def ask_for_placeholders(self, data: st.DataObject, count: int) -> None:
+        app = data.draw(st.sampled_from([app for app in self.apps() if app.is_reserving]))
+        asks = []
+        for _ in range(count):
+            key = self.new_name("p")
+            placement = _PLACEMENTS[self.site.number % len(_PLACEMENTS)]
+            ask = an_ask(key, app=app.id, group="workers", placeholder=True, tags=_ROLES[count % 3])
+            asks.append(AskAdded(replace(ask, placement=placement)))
+        self.tell(*asks)
+
+    @precondition(lambda self: any(app.asks for app in self.apps()))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        app = data.draw(st.sampled_from([app for app in self.apps() if app.asks]))
+        key = data.draw(st.sampled_from(sorted(app.asks)))
+        self.tell(AskReleased(PARTITION, app.id, key, Termination.STOPPED_BY_RM))

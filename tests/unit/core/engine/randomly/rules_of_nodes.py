@@ -1,0 +1,69 @@
+"""Nodes come, change, drain and go; others run things on them; some report what they use."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    NodeAction,
+    NodeAdded,
+    NodeTold,
+    NodeUpdated,
+    UtilizationReported,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
+from muster_core.model.release import Termination
+from tests.unit.builders import PARTITION, a_node, an_allocation, resources
+from tests.unit.core.engine.randomly.ground import Ground
+
+_MOST_NODES = 6
+
+
+class Nodes(Ground):
+    """Rules of nodes."""
+
+    @precondition(lambda self: self.apps() and len(self.nodes()) < _MOST_NODES)
+    @rule(
+        vcore=st.sampled_from([1000, 2000, 4000, 8000]),
+        ssd=st.booleans(),
+        draining=st.sampled_from([False] * 4 + [True]),
+    )
+    def add_node(self, vcore: int, *, ssd: bool, draining: bool) -> None:
+        labels = {"disk": "ssd"} if ssd else {}
+        self.tell(NodeAdded(a_node(self.new_name("n"), vcore, labels=labels), draining=draining))
+
+    @precondition(lambda self: self.apps() and len(self.nodes()) > 2)
+    @rule(data=st.data(), action=st.sampled_from(NodeAction))
+    def tell_node(self, data: st.DataObject, action: NodeAction) -> None:
+        self.tell(NodeTold(PARTITION, NodeId(data.draw(st.sampled_from(self.nodes()))), action))
+
+    @precondition(lambda self: self.apps() and self.nodes())
+    @rule(data=st.data(), vcore=st.sampled_from([500, 3000, 9000]), ssd=st.booleans())
+    def resize_node(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
+        labels = {"disk": "ssd"} if ssd else {}
+        self.tell(NodeUpdated(a_node(data.draw(st.sampled_from(self.nodes())), vcore, labels=labels)))
+
+    @precondition(lambda self: self.apps() and self.nodes())
+    @rule(data=st.data(), arrives=st.booleans())
+    def change_foreign(self, data: st.DataObject, *, arrives: bool) -> None:
+        foreign = list(self.partition.foreign.values())
+        if arrives:
+            node = data.draw(st.sampled_from(self.nodes()))
+            self.tell(AllocationReported(an_allocation(self.new_name("f"), node, app="", vcore=700, foreign=True)))
+        elif foreign:
+            key = data.draw(st.sampled_from(foreign)).key
+            why = Termination.STOPPED_BY_RM
+            self.tell(AllocationReleased(PARTITION, ApplicationId(""), AllocationKey(key), None, why))
+
+    @precondition(lambda self: self.apps() and self.nodes())
+    @rule(data=st.data(), vcore=st.sampled_from([0, 500, 5000]), of_node=st.booleans())
+    def report_use(self, data: st.DataObject, vcore: int, *, of_node: bool) -> None:
+        used = resources(vcore=vcore)
+        if of_node or not self.books.given:
+            node, place = NodeId(data.draw(st.sampled_from(self.nodes()))), (ApplicationId(""), AllocationId(""))
+        else:
+            node, place = None, data.draw(st.sampled_from(sorted(self.books.given)))
+        self.tell(UtilizationReported(PARTITION, used, node or None, *place))
