@@ -104,5 +104,5 @@ def test_asks_of_many_classes_do_not_let_a_turn_run_ahead_of_another_queue() -> 
     asks = [an_ask(f"{name}{index}", app=name, priority=0, vcore=100 + index) for index in range(40) for name in "ab"]
     scene.ask(*asks)
     scene.add_node("n0", vcore=2000)
-    used = [scene.partition.queues.by_path[path].allocated["vcore"] for path in ("root.a", "root.b")]
+    used = [leaf.allocated["vcore"] for leaf in scene.partition.queues.leaves()]
     assert abs(used[0] - used[1]) <= 200
