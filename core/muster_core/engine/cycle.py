@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.engine import growth, recommendations
+from muster_core.engine import growth, preemption, recommendations
 from muster_core.engine.steps import Lap, Step, untimed
 from muster_core.engine.turn import Turn
 from muster_core.model.effects import Effect
@@ -60,6 +60,7 @@ def _pass(partition: Partition, now_ns: int, may_go_on: Callable[[], bool], lap:
         result.effects += Turn(partition, leaf, turns.pace(leaf), places, now_ns, may_go_on, lap).take()
         turns.moved(leaf)
         growth.absorb(partition)
+    result.effects += preemption.watch_shrunk(partition, now_ns)
     result.effects += recommendations.node_to_empty(partition, now_ns)
 
 

@@ -99,6 +99,7 @@ def charge(partition: Partition, app: Application, amount: Resources, times: int
     for _, account in partition.users.open(app):
         account.allocated = account.allocated.plus(amount, times)
     if times < 0:
+        partition.shrunk[app.queue.path] = None
         partition.users.close(app)
         growth.path_grew(partition, app)
     count_running(partition, app)

@@ -27,7 +27,7 @@ from muster_core.model.release import Termination
 from muster_core.model.shortfall import Lack
 from muster_core.plan import ordering
 from muster_core.plan.preemption import guarantee, required, rivals
-from muster_core.plan.preemption.rights import is_under_guarantee
+from muster_core.plan.preemption.rights import is_under_guarantee, leaves_below, usage
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application, Ask, AskClass
 from muster_core.world.preemptions import Rivalry
@@ -57,6 +57,22 @@ def watch(partition: Partition, leaf: Queue, now_ns: int) -> list[Effect]:
     after_last_ns = leaf.preemption_at_ns + partition.timing.preemption_interval_ns if leaf.preemption_at_ns else 0
     at_ns = max(now_ns, after_last_ns, first.asked_ns + leaf.policies.preemption_delay_ns)
     return [_set_clock(partition, leaf, at_ns)]
+
+
+def watch_shrunk(partition: Partition, now_ns: int) -> list[Effect]:
+    """Leaves gave something back: whoever is below a guarantee by that may have had no turn, others took the room."""
+    shrunk, partition.shrunk = partition.shrunk, {}
+    if not partition.config.preemption or not partition.waiting:
+        return []
+    below = {
+        queue.path: queue
+        for path in shrunk
+        if (leaf := partition.queues.get(path)) is not None
+        for queue in leaf.path_up()
+        if queue.guaranteed and not usage(queue).covers(queue.guaranteed)
+    }
+    found = {leaf.path: leaf for queue in below.values() for leaf in leaves_below(queue)}
+    return [effect for leaf in found.values() for effect in watch(partition, leaf, now_ns)]
 
 
 def watch_required(partition: Partition, app: Application, kinds: Iterable[AskClass], now_ns: int) -> list[Effect]:

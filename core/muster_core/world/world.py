@@ -78,6 +78,8 @@ class Partition:
     stirred: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves with somebody to be tried whatever the lines say.
     due: dict[QueuePath, None] = field(default_factory=dict)
+    #: Leaves that gave something back since the last pass was over.
+    shrunk: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves with an ask that waits.
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Classes that nodes had too little room for (semantics 22).

@@ -106,3 +106,21 @@ def test_asks_of_many_classes_do_not_let_a_turn_run_ahead_of_another_queue() -> 
     scene.add_node("n0", vcore=2000)
     used = [leaf.allocated["vcore"] for leaf in scene.partition.queues.leaves()]
     assert abs(used[0] - used[1]) <= 200
+
+
+def test_a_queue_that_falls_below_its_guarantee_without_a_turn_of_its_own_preempts() -> None:
+    leaves = (a_queue("a", guaranteed=2000), a_queue("b", guaranteed=100_000), a_queue("c"))
+    scene = Scene(a_configuration(*leaves), nodes=1, vcore=2000)
+    run(scene, "root.a", an_ask("a0"))
+    run(scene, "root.c", an_ask("c0"))
+    scene.add_node("n1", vcore=3000)
+    run(scene, "root.a", an_ask("a1"))
+    run(scene, "root.b", an_ask("b0"))
+    run(scene, "root.c", an_ask("c1"))
+    run(scene, "root.a", an_ask("more"))
+    scene.wait(10)
+    assert [hold.node for hold in scene.partition.reservations.by_ask.values()] == ["n0"]
+    run(scene, "root.b", never(an_ask("first")))
+    assert placed(scene.release("a1", app="a")) == {"first": "n1"}
+    settle(scene)
+    assert cores(scene, "root.a", "root.b", "root.c") == [2, 2, 1]
