@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_core.model.config import Configuration, Timing
 from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
 from muster_core.model.policies import QueuePolicies
-from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_application, an_ask
+from muster_core.model.release import Termination
+from muster_core.model.specs import NamespaceQuota
+from tests.unit.builders import RM, SECOND, a_configuration, a_limit, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.engine.contest import FENCE, a_daemon, cores, never, pods, run, settle, submit, victims
-from tests.unit.core.engine.scene import Scene, placed, waits
+from tests.unit.core.engine.scene import Scene, placed, states, waits
 
 
 def test_no_queue_above_the_fence_falls_below_its_guarantee_for_a_victim_larger_than_the_ask() -> None:
@@ -124,3 +128,63 @@ def test_a_queue_that_falls_below_its_guarantee_without_a_turn_of_its_own_preemp
     assert placed(scene.release("a1", app="a")) == {"first": "n1"}
     settle(scene)
     assert cores(scene, "root.a", "root.b", "root.c") == [2, 2, 1]
+
+
+def test_two_gangs_of_which_one_may_not_start_leave_the_other_its_turn() -> None:
+    scene = Scene(a_configuration(a_queue("a", max_applications=1)), nodes=1)
+    scene.gang(ApplicationAdded(an_application("one", gang=3, timeout_s=60)), 2)
+    scene.gang(ApplicationAdded(an_application("two", gang=3)), 3)
+    said = scene.wait(70)
+    assert states(said, "one")[:1] == ["Resuming"]
+    for index in range(2):
+        scene.release(f"one-p{index}", app="one", why=Termination.TIMEOUT)
+    assert scene.app("two").state == "Running"
+
+
+def test_a_reload_that_makes_a_leaf_fair_fails_the_gang_that_has_room_held_and_leaves_nothing() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    run(scene, "root.b", *pods("b", 6))
+    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    scene.wait(10)
+    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", fair=True), a_queue("b"))))
+    for allocation in list(scene.app("gang").allocations.values()):
+        scene.release(allocation.spec.key, app="gang", why=Termination.TIMEOUT)
+    assert not scene.partition.reservations
+    assert not scene.partition.partial
+    assert not scene.partition.queues.root.pending
+
+
+def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_goes_on_as_soon_as_it_may() -> None:
+    limits = (a_limit(users=("kim",), vcore=2000, applications=1),)
+    scene = Scene(a_configuration(a_queue("a", limits=limits)))
+    scene.tell(ApplicationAdded(an_application("old", forced=True)), ApplicationAdded(an_application("new")))
+    scene.add_node("n0", an_allocation("x", "n0", app="old"), an_allocation("y", "n0", app="old"))
+    assert placed(scene.ask(an_ask("z", app="new"))) == {}
+    scene.release("x", app="old")
+    said = scene.release("y", app="old")
+    assert placed(said) == {"z": "n0"}
+
+
+def test_preempted_placeholders_of_a_gang_whose_reservation_is_over_do_not_keep_its_pods_waiting() -> None:
+    scene = Scene(a_configuration(a_queue("a", guaranteed=4000), a_queue("b")), nodes=1)
+    scene.gang(ApplicationAdded(an_application("gang", gang=4, queue="root.b")), 4)
+    assert scene.app("gang").state == "Running"
+    run(scene, "root.a", *pods("a", 2))
+    settle(scene, 60)
+    assert cores(scene, "root.a") == [2]
+    scene.ask(*(an_ask(f"m{index}", app="gang", group="workers") for index in range(4)))
+    for key in ("gang-p0", "gang-p1", "gang-p2", "gang-p3"):
+        scene.release(key, app="gang", why=Termination.PLACEHOLDER_REPLACED)
+    assert cores(scene, "root.b") == [2]
+    scene.add_node("n1")
+    assert cores(scene, "root.b") == [4]
+
+
+def test_a_namespace_that_raises_its_guarantee_and_count_lets_those_start_that_waited() -> None:
+    scene = Scene(a_configuration(), nodes=1)
+    few, many = NamespaceQuota(max_applications=1), NamespaceQuota(max_applications=2)
+    scene.tell(ApplicationAdded(replace(an_application("one", queue=""), quota=few)))
+    scene.ask(an_ask("x", app="one"))
+    scene.tell(ApplicationAdded(replace(an_application("two", queue=""), quota=few)))
+    assert placed(scene.ask(an_ask("y", app="two"))) == {}
+    assert placed(scene.tell(ApplicationAdded(replace(an_application("three", queue=""), quota=many)))) == {"y": "n0"}
