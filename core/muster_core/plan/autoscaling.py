@@ -8,6 +8,7 @@ classes, on demand. Pure: reads the world, changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,23 +44,31 @@ class Outstanding:
 
 def outstanding(partition: Partition) -> list[Outstanding]:
     """Per shape and kind of machine, sorted by id."""
+    return next(found for found in outstanding_by_leaf(partition) if found is not None)
+
+
+def outstanding_by_leaf(partition: Partition) -> Iterator[list[Outstanding] | None]:
+    """None after each leaf, and at last what `outstanding` returns: in between the world may change."""
     found: dict[_Key, _Sum] = {}
-    # Equal classes of many applications were refused for one and the same reason: asked once.
-    known: dict[tuple[AskClass, int], _Sum] = {}
-    for path in partition.waiting:
-        for name in partition.queues.by_path[path].waiting:
+    # Equal classes of many applications were refused for one and the same reason: asked once. The reason is kept,
+    # lest another takes its identity.
+    known: dict[tuple[AskClass, int], tuple[_Sum, Shortfall]] = {}
+    for path in list(partition.waiting):
+        queue = partition.queues.by_path.get(path)
+        for name in () if queue is None else queue.waiting:
             app = partition.applications[name]
             for kind, why in app.refusals.items():
                 if why.lack not in _LACKS_NODES:
                     continue
                 memo = kind, id(why)
-                total = known.get(memo)
-                if total is None:
-                    total = known[memo] = _sum_of(found, kind, why)
+                if memo not in known:
+                    known[memo] = _sum_of(found, kind, why), why
+                total, _ = known[memo]
                 if total is not _NOWHERE:
                     total.count += _wanted(app, kind)
                     total.applications[name] = None
-    return sorted(
+        yield None
+    yield sorted(
         (
             Outstanding(partition.id, resources, instance, total.count, len(total.applications))
             for (resources, instance), total in found.items()

@@ -25,6 +25,8 @@ MOST_CHARACTERS: Final = 4 * 1024 * 1024
 MOST_DEPTH: Final = 100
 #: Of the document with every alias written out.
 MOST_NODES: Final = 500_000
+#: Of all paths together: a long key under many aliases is a small text and gigabytes of paths.
+_MOST_PATHS: Final = 64 * 1024 * 1024
 
 _MERGE: Final = "<<"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -99,17 +101,13 @@ class _Builder:
         self._lines = lines
         self._nodes = 0
         self._depth = 0
+        self._paths = 0
 
     def build(self, node: yaml.Node, path: str) -> Data:
         """The data of a node at `path`."""
         self._nodes += 1
         if self._nodes > MOST_NODES or self._depth > MOST_DEPTH:
-            raise ConfigurationError(
-                TOP,
-                "an alias",
-                "makes the document too large",
-                "write out what it stands for, or leave it out",
-            )
+            raise _too_large()
         self._depth += 1
         data = self._inside(node, path)
         self._depth -= 1
@@ -123,8 +121,14 @@ class _Builder:
         return _scalar(node)
 
     def _item(self, node: yaml.Node, path: str) -> Data:
-        self._lines.setdefault(path, _line(node))
+        self._note(path, node)
         return self.build(node, path)
+
+    def _note(self, path: str, node: yaml.Node) -> None:
+        self._paths += len(path)
+        if self._paths > _MOST_PATHS:
+            raise _too_large()
+        self._lines.setdefault(path, _line(node))
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> Data:
         found: dict[str, Data] = {}
@@ -137,7 +141,7 @@ class _Builder:
             if key in found or (key == _MERGE and merged):
                 self._lines[spot] = _line(key_node)
                 raise ConfigurationError(spot, key, "is there twice", "keep one of the two")
-            self._lines.setdefault(spot, _line(key_node))
+            self._note(spot, key_node)
             if key == _MERGE and not key_node.style:
                 merged = _merged(value_node, spot)
             else:
@@ -146,6 +150,12 @@ class _Builder:
             data = self.build(other, path)
             found = (data | found) if isinstance(data, dict) else found
         return found
+
+
+def _too_large() -> ConfigurationError:
+    return ConfigurationError(
+        TOP, "an alias", "makes the document too large", "write out what it stands for, or leave it out"
+    )
 
 
 def _line(node: yaml.Node) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
-from muster_core.edge.metrics.family import counter, gauge
+from muster_core.edge.metrics.family import PAUSE, counter, gauge
 from muster_core.model.ids import QueuePath
 from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Application, lacking
@@ -22,6 +22,8 @@ _LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
     {state: state.value.lower() for state in ApplicationState if state is not ApplicationState.EXPIRED}
 )
 _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, ApplicationState.REJECTED)
+#: Applications between two moments at which others may run.
+_AT_ONCE: Final = 500
 
 
 class Phase(StrEnum):
@@ -46,23 +48,28 @@ class Census:
     allocations: int = 0
 
 
-def census(partitions: Iterable[Partition]) -> Census:
-    """Count every application once, also those that ended and are kept. Queues that are gone are left out."""
-    found = Census()
+def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
+    """Count every application once, also those that ended and are kept. Queues that are gone are left out.
+    Where it yields the world may change.
+    """
     for partition in partitions:
         by_queue = found.by_queue
         for path, queue in partition.queues.by_path.items():
             if queue.is_leaf:
                 by_queue.setdefault(path, dict.fromkeys(_LABELS.values(), 0))
-        for app in partition.applications.values():
+        ended = list(partition.history)
+        for number, app in enumerate(list(partition.applications.values())):
+            if number % _AT_ONCE == 0:
+                yield
             _count(found, app)
             found.asks += len(app.asks)
             found.allocations += len(app.allocations)
             if app.spec.placeholder_ask:
                 found.phases[phase(app)] += 1
-        for app in partition.history:
+        for number, app in enumerate(ended):
+            if number % _AT_ONCE == 0:
+                yield
             _count(found, app)
-    return found
 
 
 def _count(found: Census, app: Application) -> None:
@@ -89,7 +96,9 @@ def phase(app: Application) -> Phase:
 def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     """All metrics about applications."""
     partitions = list(partitions)
-    found = census(partitions)
+    found = Census()
+    for _ in count(found, partitions):
+        yield PAUSE
     yield gauge(
         "yunikorn_scheduler_application_total",
         "Applications, by state.",
@@ -99,9 +108,9 @@ def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         "yunikorn_queue_app",
         "Applications of a queue, by state.",
         [
-            ({"queue": path, "state": state}, count)
+            ({"queue": path, "state": state}, number)
             for path, states in found.by_queue.items()
-            for state, count in states.items()
+            for state, number in states.items()
         ],
     )
     ended: Counter[tuple[QueuePath, ApplicationState]] = Counter()

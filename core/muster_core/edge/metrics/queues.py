@@ -7,13 +7,17 @@ has no room for a partition (contract 5).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from prometheus_client.core import Metric
 
-from muster_core.edge.metrics.family import counter, gauge, word
+from muster_core.edge.metrics.family import PAUSE, counter, gauge, word
 from muster_core.model.ids import QueuePath
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
+
+#: Queues between two moments at which others may run.
+_AT_ONCE: Final = 50
 
 _Amounts = dict[tuple[str, str, str], int]
 
@@ -24,7 +28,9 @@ def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     containers: dict[QueuePath, tuple[int, int]] = {}
     pledged = 0
     for partition in partitions:
-        for path, queue in partition.queues.by_path.items():
+        for count, (path, queue) in enumerate(list(partition.queues.by_path.items())):
+            if count % _AT_ONCE == 0:
+                yield PAUSE
             _add(amounts, path, queue)
             if queue.is_leaf:
                 made, gone = containers.get(path, (0, 0))

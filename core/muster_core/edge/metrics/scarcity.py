@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import Metric
 
-from muster_core.edge.metrics.family import counter, gauge
-from muster_core.plan.autoscaling import outstanding
+from muster_core.edge.metrics.family import PAUSE, counter, gauge
+from muster_core.plan.autoscaling import outstanding_by_leaf
 from muster_core.world.world import Partition
 
 
@@ -18,9 +18,11 @@ def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     requests = 0
     amounts: Counter[str] = Counter()
     for partition in partitions:
-        for one in outstanding(partition):
-            requests += one.count
-            amounts.update(dict(one.resources.times(one.count).items()))
+        for found in outstanding_by_leaf(partition):
+            yield PAUSE
+            for one in found or ():
+                requests += one.count
+                amounts.update(dict(one.resources.times(one.count).items()))
     yield gauge(
         "muster_core_outstanding_requests",
         "Places asked for that only more nodes would give: what an autoscaler may help with.",

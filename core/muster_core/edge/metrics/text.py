@@ -15,12 +15,17 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from muster_core.edge.metrics.family import PAUSE
+
 _LINES: Final = 500
 
 
 def pieces(metrics: Iterable[Metric]) -> Iterator[bytes]:
     """All lines of all metrics, in order."""
     for metric in metrics:
+        if metric is PAUSE:
+            yield b""
+            continue
         samples = [sample for sample in metric.samples if sample.name != f"{metric.name}_created"]
         lines = _head(metric, samples)
         for sample in samples:

@@ -134,7 +134,8 @@ async def _described(guard: Guard, body: bytes, request: web.Request) -> web.Str
 
 
 async def _moved(target: str, request: web.Request) -> web.StreamResponse:
-    query = f"?{request.query_string}" if request.query_string else ""
+    asked = request.rel_url.raw_query_string  # as it came: unescaped it could break the header
+    query = f"?{asked}" if asked else ""
     return web.Response(status=301, headers={hdrs.LOCATION: target + query})
 
 
@@ -158,9 +159,7 @@ async def _failures_as_json(request: web.Request, handler: Handler) -> web.Strea
     except RestFailure as failure:
         return failures.answer(failure)
     except web.HTTPException as error:
-        kept: dict[str, str] = {
-            name: error.headers[name] for name in (hdrs.ALLOW, hdrs.LOCATION) if name in error.headers
-        }
+        kept: dict[str, str] = {name: error.headers[name] for name in _KEPT if name in error.headers}
         return failures.answer(RestFailure(error.status, error.reason, kept))
 
 

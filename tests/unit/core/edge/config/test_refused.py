@@ -69,6 +69,11 @@ def test_aliases_that_blow_the_text_up_are_refused() -> None:
     assert refusal("\n".join(lines)).rule == "makes the document too large"
 
 
+def test_a_long_key_under_many_aliases_is_refused() -> None:
+    text = f"a: &a\n  ? {'k' * 100_000}\n  : v\nb: [{', '.join(['*a'] * 1_000)}]"
+    assert refusal(text).rule == "makes the document too large"
+
+
 def test_merges_that_blow_the_text_up_are_refused() -> None:
     lines = ["a0: &a0 {k: v}"]
     lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 10)]

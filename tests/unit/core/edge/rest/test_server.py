@@ -8,6 +8,7 @@ import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from muster_core.edge.rest.answers import write
 from muster_core.edge.rest.connections import Connections
@@ -55,6 +56,12 @@ async def test_what_moved_says_where_it_is(http: aiohttp.ClientSession, path: st
     async with http.get(f"{path}?a=b", allow_redirects=False) as answer:
         assert answer.status == 301
         assert answer.headers["Location"] == f"{MOVED[path]}?a=b"
+
+
+async def test_a_redirect_repeats_the_query_as_it_was_written(http: aiohttp.ClientSession) -> None:
+    asked = URL("/ws/v1/stack?a=%0d%0aSet-Cookie:b", encoded=True)
+    async with http.get(asked, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (301, "/debug/stack?a=%0d%0aSet-Cookie:b")
 
 
 def test_each_method_of_a_path_is_in_the_table_once_and_every_row_of_the_contract_is_there() -> None:
