@@ -96,6 +96,11 @@ class Ground(RuleBasedStateMachine):
         partition = self.stage.world.partitions.get(self.site.id)
         return list(partition.applications.values()) if partition is not None else []
 
+    def one_of(self, data: st.DataObject, apps: list[Application]) -> Application:
+        """Drawn by its name: a failing example shows that, and no more."""
+        name = data.draw(st.sampled_from([app.id for app in apps]))
+        return self.partition.applications[name]
+
     def nodes(self) -> list[str]:
         partition = self.stage.world.partitions.get(self.site.id)
         return list(partition.nodes) if partition is not None else []

@@ -53,7 +53,7 @@ class Applications(Ground):
     @rule(data=st.data(), asks=st.booleans())
     def release_all(self, data: st.DataObject, *, asks: bool) -> None:
         """Without key: all of the application."""
-        app = data.draw(st.sampled_from(self.apps()))
+        app = self.one_of(data, self.apps())
         if asks:
             self.tell(AskReleased(PARTITION, app.id, None, _STOPPED))
         else:
@@ -62,10 +62,10 @@ class Applications(Ground):
     @precondition(lambda self: len(self.apps()) > 4)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        self.tell(ApplicationRemoved(PARTITION, data.draw(st.sampled_from(self.apps())).id))
+        self.tell(ApplicationRemoved(PARTITION, self.one_of(data, self.apps()).id))
 
     @precondition(lambda self: len(self.sites) > 1)
     @rule(data=st.data())
     def turn_to(self, data: st.DataObject) -> None:
         """From now on another site is told things."""
-        self.site = data.draw(st.sampled_from(self.sites))
+        self.site = self.sites[data.draw(st.integers(0, len(self.sites) - 1))]

@@ -55,7 +55,7 @@ class Asks(Ground):
     )
     def send_member(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
         """A real member of a gang that has placeholders."""
-        app = data.draw(st.sampled_from([app for app in self.apps() if app.gang.live]))
+        app = self.one_of(data, [app for app in self.apps() if app.gang.live])
         constraints = _SSD if ssd else ANYWHERE
         ask = an_ask(self.new_name("m"), app=app.id, vcore=vcore, group="workers", constraints=constraints)
         self.tell(AskAdded(data.draw(_dressed(ask))))
@@ -73,7 +73,7 @@ class Asks(Ground):
         self, data: st.DataObject, vcore: int, group: str, count: int, timeout_s: int, *, ssd: bool
     ) -> None:
         """Keys are few: some replace an ask that waits or is parked, some are allocated already, some are another's."""
-        app = data.draw(st.sampled_from(self.apps()))
+        app = self.one_of(data, self.apps())
         self.new_name("r")
         constraints = _SSD if ssd else ANYWHERE
         key = f"r{self.site.number % 5}"
@@ -84,7 +84,7 @@ class Asks(Ground):
     @rule(data=st.data(), vcore=st.sampled_from([1000, 1000, 2000]), count=st.integers(2, 6))
     def ask_for_many(self, data: st.DataObject, vcore: int, count: int) -> None:
         """Plain pods: what queues compete with."""
-        app = data.draw(st.sampled_from(self.apps()))
+        app = self.one_of(data, self.apps())
         asks = (an_ask(self.new_name("s"), app=app.id, vcore=vcore) for _ in range(count))
         self.tell(*(AskAdded(ask) for ask in asks))
 
@@ -92,14 +92,14 @@ class Asks(Ground):
     @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]))
     def ask_for_daemon(self, data: st.DataObject, vcore: int, priority: int) -> None:
         """It may run on one node only, which may be gone by then."""
-        app, node = data.draw(st.sampled_from(self.apps())), data.draw(st.sampled_from([*self.nodes(), "gone"]))
+        app, node = self.one_of(data, self.apps()), data.draw(st.sampled_from([*self.nodes(), "gone"]))
         ask = an_ask(self.new_name("d"), app=app.id, vcore=vcore, priority=priority)
         self.tell(AskAdded(replace(ask, required_node=NodeId(node))))
 
     @precondition(lambda self: any(app.is_reserving for app in self.apps()))
     @rule(data=st.data(), count=st.integers(1, 5))
     def ask_for_placeholders(self, data: st.DataObject, count: int) -> None:
-        app = data.draw(st.sampled_from([app for app in self.apps() if app.is_reserving]))
+        app = self.one_of(data, [app for app in self.apps() if app.is_reserving])
         asks = []
         for _ in range(count):
             key = self.new_name("p")
@@ -111,6 +111,6 @@ class Asks(Ground):
     @precondition(lambda self: any(app.asks for app in self.apps()))
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        app = data.draw(st.sampled_from([app for app in self.apps() if app.asks]))
+        app = self.one_of(data, [app for app in self.apps() if app.asks])
         key = data.draw(st.sampled_from(sorted(app.asks)))
         self.tell(AskReleased(PARTITION, app.id, key, Termination.STOPPED_BY_RM))

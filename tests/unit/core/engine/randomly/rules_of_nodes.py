@@ -54,7 +54,7 @@ class Nodes(Ground):
             node = data.draw(st.sampled_from(self.nodes()))
             self.tell(AllocationReported(an_allocation(self.new_name("f"), node, app="", vcore=700, foreign=True)))
         elif foreign:
-            key = data.draw(st.sampled_from(foreign)).key
+            key = data.draw(st.sampled_from([spec.key for spec in foreign]))
             why = Termination.STOPPED_BY_RM
             self.tell(AllocationReleased(PARTITION, ApplicationId(""), AllocationKey(key), None, why))
 
