@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Final
 
 from muster_core.model.config import QuotaLimit
+from muster_core.model.errors import BrokenDecision
 from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.notes import AskNoted, Change, Detail, Notice, PlacesNoted
 from muster_core.model.release import Termination
@@ -145,6 +146,13 @@ def reserved(partition: Partition, node: NodeId, ask: AskSpec, change: Change) -
     """A node is reserved for an ask (`Change.ADD`), or no longer."""
     detail = Detail.NODE_RESERVATION
     partition.note(Notice.NODE, node, change=change, detail=detail, reference=ask.key, resource=ask.resources)
+
+
+def broken(partition: Partition, queue: QueuePath, why: BrokenDecision) -> str:
+    """A plan of this very moment does not hold: a bug, counted and told; nothing was written. Returns its words."""
+    partition.void_decisions += 1
+    partition.note(Notice.QUEUE, queue, message=str(why))
+    return str(why)
 
 
 def limits_changed(

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from muster_core.engine import reservations, victims
+from muster_core.engine import notes, reservations, victims
 from muster_core.model.decisions import Preemption
 from muster_core.model.effects import ClockSet, Effect
+from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import ApplicationId, QueuePath
 from muster_core.model.notes import Notice
@@ -183,7 +184,10 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
     else:
         answer = _plan(partition, app, asks, now_ns)
     if isinstance(answer, Preemption):
-        return victims.carry_out(partition, answer, now_ns)
+        try:
+            return victims.carry_out(partition, answer, now_ns)
+        except BrokenDecision as broken:
+            answer = notes.broken(partition, app.queue.path, broken)
     for ask in asks:
         _write_down(partition, ask, answer, now_ns)
     return []

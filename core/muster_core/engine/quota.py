@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster_core.engine import reservations, victims
+from muster_core.engine import notes, reservations, victims
 from muster_core.model.decisions import QuotaPreemption
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.errors import BrokenDecision
@@ -68,7 +68,10 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
     effects: list[Effect] = []
     decision = quota.plan(partition, queue)
     if decision is not None:
-        effects += carry_out(partition, decision, now_ns)
+        try:
+            effects += carry_out(partition, decision, now_ns)
+        except BrokenDecision as broken:
+            notes.broken(partition, queue.path, broken)
     return [*effects, _start(partition, queue, now_ns + delay_ns)]
 
 

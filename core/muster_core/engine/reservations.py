@@ -6,7 +6,7 @@ goes, and when its time is up (`service.reservationTimeout`).
 
 from __future__ import annotations
 
-from muster_core.engine import holds
+from muster_core.engine import holds, notes
 from muster_core.model.decisions import Reservation
 from muster_core.model.effects import ClockSet, Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
@@ -50,7 +50,11 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
     due_ns = ask.asked_ns + partition.timing.reservation_delay_ns
     if now_ns < due_ns:
         return _look_again(partition, leaf, due_ns)
-    return reserve(partition, decision, now_ns) if decision is not None else []
+    try:
+        return reserve(partition, decision, now_ns) if decision is not None else []
+    except BrokenDecision as broken:
+        notes.broken(partition, leaf.path, broken)
+        return []
 
 
 def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preemption: int = 0) -> list[Effect]:

@@ -83,6 +83,8 @@ def _check(
 ) -> None:
     """The asks wait, and the laws hold: not its own application, no queue below its guarantee."""
     asks = [app.asks.get(key) for key, _ in decision.places]
+    if any(node not in partition.nodes for _, node in decision.places):
+        raise BrokenDecision("preemption", "a node is gone")
     if not victims or any(ask is None or ask.swap is not None or ask.preemption for ask in asks):
         raise BrokenDecision("preemption", "an ask does not wait for it any more")
     if any(owner is app for owner, _ in victims):

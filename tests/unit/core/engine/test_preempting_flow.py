@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from muster_core.engine.victims import carry_out
+from muster_core.model.decisions import Preemption
 from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ApplicationRemoved, ManagerRegistered, NodeAction
-from muster_core.model.ids import ApplicationId, QueuePath
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from tests.unit.builders import PARTITION, RM, a_configuration, a_queue, an_ask
@@ -161,3 +164,14 @@ def test_leaves_with_guarantees_of_their_own_do_not_storm() -> None:
     assert scene.partition.preemptions.count == 1
     assert scene.partition.preemptions.livelocks == 0
     assert cores(scene, "root.p.a", "root.p.b") == [9, 1]
+
+
+def test_a_decision_on_a_node_that_is_gone_writes_nothing() -> None:
+    scene, _ = preempting()
+    before = dict(scene.partition.preemptions.running)
+    places = ((AllocationKey("late"), NodeId("gone")),)
+    decision = Preemption(PARTITION, _A, places, ((_B, AllocationId("b0-0")),))
+    run(scene, "root.a", an_ask("late"))
+    with pytest.raises(BrokenDecision, match="node"):
+        carry_out(scene.partition, decision, scene.now_ns)
+    assert scene.partition.preemptions.running == before
