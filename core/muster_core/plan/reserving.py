@@ -29,6 +29,7 @@ from muster_core.plan.outline import Outline, shape_of
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application, Ask, AskClass
 from muster_core.world.columns import BoolColumn
+from muster_core.world.obstacles import NotTogether
 from muster_core.world.queues import Queue
 from muster_core.world.reservations import Hold
 from muster_core.world.world import Partition
@@ -53,6 +54,9 @@ def plan(partition: Partition, app: Application) -> Outline:
             # What it takes was held for it, and is held no more.
             taken += ask.spec.resources - back
             outline.decisions.append(Placement(partition.id, app.id, ((hold.key, node),)))
+        elif hold.preempted:
+            # Head room is held for it too, so what refuses others of its class does not refuse it: any node may help.
+            outline.obstacles.append(NotTogether(app.id))
     return outline
 
 
