@@ -102,6 +102,7 @@ class CountingScheduler:
         """Not measured."""
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        """Not measured."""
         return muster_pb2.UtilizationResponse()
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
