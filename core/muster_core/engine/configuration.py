@@ -55,9 +55,12 @@ def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_n
     name, configuration = partition_id(manager.id, config.name), manager.configuration
     partition = world.partitions.get(name)
     if partition is None:
-        world.partitions[name] = make_partition(name, manager, config, configuration.timing)
-        queues.note_tree(world.partitions[name])
+        partition = world.partitions[name] = make_partition(name, manager, config, configuration.timing)
+        partition.since_ns = now_ns
+        queues.note_tree(partition)
         return []
+    if partition.is_closing:  # configured again
+        partition.since_ns = now_ns
     partition.timing, partition.tracking = configuration.timing, configuration.tracking
     return _apply(partition, config, now_ns)
 
@@ -88,6 +91,7 @@ def _close(partition: Partition, now_ns: int) -> list[Effect]:
     if partition.is_closing:
         return []
     queues.drain(partition, partition.queues.root)
+    partition.since_ns = now_ns
     partition.note(Notice.QUEUE, partition.queues.root.path, message=f"partition {partition.id} is being removed")
     effects: list[Effect] = []
     for app in list(partition.applications.values()):

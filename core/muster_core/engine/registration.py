@@ -14,7 +14,7 @@ from muster_core.model.states import MANAGER, ManagerEvent, ManagerState, follow
 from muster_core.world.world import Manager, World, make_partition
 
 
-def register(world: World, event: ManagerRegistered) -> list[Effect]:
+def register(world: World, event: ManagerRegistered, now_ns: int) -> list[Effect]:
     """Open an empty world for this resource manager."""
     _drop_partitions(world, event.rm)
     known = world.managers.get(event.rm)
@@ -28,6 +28,7 @@ def register(world: World, event: ManagerRegistered) -> list[Effect]:
     for config in event.configuration.partitions:
         name = partition_id(event.rm, config.name)
         partition = make_partition(name, manager, config, event.configuration.timing)
+        partition.since_ns = now_ns
         queues.note_tree(partition)
         world.partitions[name] = partition
     return []

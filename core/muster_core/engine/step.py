@@ -60,7 +60,7 @@ def step(world: World, event: Event, now_ns: int) -> list[Effect]:
 def _step(world: World, event: Event, now_ns: int) -> list[Effect]:
     match event:
         case ManagerRegistered():
-            return registration.register(world, event)
+            return registration.register(world, event, now_ns)
         case FencePassed():
             return registration.pass_fence(world, event.rm, now_ns)
         case ConnectionLost():

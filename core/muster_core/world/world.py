@@ -54,6 +54,8 @@ class Partition:
     config: PartitionConfig
     timing: Timing
     queues: QueueTree
+    #: When it came to be what it is, active or going.
+    since_ns: int = 0
     nodes: NodeTable = field(default_factory=NodeTable)
     users: UserLedger = field(default_factory=UserLedger)
     applications: dict[ApplicationId, Application] = field(default_factory=dict)

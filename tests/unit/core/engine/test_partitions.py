@@ -18,7 +18,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, partition_id
 from muster_core.model.release import Termination
-from tests.unit.builders import RM, a_node, an_application, an_ask
+from tests.unit.builders import RM, SECOND, a_node, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed, rejection, releases, states
 
 GPU = partition_id(RM, "gpu")
@@ -97,3 +97,13 @@ def test_a_partition_that_waits_to_be_closed_is_closed_once() -> None:
     scene = running()
     scene.tell(ConfigurationReplaced(RM, configured("default")))
     assert scene.tell(ConfigurationReplaced(RM, configured("default"))) == []
+
+
+def test_a_partition_says_since_when_it_is_open_or_closing() -> None:
+    scene = running()
+    moments = [scene.world.partitions[GPU].since_ns]
+    for names in (("default",), ("default",), ("default", "gpu"), ("default", "gpu")):
+        scene.now_ns += SECOND
+        scene.tell(ConfigurationReplaced(RM, configured(*names)))
+        moments.append(scene.world.partitions[GPU].since_ns)
+    assert [(moment - moments[0]) // SECOND for moment in moments] == [0, 1, 1, 3, 3]

@@ -37,7 +37,7 @@ def partition(item: Partition) -> shapes.Partition:
         clusterId=item.rm,
         name=partition_name(item.id),
         state=item.queues.root.state.value,
-        lastStateTransitionTime=0,
+        lastStateTransitionTime=item.since_ns,
         capacity=shapes.Capacity(
             capacity=amounts(capacity), usedCapacity=amounts(used), utilization=percents(used, capacity)
         ),

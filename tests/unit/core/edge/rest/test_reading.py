@@ -78,6 +78,7 @@ async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, s
     assert cluster["startTime"] > 10**18
     [partition] = await fetch(http, "/ws/v1/partitions")
     assert (partition["name"], partition["state"], partition["clusterId"]) == ("default", "Active", "rm")
+    assert partition["lastStateTransitionTime"] == scene.partition.since_ns > 0
     assert (partition["totalNodes"], partition["totalContainers"]) == (3, 3)
     assert partition["applications"] == {"Running": 1, "Accepted": 1, "Rejected": 1, "total": 3}
     assert partition["capacity"]["capacity"]["vcore"] == 12000
