@@ -99,4 +99,5 @@ def _token_of(request: web.Request) -> str:
     header = request.headers.get(hdrs.AUTHORIZATION, "")
     if len(header) > _LONGEST or header[: len(_BEARER)].lower() != _BEARER:
         return ""
-    return header[len(_BEARER) :].strip()
+    token = header[len(_BEARER) :].strip()
+    return token if token.isprintable() else ""  # bytes that are no text are no token

@@ -75,6 +75,13 @@ async def test_a_token_opens_what_is_closed(
     assert await statuses(http, headers) == expected
 
 
+async def test_bytes_that_are_no_text_are_no_token(token_file: Path) -> None:
+    request = make_mocked_request("GET", DUMP, headers=bearer(f"{TOKEN}\udcff"))
+    with pytest.raises(RestFailure) as refused:
+        await Guard(AccessSettings(token_file)).admit(request, Door.GUARDED)
+    assert refused.value.status == 401
+
+
 async def test_without_any_authentication_nobody_may_dump(serve: Serve) -> None:
     http = await serve(RestSettings(port=0))
     assert await statuses(http, {}) == [200, 200, 403]
