@@ -221,6 +221,9 @@ def _shown(partition: Partition) -> Iterator[str]:
     for path, queue in partition.queues.by_path.items():
         if queue.agenda.has_candidates(path) and path not in partition.stirred:
             yield f"queue {path} has an agenda that nobody will look at"
+    for path in (*partition.stirred, *partition.due, *partition.waiting):
+        if path not in partition.queues.by_path:
+            yield f"queue {path} is on the agenda and gone"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:

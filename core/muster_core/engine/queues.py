@@ -115,8 +115,10 @@ def add(partition: Partition, parent: Queue, config: QueueConfig, *, managed: bo
 
 
 def remove(partition: Partition, queue: Queue) -> None:
-    """Take an empty queue away."""
+    """Take an empty queue away, and from the agenda: it may have been stirred by what left it."""
     partition.queues.remove(queue)
+    partition.stirred.pop(queue.path, None)
+    partition.due.pop(queue.path, None)
     _note(partition, queue, Change.REMOVE)
 
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from muster_core.model.access import EVERYBODY
 from muster_core.model.config import ChildTemplate, Configuration, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
-from muster_core.model.ids import RECOVERY, QueuePath
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded, ConfigurationReplaced
+from muster_core.model.ids import RECOVERY, ApplicationId, QueuePath
 from muster_core.model.notes import Change, Detail
 from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.specs import ApplicationSpec, NamespaceQuota
 from muster_core.world.queues import Queue
-from tests.unit.builders import RM, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import PARTITION, RM, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed, rejection, releases, states
 
 PROVIDED = (PlacementRule("provided", create=True),)
@@ -230,3 +230,15 @@ def test_a_raised_guarantee_and_a_lower_maximum_by_annotation_preempt_nobody() -
     scene.ask(an_ask("a", app="one", count=3))
     submit(scene, spec("two", "root.ns", of=quota(1000, 500)))
     assert releases(scene.wait(3600)) == {}
+
+
+def test_a_leaf_that_goes_before_its_turn_keeps_nobody_from_theirs() -> None:
+    scene = Scene(configuration(), nodes=1)
+    submit(scene, spec("stays", "root.x"))
+    said = scene.tell(
+        ApplicationAdded(spec("goes", "root.y")),
+        AskAdded(an_ask("first", app="goes")),
+        ApplicationRemoved(PARTITION, ApplicationId("goes")),
+        AskAdded(an_ask("second", app="stays")),
+    )
+    assert placed(said) == {"second": "n0"}
