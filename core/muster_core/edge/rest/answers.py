@@ -59,7 +59,7 @@ async def write(
     if packs:
         response.enable_compression(web.ContentCoding.gzip)
     await response.prepare(request)
-    await response.write(gathered)
+    await _write_in_time(request, response, gathered, stalled_s)
     while not is_whole:
         await asyncio.sleep(0)
         gathered, is_whole = _gather(pieces)
