@@ -95,6 +95,8 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Clock, n
     if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
         return []  # the clock of an earlier allocation of this identity (semantics 5)
     ledger.mark_releasing(app, allocation, Termination.TIMEOUT)
+    if app.is_reserving:
+        partition.stir_one(app)  # it lacks one more of its places
     why = "the allocation ran longer than its execution time-out"
     release = Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.TIMEOUT, why)
     return [AllocationAnswer(partition.rm, released=(release,))]

@@ -63,6 +63,8 @@ def tell(
     for app, victim in victims:
         freed += victim.spec.resources
         holds.mark_preempted(app, victim, running.number)
+        if app.is_reserving:
+            partition.stir_one(app)  # it lacks one more of its places
         released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
     detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)

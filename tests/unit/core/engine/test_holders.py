@@ -1,10 +1,11 @@
-"""An ask that preemption makes room for takes the first room there is (semantics 22)."""
+"""What preemption leaves behind: a holder takes the first room there is, who lost a place asks anew (semantics 22)."""
 
 from __future__ import annotations
 
-from muster_core.model.events import ConfigurationReplaced
-from tests.unit.builders import RM, a_queue
-from tests.unit.core.engine.contest import pods, run, victims, with_preemption
+from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
+from muster_core.model.resources import NOTHING
+from tests.unit.builders import RM, a_queue, an_application, resources
+from tests.unit.core.engine.contest import a_daemon, pods, run, victims, with_preemption
 from tests.unit.core.engine.scene import Scene, placed
 
 
@@ -16,3 +17,13 @@ def test_a_new_node_serves_an_ask_whose_claim_fills_its_queue() -> None:
     assert len(victims(scene.wait(31))) == 1  # told, and not gone yet
     scene.tell(ConfigurationReplaced(RM, queues))  # what was remembered of nodes is forgotten
     assert placed(scene.add_node("n1")) == {"a0": "n1"}
+
+
+def test_a_gang_that_loses_a_place_is_promised_another() -> None:
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1, vcore=2000)
+    scene.gang(ApplicationAdded(an_application("gang", queue="root.b", gang=2)), 3)  # one more than it said
+    gang = scene.app("gang").gang
+    assert (gang.reserved["vcore"], gang.pledge) == (2000, NOTHING)
+    said = run(scene, "root.a", a_daemon("daemon", "n0", priority=1))
+    assert len(victims([*said, *scene.wait(1)])) == 1
+    assert gang.pledge == resources(vcore=1000, pods=1)
