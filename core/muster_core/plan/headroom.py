@@ -53,23 +53,33 @@ def bounds(partition: Partition, app: Application) -> Iterator[Bound]:
             yield Bound(Holder(HolderKind.QUEUE, "", queue.path), queue.max, queue)
 
 
-def room(partition: Partition, app: Application, back: Resources = NOTHING) -> Limit:
+def room(partition: Partition, app: Application, back: Resources = NOTHING, given: Resources = NOTHING) -> Limit:
     """What the application may still take; its own pledge is its own to use, and so is what of the room that is
-    held for asks is meant: `back`, or all that is held for a gang that reserves.
+    held for asks is meant: `back`, or all that is held for a gang that reserves. `given`: what this plan used of
+    such room; queues counted it before, users and groups did not.
     """
     left = UNLIMITED
     if app.is_reserving:
         back = app.claimed
     for bound in bounds(partition, app):
-        left = left.narrowed(_left(bound, app, back))
+        mine = _left(bound, app, back)
+        left = left.narrowed(mine if not given or isinstance(bound.taken, Queue) else mine.room(given))
     return left
 
 
-def refusal(partition: Partition, app: Application, wanted: Resources, planned: Resources = NOTHING) -> Refused | None:
-    """Who has too little for `wanted` besides what is `planned` already, of what, and how much; None = nobody."""
+def refusal(
+    partition: Partition,
+    app: Application,
+    wanted: Resources,
+    planned: Resources = NOTHING,
+    given: Resources = NOTHING,
+) -> Refused | None:
+    """Who has too little for `wanted` besides what is `planned` already, of what, and how much; None = nobody.
+    `given` is planned too, where users and groups are asked.
+    """
     back = app.claimed if app.is_reserving else NOTHING
     for bound in bounds(partition, app):
-        left = _left(bound, app, back).room(planned)
+        left = _left(bound, app, back).room(planned if isinstance(bound.taken, Queue) else planned + given)
         excess = left.excess(wanted)
         if excess:
             owner = app.id if app.gang.pledge or app.claimed else None

@@ -41,18 +41,19 @@ def plan(partition: Partition, app: Application) -> Outline:
     if app.id not in partition.reservations.by_application:
         return outline
     draft = Draft(partition.nodes)
-    taken = NOTHING
+    taken = given = NOTHING
     for hold in partition.reservations.of(app.id):
         ask = app.asks[hold.key]
         back = hold.resources if hold.preempted else NOTHING
-        if not headroom.room(partition, app, back).room(taken).count(ask.spec.resources, 1):
-            refused = headroom.refusal(partition, app, ask.spec.resources, taken - back)
+        if not headroom.room(partition, app, back, given).room(taken).count(ask.spec.resources, 1):
+            refused = headroom.refusal(partition, app, ask.spec.resources, taken - back, given + back)
             outline.obstacles += [refused.obstacle] if refused is not None else []
             continue
         node = _place(partition, draft, ask.kind, hold)
         if node:
             # What it takes was held for it, and is held no more.
             taken += ask.spec.resources - back
+            given += back
             outline.decisions.append(Placement(partition.id, app.id, ((hold.key, node),)))
         elif hold.preempted:
             # Head room is held for it too, so what refuses others of its class does not refuse it: any node may help.

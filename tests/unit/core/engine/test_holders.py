@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_core.model.events import ApplicationAdded, ConfigurationReplaced
 from muster_core.model.resources import NOTHING
-from tests.unit.builders import RM, a_queue, an_application, resources
+from tests.unit.builders import RM, a_limit, a_queue, an_application, resources
 from tests.unit.core.engine.contest import a_daemon, pods, run, victims, with_preemption
 from tests.unit.core.engine.scene import Scene, placed
 
@@ -27,3 +27,12 @@ def test_a_gang_that_loses_a_place_is_promised_another() -> None:
     said = run(scene, "root.a", a_daemon("daemon", "n0", priority=1))
     assert len(victims([*said, *scene.wait(1)])) == 1
     assert gang.pledge == resources(vcore=1000, pods=1)
+
+
+def test_two_holders_share_what_their_user_may_have() -> None:
+    limits = (a_limit(users=("kim",), vcore=1000),)
+    scene = Scene(with_preemption(a_queue("a", guaranteed=2000, limits=limits), a_queue("b")), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", *pods("a", 2))
+    assert len(victims(scene.wait(60))) == 2  # told, and not gone yet
+    assert placed(scene.add_node("n1")) == {"a0": "n1"}

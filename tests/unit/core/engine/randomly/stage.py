@@ -86,8 +86,10 @@ class Stage:
         for effect in told.effects:
             if isinstance(effect, ClockSet):
                 heapq.heappush(self.clocks, (effect.at_ns, next(self._order), effect))
-        assert invariants.check(self.world) == []
-        assert all(partition.void_decisions == 0 for partition in self.world.partitions.values())
+        broken = invariants.check(self.world)
+        assert not broken, broken
+        void = [partition.id for partition in self.world.partitions.values() if partition.void_decisions]
+        assert not void, f"a decision did not hold in {void}: {told.effects}"
 
     def do_over(self) -> None:
         """Told the same in a new world, the core says the same."""
