@@ -97,6 +97,19 @@ SETTINGS = [
     "event.RESTResponseSize",
     "event.maxStreams",
     "event.maxStreamsPerHost",
+    "admissionController.webHook.amServiceName",
+    "admissionController.webHook.schedulerServiceAddress",
+    "admissionController.filtering.processNamespaces",
+    "admissionController.filtering.bypassNamespaces",
+    "admissionController.filtering.labelNamespaces",
+    "admissionController.filtering.noLabelNamespaces",
+    "admissionController.filtering.defaultQueue",
+    "admissionController.accessControl.bypassAuth",
+    "admissionController.accessControl.trustControllers",
+    "admissionController.accessControl.systemUsers",
+    "admissionController.accessControl.externalUsers",
+    "admissionController.accessControl.externalGroups",
+    "admissionController.filtering.generateUniqueAppId",
     "<policyGroup>.yaml",
 ]
 
@@ -192,6 +205,9 @@ METRICS = {
     "yunikorn_runtime_go_alloc_bysize_free": "",
     "yunikorn_runtime_go_alloc_bysize_malloc": "",
     "yunikorn_runtime_go_generic": "",
+    "process_*": "",
+    "go_*": "",
+    "promhttp_*": "",
 }
 
 #: 6.1: EventRecord's types and details with their numbers.
@@ -270,6 +286,9 @@ REASONS = [
 
 #: 6.3, 6.4.
 STATES = {
+    "operator application": "New Submitted Accepted Reserving Running Completed Resuming Rejected Failed Failing "
+    "Killing Killed",
+    "operator task": "New Pending Scheduling Allocated Bound Completed Rejected Failed Killing Killed",
     "application": "New Accepted Running Completing Completed Expired Rejected Failing Failed Resuming",
     "queue": "Active Draining Stopped",
     "termination": "STOPPED_BY_RM TIMEOUT PREEMPTED_BY_SCHEDULER PLACEHOLDER_REPLACED",
@@ -309,4 +328,9 @@ BEHAVIOURS = [
     "restart",
     "recovery-queue",
     "foreign-pods",
+    "application-summary",
+    "quantities",
+    "rest-errors",
+    "rest-headers",
+    "log-subsystems",
 ]

@@ -17,6 +17,7 @@ from muster_core.edge.config.schema import FileForm
 from muster_core.edge.rest.routes import MOVED, ROUTES
 from muster_core.model import states
 from muster_core.model.release import Termination
+from muster_operator.model.states import AppState, TaskState
 from muster_si import si_pb2
 from tests.unit.repo import contract
 from tests.unit.repo.test_documented_settings import DOCUMENTED
@@ -31,9 +32,23 @@ STATES = {
     "node": states.NodeState,
     "resource manager": states.ManagerState,
     "termination": Termination,
+    "operator application": AppState,
+    "operator task": TaskState,
 }
 #: Settings of YuniKorn that are accepted and do nothing; and the entry that is a file.
 MEANINGLESS = {
+    "admissionController.webHook.amServiceName",
+    "admissionController.webHook.schedulerServiceAddress",
+    "admissionController.filtering.processNamespaces",
+    "admissionController.filtering.bypassNamespaces",
+    "admissionController.filtering.labelNamespaces",
+    "admissionController.filtering.noLabelNamespaces",
+    "admissionController.filtering.defaultQueue",
+    "admissionController.accessControl.bypassAuth",
+    "admissionController.accessControl.trustControllers",
+    "admissionController.accessControl.systemUsers",
+    "admissionController.accessControl.externalUsers",
+    "admissionController.accessControl.externalGroups",
     "service.schedulingInterval",
     "service.volumeBindTimeout",
     "service.eventChannelCapacity",
