@@ -10,40 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from importlib import import_module
+from pkgutil import iter_modules
 from types import MappingProxyType, ModuleType
 from typing import Final, cast
 
-from muster_core.model import (
-    access,
-    config,
-    constraints,
-    decisions,
-    effects,
-    events,
-    notes,
-    placement,
-    policies,
-    release,
-    shortfall,
-    specs,
-    states,
-)
+from muster_core import model
 from muster_core.model.resources import Limit, Resources
 
-_MODULES: Final[tuple[ModuleType, ...]] = (
-    access,
-    config,
-    constraints,
-    decisions,
-    effects,
-    events,
-    notes,
-    placement,
-    policies,
-    release,
-    shortfall,
-    specs,
-    states,
+#: All of model/, so that a value that is added there can be written at once.
+_MODULES: Final[tuple[ModuleType, ...]] = tuple(
+    import_module(f"{model.__name__}.{module.name}") for module in iter_modules(model.__path__)
 )
 _CLASSES: Final[Mapping[str, type]] = MappingProxyType(
     {

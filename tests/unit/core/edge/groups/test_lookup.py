@@ -123,19 +123,16 @@ async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -
 
 
 async def test_a_slow_directory_that_goes_on_answering_is_waited_for() -> None:
-    turn = threading.Semaphore(0)
+    one_at_a_time, never = threading.Lock(), threading.Event()
 
     def slow(user: str) -> Answer:
-        turn.acquire(timeout=10)
+        with one_at_a_time:
+            never.wait(0.05)  # each answer well within the patience, all of them together well beyond it
         return Answer((user,))
 
     groups = made(slow, patience_s=0.2)
     many = [added(f"a{i}", f"user{i}") for i in range(12)]
-    task = asyncio.create_task(groups.fill(RM, many, LDAP))
-    for _ in many:
-        await asyncio.sleep(0.05)
-        turn.release()
-    events, said = await task
+    events, said = await groups.fill(RM, many, LDAP)
     assert groups_of(events) == {f"a{i}": (f"user{i}",) for i in range(12)}
     assert said == []
 
