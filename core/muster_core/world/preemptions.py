@@ -78,6 +78,6 @@ class Preemptions:
     victims: int = 0
     livelocks: int = 0
 
-    def is_paused(self, queue: QueuePath, now_ns: int) -> bool:
-        """Whether the queue is kept from taking back what another took from it (REST)."""
-        return any(queue in both and now_ns < one.paused_until_ns for both, one in self.rivalries.items())
+    def paused_until_ns(self, queue: QueuePath) -> int:
+        """Until when the queue is, or was, kept from taking back what another took from it; 0 = never."""
+        return max((one.paused_until_ns for both, one in self.rivalries.items() if queue in both), default=0)

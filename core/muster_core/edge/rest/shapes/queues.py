@@ -49,6 +49,9 @@ class Queue(Shape):
     priorityOffset: int
     isQuotaPreemptionRunning: bool
     quotaPreemptionStartTime: TimeNs | None = None
+    preemptionPausedUntil: TimeNs | None = Field(
+        default=None, description="till when it may not take back what another queue took from it in turns"
+    )
     unschedAskBackoff: int
     askBackoffDelay: str
     pledgedResource: Amounts = Field(description="promised to gangs below here that are not whole yet")

@@ -54,6 +54,7 @@ def queue(item: Queue, partition: Partition) -> shapes.Queue:
         priorityOffset=policies.priority_offset,
         isQuotaPreemptionRunning=bool(item.quota_running),
         quotaPreemptionStartTime=item.quota_at_ns or None,
+        preemptionPausedUntil=partition.preemptions.paused_until_ns(item.path) or None,
         unschedAskBackoff=policies.backoff_after,
         askBackoffDelay=span(policies.backoff_delay_ns),
         pledgedResource=amounts(item.pledged + item.awaited),

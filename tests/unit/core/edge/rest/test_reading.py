@@ -8,8 +8,9 @@ from yarl import URL
 
 from muster_core.edge.rest.shapes import applications, clusters, nodes, queues, records, usage
 from muster_core.edge.rest.shapes.base import Shape
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Resources
+from muster_core.world.preemptions import Rivalry, pair
 from muster_core.world.reservations import Hold
 from tests.unit.core.edge.rest.conftest import Ask
 from tests.unit.core.engine.scene import Scene
@@ -107,6 +108,13 @@ async def test_the_tree_of_queues_is_one_object(ask: Ask, scene: Scene) -> None:
     assert (leaf["preemptionDelay"], leaf["quotaPreemptionDelay"], leaf["sortingPolicy"]) == ("30s", "0s", "fifo")
     assert (other["pendingResource"]["vcore"], other["currentPriority"]) == (9000, 7)
     assert root["currentPriority"] == 7
+
+
+async def test_a_queue_shows_till_when_its_preemption_is_paused(ask: Ask, scene: Scene) -> None:
+    both = pair(QueuePath("root.a"), QueuePath("root.x"))
+    scene.partition.preemptions.rivalries[both] = Rivalry(QueuePath("root.x"), 1, paused_until_ns=77)
+    assert (await ask("queue/root.a"))["preemptionPausedUntil"] == 77
+    assert "preemptionPausedUntil" not in await ask("queue/root.b")
 
 
 async def test_one_queue_has_its_children_only_where_they_are_asked_for(ask: Ask, scene: Scene) -> None:
