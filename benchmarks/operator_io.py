@@ -22,13 +22,13 @@ from aiohttp import web
 from muster_operator.agent.ledger import Ledger
 from muster_operator.handlers.framework import watching_cluster
 from muster_operator.handlers.memo import Memo
-from muster_operator.link.credentials import Credentials
+from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.api.kube import Attempts, Kube, Placeholders
+from muster_operator.link.api.pool import Pool
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.inbox import Inbox
-from muster_operator.link.kube import Attempts, Kube, Placeholders
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.pool import Pool
-from muster_operator.link.session import KubeSession
 from muster_operator.model.commands import BindPod
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef

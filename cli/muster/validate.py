@@ -16,9 +16,9 @@ import typer
 from muster_core.edge.config import document
 from muster_core.edge.config.verdict import Verdict, validate
 from muster_core.model.errors import ConfigurationError
-from muster_operator.link.configmaps import merged
+from muster_operator.link.config.configmaps import merged
+from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import BadSetting
-from muster_operator.link.settings import parse
 
 _STDIN: Final = "-"
 _MAPS: Final = ("data", "binaryData")

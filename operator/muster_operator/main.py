@@ -25,22 +25,22 @@ from muster_operator.agent.ledger import Ledger
 from muster_operator.handlers.framework import watching_cluster
 from muster_operator.handlers.memo import Memo
 from muster_operator.link import logs
+from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.api.kube import Attempts, Kube, Placeholders
+from muster_operator.link.api.pool import Pool
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside import refuse_beside_yunikorn
-from muster_operator.link.configmaps import read_entries
-from muster_operator.link.core import CoreLink
-from muster_operator.link.credentials import Credentials
+from muster_operator.link.config.configmaps import read_entries
+from muster_operator.link.config.reconfigure import Reconfigurer
+from muster_operator.link.config.settings import LOG_LEVEL, Configuration, parse
 from muster_operator.link.errors import ApiRefused, LinkError, PartEnded, StartupRefused, Unreachable
 from muster_operator.link.health import health_server
 from muster_operator.link.inbox import Inbox
-from muster_operator.link.kube import Attempts, Kube, Placeholders
 from muster_operator.link.logs import LogFormat, LogLevel
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.pool import Pool
-from muster_operator.link.reconfigure import Reconfigurer
-from muster_operator.link.session import KubeSession
-from muster_operator.link.settings import LOG_LEVEL, Configuration, parse
-from muster_operator.link.si_encode import Encoder
+from muster_operator.link.si.core import CoreLink
+from muster_operator.link.si.encode import Encoder
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.pods import Pod
 from muster_operator.model.settings import Settings

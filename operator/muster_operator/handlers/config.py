@@ -11,7 +11,7 @@ from typing import Any, Final
 import kopf
 
 from muster_operator.handlers.memo import Memo
-from muster_operator.link.configmaps import NAMES
+from muster_operator.link.config.configmaps import NAMES
 
 REGISTRY: Final = kopf.OperatorRegistry()
 

@@ -17,7 +17,7 @@ import kopf
 from muster_operator.handlers import cluster, config, fastlane
 from muster_operator.handlers.memo import Memo
 from muster_operator.handlers.relist import relist_forever
-from muster_operator.link.session import KubeSession
+from muster_operator.link.api.session import KubeSession
 
 #: Seconds kopf gets to close its streams.
 STOP_S = 5.0

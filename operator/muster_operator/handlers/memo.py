@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from muster_operator.link.credentials import Credentials
+from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.inbox import Inbox
 
 

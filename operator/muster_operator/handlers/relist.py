@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 
 from muster_operator.handlers.fastlane import BACKOFF_S, RELIST_S
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
 from muster_operator.link.inbox import Inbox
-from muster_operator.link.session import KubeSession
 from muster_operator.translate.raw import Raw
 
 log = structlog.get_logger("muster.relist")

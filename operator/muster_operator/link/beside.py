@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import structlog
 
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.config.settings import SCHEDULER_NAMES
 from muster_operator.link.errors import ApiRefused, StartupRefused
-from muster_operator.link.session import KubeSession
-from muster_operator.link.settings import SCHEDULER_NAMES
 
 log = structlog.get_logger("muster.beside")
 

@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from muster_operator.link.core import FromCore, Session
 from muster_operator.link.metrics import Metrics
+from muster_operator.link.si.core import FromCore, Session
 from muster_operator.model.results import Result
 from muster_operator.translate.raw import Raw
 

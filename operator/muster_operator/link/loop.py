@@ -16,8 +16,6 @@ import structlog
 
 from muster_operator.agent import answering, obeying, observing, reminders
 from muster_operator.agent.ledger import Ledger
-from muster_operator.link.core import is_state_dump
-from muster_operator.link.current import Current
 from muster_operator.link.facts import fact_of
 from muster_operator.link.inbox import (
     Ended,
@@ -33,7 +31,9 @@ from muster_operator.link.inbox import (
 )
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.relists import Missed, missed_by
-from muster_operator.link.si_decode import decoded, decoded_callback
+from muster_operator.link.si.core import is_state_dump
+from muster_operator.link.si.current import Current
+from muster_operator.link.si.decode import decoded, decoded_callback
 from muster_operator.link.versions import Versions
 from muster_operator.model.commands import Command
 from muster_operator.model.outcome import Outcome

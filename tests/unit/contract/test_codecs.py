@@ -11,8 +11,8 @@ from muster_core.model.events import AllocationReleased, AskAdded, NodeAdded
 from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
-from muster_operator.link.si_decode import decoded
-from muster_operator.link.si_encode import Encoder
+from muster_operator.link.si.decode import decoded
+from muster_operator.link.si.encode import Encoder
 from muster_operator.model import news
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.ids import AllocationId as OperatorAllocationId

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from muster_core.edge.config.load import load
-from muster_operator.link import settings as operator
+from muster_operator.link.config import settings as operator
 from muster_si import keys
 from tests.unit.repo.tree import ROOT
 

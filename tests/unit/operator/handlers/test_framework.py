@@ -14,10 +14,10 @@ from aiohttp import web
 
 from muster_operator.handlers import fastlane, framework
 from muster_operator.handlers.memo import Memo
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.inbox import Inbox, Input, ListBegun, Listed, Watched
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.session import KubeSession
-from tests.unit.operator.link.apiserver import FixedCredentials
+from tests.unit.operator.link.api.apiserver import FixedCredentials
 
 DISCOVERY: dict[str, Any] = {
     "/api": {"versions": ["v1"]},

@@ -9,20 +9,20 @@ from typing import Any
 import aiohttp
 import pytest
 
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside import refuse_beside_yunikorn
-from muster_operator.link.core import CoreLink
+from muster_operator.link.config.reconfigure import Reconfigurer
+from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import StartupRefused
 from muster_operator.link.health import health_server
 from muster_operator.link.inbox import Inbox
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.reconfigure import Reconfigurer
-from muster_operator.link.session import KubeSession
-from muster_operator.link.settings import parse
-from muster_operator.link.si_encode import Encoder
+from muster_operator.link.si.core import CoreLink
+from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import Command, PostEvent, Subject
 from muster_si.errors import RefusalCode, Refused
-from tests.unit.operator.link.apiserver import ApiServer, FixedCredentials, reply, serving, status
-from tests.unit.operator.link.scheduler import Peer
+from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, reply, serving, status
+from tests.unit.operator.link.si.scheduler import Peer
 
 DEPLOYMENTS = "GET /apis/apps/v1/deployments"
 BOTH = frozenset({"muster", "yunikorn"})

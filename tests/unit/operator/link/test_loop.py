@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster_operator.agent.ledger import Ledger
-from muster_operator.link.core import CoreLink
-from muster_operator.link.current import NEEDED
+from muster_operator.link.config.settings import parse
 from muster_operator.link.inbox import Ended, Inbox
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.settings import parse
-from muster_operator.link.si_encode import Encoder
+from muster_operator.link.si.core import CoreLink
+from muster_operator.link.si.current import NEEDED
+from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import BindPod, Command
 from muster_si import muster_pb2, si_pb2
-from tests.unit.operator.link.scheduler import Peer
+from tests.unit.operator.link.si.scheduler import Peer
 
 
 def a_node(name: str, version: int = 1) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered
-from tests.unit.operator.link.apiserver import ApiServer, Told, a_kube, reply, serving, status
-from tests.unit.operator.link.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
+from tests.unit.operator.link.api.apiserver import ApiServer, Told, a_kube, reply, serving, status
+from tests.unit.operator.link.api.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
 
 BIND = "POST /api/v1/namespaces/ns/pods/p/binding"
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from muster_operator.link.retry import RETRY_AFTER_LIMIT_S, Policies, Retry
+from muster_operator.link.api.retry import RETRY_AFTER_LIMIT_S, Policies, Retry
 
 POLICIES = [field.name for field in fields(Policies)]
 

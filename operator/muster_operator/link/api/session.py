@@ -1,7 +1,7 @@
 """One HTTP request to the API server: connection, credentials, time-out, and an answer in bytes.
 
 `KubeSession` holds the one aiohttp session of all writes and reads of the operator (kopf's streams have their own).
-It knows nothing of pods: what an answer means and whether to ask again is for `link.kube` and `link.retry`.
+It knows nothing of pods: what an answer means and whether to ask again is for `link.api.kube` and `link.api.retry`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import aiohttp
 import kopf
 import orjson
 
-from muster_operator.link.credentials import Credentials
+from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.errors import ApiRefused, Unreachable
 
 #: Seconds one request may take, connecting included. The API server's own limit is 60.

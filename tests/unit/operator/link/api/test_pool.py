@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from muster_operator.link.pool import Limits, Pool
+from muster_operator.link.api.pool import Limits, Pool
 from muster_operator.model.commands import Command, Importance, PostEvent
-from tests.unit.operator.link.commands import a_bind, a_condition, a_create, a_delete, an_event
+from tests.unit.operator.link.api.commands import a_bind, a_condition, a_create, a_delete, an_event
 
 
 @dataclass

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from muster_operator.link.api.pool import Limits
 from muster_operator.link.errors import BadSetting
-from muster_operator.link.pool import Limits
 from muster_operator.model.settings import Settings
 from muster_si import keys
 

@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, BadSetting
-from muster_operator.link.session import KubeSession
 
 #: In the order of asking; within a pair the later one wins.
 PAIRS: Final = (("muster-defaults", "muster-configs"), ("yunikorn-defaults", "yunikorn-configs"))

@@ -7,12 +7,12 @@ import gzip
 
 import pytest
 
-from muster_operator.link.configmaps import UNPACKED_LIMIT, merged, read_entries
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.config.configmaps import UNPACKED_LIMIT, merged, read_entries
+from muster_operator.link.config.settings import Configuration, parse
 from muster_operator.link.errors import BadSetting
-from muster_operator.link.session import KubeSession
-from muster_operator.link.settings import Configuration, parse
 from muster_si import keys
-from tests.unit.operator.link.apiserver import ApiServer, FixedCredentials, reply, serving, status
+from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, reply, serving, status
 
 BASE = "GET /api/v1/namespaces/muster/configmaps/"
 

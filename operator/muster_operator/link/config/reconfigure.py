@@ -9,11 +9,11 @@ from dataclasses import replace
 import structlog
 
 from muster_operator.link import logs
-from muster_operator.link.configmaps import read_entries
-from muster_operator.link.core import CoreLink
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.config.configmaps import read_entries
+from muster_operator.link.config.settings import Configuration, parse
 from muster_operator.link.errors import ApiRefused, BadSetting, Unreachable
-from muster_operator.link.session import KubeSession
-from muster_operator.link.settings import Configuration, parse
+from muster_operator.link.si.core import CoreLink
 from muster_operator.model.commands import Command, EventType, Importance, PostEvent, Subject
 from muster_si.errors import Refused, SchedulerInterfaceError
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_operator.link.si_decode import decoded, decoded_callback
-from muster_operator.link.si_encode import ITEMS_PER_MESSAGE, Encoder, Sent
+from muster_operator.link.si.decode import decoded, decoded_callback
+from muster_operator.link.si.encode import ITEMS_PER_MESSAGE, Encoder, Sent
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid

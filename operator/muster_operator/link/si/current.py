@@ -16,9 +16,9 @@ import structlog
 
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Ledger
-from muster_operator.link import dump
-from muster_operator.link.core import Session, state_dump
 from muster_operator.link.inbox import Fenced, Input, SessionLost, SessionUp
+from muster_operator.link.si import dump
+from muster_operator.link.si.core import Session, state_dump
 from muster_operator.model.outcome import Outcome
 from muster_si import muster_pb2
 from muster_si.errors import SchedulerInterfaceError

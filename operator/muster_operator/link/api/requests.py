@@ -1,4 +1,4 @@
-"""Commands as HTTP requests: paths, bodies and preconditions. Pure; `link.kube` sends them.
+"""Commands as HTTP requests: paths, bodies and preconditions. Pure; `link.api.kube` sends them.
 
 Every request names the pod's uid, so that a command for a pod that was deleted and made again under its name touches
 nothing. Source: Kubernetes API reference v1 (Binding, DeleteOptions, Pod status), events.k8s.io/v1.
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from muster_operator.link.session import MERGE_PATCH, STRATEGIC_PATCH, Request
+from muster_operator.link.api.session import MERGE_PATCH, STRATEGIC_PATCH, Request
 from muster_operator.model.commands import (
     BindPod,
     DeletePod,

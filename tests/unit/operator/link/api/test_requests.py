@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from muster_operator.link import requests
-from muster_operator.link.session import Request
+from muster_operator.link.api import requests
+from muster_operator.link.api.session import Request
 from muster_operator.model.commands import (
     BindPod,
     DeletePod,

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from muster_operator.link import core as core_module
-from muster_operator.link.core import CoreLink, FromCore, Session
+from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import StartupRefused
-from muster_operator.link.settings import parse
-from muster_operator.link.si_encode import Encoder
+from muster_operator.link.si import core as core_module
+from muster_operator.link.si.core import CoreLink, FromCore, Session
+from muster_operator.link.si.encode import Encoder
 from muster_operator.model.ids import AppId, NodeName
 from muster_operator.model.news import ApplicationRemoved, NodeOpened
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import SI_VERSION
 from muster_si.errors import RefusalCode, Refused, SessionLost
-from tests.unit.operator.link.scheduler import Peer
+from tests.unit.operator.link.si.scheduler import Peer
 
 
 @dataclass

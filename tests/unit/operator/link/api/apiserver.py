@@ -13,10 +13,10 @@ import kopf
 import orjson
 from aiohttp import web
 
-from muster_operator.link.credentials import Credentials
-from muster_operator.link.kube import Attempts, Kube, Placeholders
-from muster_operator.link.retry import Policies, Retry
-from muster_operator.link.session import KubeSession
+from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.api.kube import Attempts, Kube, Placeholders
+from muster_operator.link.api.retry import Policies, Retry
+from muster_operator.link.api.session import KubeSession
 from muster_operator.model.results import Result
 from muster_operator.translate.raw import Raw
 

@@ -17,9 +17,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
+from muster_operator.link.config.settings import Configuration
 from muster_operator.link.errors import StartupRefused
-from muster_operator.link.settings import Configuration
-from muster_operator.link.si_encode import Encoder, Request, Sent
+from muster_operator.link.si.encode import Encoder, Request, Sent
 from muster_operator.model.news import News
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI

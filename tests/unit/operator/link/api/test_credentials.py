@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster_operator.link.credentials import Credentials
+from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.errors import NoCredentials
 
 

@@ -1,7 +1,7 @@
 """Which answers of the API server are worth another try, how often, and after how long: one value per kind of command.
 
 Every policy ends. A pause grows by `factor` up to `longest_s`; a `Retry-After` of the server (429, 503) lengthens it,
-never shortens it. What an answer *means* (404 on a delete is success) is said in `link.kube`, before this is asked.
+never shortens it. What an answer *means* (404 on a delete is success) is said in `link.api.kube`, before this is asked.
 """
 
 from __future__ import annotations

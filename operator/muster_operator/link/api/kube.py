@@ -15,11 +15,11 @@ from typing import Protocol
 
 import structlog
 
-from muster_operator.link import requests
+from muster_operator.link.api import requests
+from muster_operator.link.api.event_series import Series
+from muster_operator.link.api.retry import UNAVAILABLE, Policies, Retry
+from muster_operator.link.api.session import KubeSession, Reply, Request
 from muster_operator.link.errors import Unreachable
-from muster_operator.link.event_series import Series
-from muster_operator.link.retry import UNAVAILABLE, Policies, Retry
-from muster_operator.link.session import KubeSession, Reply, Request
 from muster_operator.model.commands import (
     BindPod,
     Command,

@@ -1,0 +1,1 @@
+"""The ConfigMaps: read and merged (``configmaps``), checked (``settings``), taken while running (``reconfigure``)."""
