@@ -1,8 +1,7 @@
 """A gate between the operator and the API server: holds, fails, delays or loses requests of a kind.
 
 With it a test stops the operator at an exact step: hold the third bind, see it arrive, kill -9. A held request whose
-client died is never sent on, as if the process had died just before sending it. It ends TLS with a certificate of the
-cluster's own authority, so the operator cannot tell it from the API server.
+client died is never sent on, as if the process had died just before sending it.
 """
 
 from __future__ import annotations
@@ -10,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import TracebackType
-from typing import Self
 
 import aiohttp
 from aiohttp import web
@@ -22,15 +19,7 @@ from aiohttp import web
 from devcluster.api import Access
 from devcluster.certificates import ServerFiles
 from devcluster.waiting import until
-
-HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host", "content-length"}
-"""Headers that belong to one connection and are made anew for the next (RFC 9110, 7.6.1)."""
-
-
-EXPIRED = (
-    b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"gate"}}\n'
-)
-"""What the API server says to a watch whose version it has compacted away."""
+from tests.e2e.proxy import EXPIRED, Proxy, cut, is_watch, refusal
 
 
 class Action(Enum):
@@ -56,7 +45,7 @@ class Rule:
     skip: int = 0
     times: int | None = None
     status: int = 500
-    headers: Mapping[str, str] = field(default_factory=dict)
+    retry_after_s: int | None = None
     delay_s: float = 0.0
     seen: list[str] = field(default_factory=list)
     """``METHOD path`` of every request it applied to."""
@@ -92,44 +81,25 @@ class Rule:
         await self._opened.wait()
 
 
-class Gate:
-    """The proxy; ``async with Gate(access, files) as gate``, then ``gate.url`` in the operator's kubeconfig."""
+class Gate(Proxy):
+    """The proxy with rules; ``async with Gate(access, files) as gate``, then ``gate.url`` in the kubeconfig."""
 
     def __init__(self, upstream: Access, files: ServerFiles) -> None:
-        self._upstream = upstream
-        self._files = files
+        super().__init__(upstream, files)
         self._rules: list[Rule] = []
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._generation = 0
         self.requests: Counter[tuple[str, str, bool]] = Counter()
         """Method, path and whether it was a watch, of everything that came to the gate."""
-        self.url = ""
         self.waiting = 0
         """How many requests are held just now, whose clients still live."""
-
-    async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=0, ssl=self._upstream.tls)
-        self._session = aiohttp.ClientSession(
-            connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
-        )
-        application = web.Application(client_max_size=64 * 2**20)
-        application.router.add_route("*", "/{path:.*}", self._handle)
-        # Cancelled handlers are what makes a held request die with its client.
-        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._files.context())
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"https://{host}:{port}"
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.clear()
-        await self._runner.cleanup()
-        await self._session.close()
+        await super().__aexit__(kind, error, trace)
 
     def add(self, rule: Rule) -> Rule:
         """Put a rule in force; the first that takes a request decides."""
@@ -144,8 +114,8 @@ class Gate:
         self, method: str, path: str, status: int, *, times: int | None = 1, retry_after_s: int | None = None
     ) -> Rule:
         """Answer matching requests with this status."""
-        headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-        return self.add(Rule(Action.FAIL, method, re.compile(path), times=times, status=status, headers=headers))
+        pattern = re.compile(path)
+        return self.add(Rule(Action.FAIL, method, pattern, times=times, status=status, retry_after_s=retry_after_s))
 
     def lose_answer(self, method: str, path: str, *, times: int | None = 1) -> Rule:
         """Send matching requests on and cut the connection instead of answering."""
@@ -171,8 +141,9 @@ class Gate:
             rule.open()
         self._rules.clear()
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
-        self.requests[request.method, request.path, _is_watch(request)] += 1
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Do what the first rule that takes the request says; without one, pass it on."""
+        self.requests[request.method, request.path, is_watch(request)] += 1
         rule = next((rule for rule in self._rules if rule.takes(request.method, request.path)), None)
         match rule:
             case Rule(action=Action.HOLD):
@@ -182,63 +153,23 @@ class Gate:
                 finally:
                     self.waiting -= 1
             case Rule(action=Action.FAIL):
-                return _failure(rule)
+                return refusal(rule.status, "Gate", "gate", rule.retry_after_s)
             case Rule(action=Action.DELAY):
                 await asyncio.sleep(rule.delay_s)
             case _:
                 pass
-        lose = rule is not None and rule.action is Action.LOSE_ANSWER
-        return await self._forward(request, lose_answer=lose)
+        async with self.forwarded(request) as answer:
+            if rule is not None and rule.action is Action.LOSE_ANSWER:
+                await answer.read()
+                return cut(request)
+            return await self.relay(request, answer)
 
-    async def _forward(self, request: web.Request, *, lose_answer: bool) -> web.StreamResponse:
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
-        body = await request.read()
-        try:
-            async with self._session.request(
-                request.method, self._upstream.server + request.path_qs, data=body or None, headers=headers
-            ) as answer:
-                if lose_answer:
-                    await answer.read()
-                    return _cut(request)
-                return await self._answer(request, answer)
-        except aiohttp.ClientError:
-            return _cut(request)
-
-    async def _answer(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        headers = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
-        if not _is_watch(request):
-            return web.Response(status=answer.status, headers=headers, body=await answer.read())
-        stream = web.StreamResponse(status=answer.status, headers=headers)
-        await stream.prepare(request)
+    async def stream(self, request: web.Request, answer: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
+        """Pass a watch's events on while they may flow; what was frozen meanwhile may be lost."""
         generation = self._generation
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()
             if self._generation != generation:
                 await stream.write(EXPIRED)
-                break
+                return
             await stream.write(chunk)
-        await stream.write_eof()
-        return stream
-
-
-def _is_watch(request: web.Request) -> bool:
-    return request.query.get("watch") in {"1", "true"}
-
-
-def _failure(rule: Rule) -> web.Response:
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": rule.status,
-        "message": "gate",
-        "reason": "Gate",
-    }
-    return web.json_response(status, status=rule.status, headers=dict(rule.headers))
-
-
-def _cut(request: web.Request) -> web.Response:
-    """Close the connection under the client; the answer made here reaches nobody."""
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response(status=502)
