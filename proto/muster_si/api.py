@@ -103,6 +103,11 @@ class AdministrationAPI(Protocol):
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
         """Replace the configuration of a resource manager; one that is refused leaves the old one in force."""
 
+    async def validate_configuration(
+        self, request: muster_pb2.ValidateConfigurationRequest
+    ) -> muster_pb2.ValidateConfigurationResponse:
+        """Say whether a configuration could be put in force, and what is wrong with it; change nothing."""
+
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
         """Resource managers and partitions, in numbers."""
 

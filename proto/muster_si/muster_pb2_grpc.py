@@ -303,6 +303,11 @@ class AdminServiceStub:
                 request_serializer=muster__si_dot_muster__pb2.UpdateConfigRequest.SerializeToString,
                 response_deserializer=muster__si_dot_muster__pb2.UpdateConfigResponse.FromString,
                 _registered_method=True)
+        self.ValidateConfiguration = channel.unary_unary(
+                '/muster.v1.AdminService/ValidateConfiguration',
+                request_serializer=muster__si_dot_muster__pb2.ValidateConfigurationRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.ValidateConfigurationResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -317,6 +322,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ValidateConfiguration(self, request, context):
+        """Whether a configuration could be put in force; changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -324,6 +336,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UpdateConfig,
                     request_deserializer=muster__si_dot_muster__pb2.UpdateConfigRequest.FromString,
                     response_serializer=muster__si_dot_muster__pb2.UpdateConfigResponse.SerializeToString,
+            ),
+            'ValidateConfiguration': grpc.unary_unary_rpc_method_handler(
+                    servicer.ValidateConfiguration,
+                    request_deserializer=muster__si_dot_muster__pb2.ValidateConfigurationRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.ValidateConfigurationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -356,6 +373,33 @@ class AdminService:
             '/muster.v1.AdminService/UpdateConfig',
             muster__si_dot_muster__pb2.UpdateConfigRequest.SerializeToString,
             muster__si_dot_muster__pb2.UpdateConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ValidateConfiguration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.AdminService/ValidateConfiguration',
+            muster__si_dot_muster__pb2.ValidateConfigurationRequest.SerializeToString,
+            muster__si_dot_muster__pb2.ValidateConfigurationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -153,6 +153,8 @@ class AdminServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     UpdateConfig: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UpdateConfigRequest, _muster_pb2.UpdateConfigResponse]
+    ValidateConfiguration: _grpc.UnaryUnaryMultiCallable[_muster_pb2.ValidateConfigurationRequest, _muster_pb2.ValidateConfigurationResponse]
+    """Whether a configuration could be put in force; changes nothing."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -163,6 +165,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UpdateConfig: _aio.UnaryUnaryMultiCallable[_muster_pb2.UpdateConfigRequest, _muster_pb2.UpdateConfigResponse]  # type: ignore[assignment]
+    ValidateConfiguration: _aio.UnaryUnaryMultiCallable[_muster_pb2.ValidateConfigurationRequest, _muster_pb2.ValidateConfigurationResponse]  # type: ignore[assignment]
+    """Whether a configuration could be put in force; changes nothing."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Seed 001's AdminService: an administrator changes the configuration of a
@@ -176,6 +180,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _muster_pb2.UpdateConfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_muster_pb2.UpdateConfigResponse, _abc.Awaitable[_muster_pb2.UpdateConfigResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ValidateConfiguration(
+        self,
+        request: _muster_pb2.ValidateConfigurationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.ValidateConfigurationResponse, _abc.Awaitable[_muster_pb2.ValidateConfigurationResponse]]:
+        """Whether a configuration could be put in force; changes nothing."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

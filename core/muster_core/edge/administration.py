@@ -7,9 +7,11 @@ later replaces it again: a lasting change belongs where that one reads it from.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 from muster_core.edge import si_encode
+from muster_core.edge.config.verdict import validate
 from muster_core.edge.scheduler import Scheduler
 from muster_core.model.ids import RmId
 from muster_core.plan.autoscaling import outstanding
@@ -23,6 +25,7 @@ class Administration:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
+        self._judging = asyncio.Semaphore(1)
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
         """Put a configuration in force, or say why not. Raises Refused where the resource manager is not there."""
@@ -40,6 +43,14 @@ class Administration:
         except SessionLost as lost:
             raise Refused(RefusalCode.FAILED_PRECONDITION, lost.reason) from lost
         return muster_pb2.UpdateConfigResponse(success=True, oldConfig=old)
+
+    async def validate_configuration(
+        self, request: muster_pb2.ValidateConfigurationRequest
+    ) -> muster_pb2.ValidateConfigurationResponse:
+        """Judge by the rules of a registration; a thread's work, for a large text takes its time."""
+        async with self._judging:
+            found = await asyncio.to_thread(validate, request.config, dict(request.extraConfig))
+        return muster_pb2.ValidateConfigurationResponse(findings=found.findings, warnings=found.warnings)
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
         """Resource managers, also those that left, and the partitions of those that did not."""

@@ -30,7 +30,10 @@ _DEFAULTS = TransportSettings()
 
 def handlers(core: AdministrationAPI) -> list[grpc.GenericRpcHandler]:
     """Both services for a grpc.aio server."""
-    admin = {"UpdateConfig": _handler(muster_pb2.UpdateConfigRequest, core.update_config)}
+    admin = {
+        "UpdateConfig": _handler(muster_pb2.UpdateConfigRequest, core.update_config),
+        "ValidateConfiguration": _handler(muster_pb2.ValidateConfigurationRequest, core.validate_configuration),
+    }
     metrics = {
         "GetSchedulerState": _handler(muster_pb2.SchedulerStateRequest, core.scheduler_state),
         "GetAutoScalingMetrics": _handler(muster_pb2.AutoScalingMetricsRequest, core.autoscaling_metrics),
@@ -75,6 +78,13 @@ class AdministrationClient:
         """Replaces a configuration. Raises Refused, SessionLost where no scheduler answers."""
         data = await self._call(f"/{ADMIN_SERVICE}/UpdateConfig", request)
         return parse(muster_pb2.UpdateConfigResponse, data)
+
+    async def validate_configuration(
+        self, request: muster_pb2.ValidateConfigurationRequest
+    ) -> muster_pb2.ValidateConfigurationResponse:
+        """Judges a configuration. Raises Refused, SessionLost where no scheduler answers."""
+        data = await self._call(f"/{ADMIN_SERVICE}/ValidateConfiguration", request)
+        return parse(muster_pb2.ValidateConfigurationResponse, data)
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
         """Resource managers and partitions. Raises Refused, SessionLost where no scheduler answers."""

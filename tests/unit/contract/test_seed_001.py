@@ -186,6 +186,22 @@ async def test_a_configuration_for_nobody_is_refused(named: str, admin: Administ
     assert refused.value.code is (RefusalCode.NOT_FOUND if named else RefusalCode.INVALID_ARGUMENT)
 
 
+async def test_a_configuration_is_judged_without_a_manager_and_changes_nothing(admin: AdministrationAPI) -> None:
+    good = await admin.validate_configuration(muster_pb2.ValidateConfigurationRequest(config=FEW_CORES))
+    default = await admin.validate_configuration(muster_pb2.ValidateConfigurationRequest())
+    assert not good.findings
+    assert not default.findings
+    ask = muster_pb2.ValidateConfigurationRequest(
+        config="partitions: 7", extraConfig={keys.EXTRA_PLACEHOLDER_TIMEOUT: "soon"}
+    )
+    bad = await admin.validate_configuration(ask)
+    assert len(bad.findings) == 2
+    assert "queues.yaml:1" in bad.findings[0]
+    assert "soon" in bad.findings[1]
+    state = await admin.scheduler_state(muster_pb2.SchedulerStateRequest())
+    assert not state.managers
+
+
 async def test_the_state_shows_managers_and_partitions_in_numbers(talk: Talk, admin: AdministrationAPI) -> None:
     await a_running(talk, "n1")
     await talk.ask("a", "b", vcore=3000)
