@@ -42,7 +42,6 @@ _STATES: Final = {
     Lack.CLUSTER: SchedulingState.FAILED,
 }
 _STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
-_TURN_OF_ANOTHER: Final = Shortfall(Lack.TURN, "an earlier gang of the queue waits for head room")
 _NOTES: Final = {
     Detail.APP_CANNOTRUN_QUEUE: Detail.APP_RUNNABLE_QUEUE,
     Detail.APP_CANNOTRUN_QUOTA: Detail.APP_RUNNABLE_QUOTA,
@@ -104,9 +103,11 @@ class Turn:
         if app.asleep_until_ns:
             self._stand(app, [])
             return True
-        if self._is_behind_a_gang(app):
-            waiting = [Unplaced(kind, _TURN_OF_ANOTHER) for kind in app.waiting]
-            effects += say(self.partition, app, waiting)
+        gang = self._gang_before(app)
+        if gang is not None:
+            text = f"gang {gang.id} came first in queue {self.leaf.path} and waits for head room"
+            why = Shortfall(Lack.TURN, text)
+            effects += say(self.partition, app, [Unplaced(kind, why) for kind in app.waiting])
             self._stand(app, [NoTurn(self.leaf.path)])
             return True
         held = starting.hindrance(self.partition, app)
@@ -118,13 +119,14 @@ class Turn:
         self._stand(app, [held.obstacle])
         return True
 
-    def _is_behind_a_gang(self, app: Application) -> bool:
+    def _gang_before(self, app: Application) -> Application | None:
+        """The gang whose turn it is; None = it is this application's (semantics 11)."""
         blockers = self.leaf.agenda.blockers
         if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:
-            return False
+            return None
         mine = ordering.application_key(self.partition, app)
         apps = map(self.partition.applications.__getitem__, blockers)
-        return any(ordering.application_key(self.partition, other) < mine for other in apps)
+        return next((other for other in apps if ordering.application_key(self.partition, other) < mine), None)
 
     def _try(self, app: Application, order: list[tuple[Key, int, Application]]) -> list[Effect]:
         partition = self.partition
@@ -183,7 +185,7 @@ class Turn:
         effects: list[Effect] = []
         if outline.notice:
             app.gang.warned = True
-            effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice))
+            effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice, outline.short_of))
         for decision in outline.decisions:
             try:
                 effects += commit(partition, decision, self.now_ns)

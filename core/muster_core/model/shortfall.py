@@ -34,9 +34,9 @@ class Shortfall:
     nodes: int = 0
 
     def text(self) -> str:
-        """One line for people, as kube-scheduler words it when nodes are the reason."""
+        """One line for people, as kube-scheduler words and sorts it when nodes are the reason."""
         if not self.counts:
             return self.message
-        found = ", ".join(f"{count} {reason}" for reason, count in sorted(self.counts))
+        found = ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts))
         head = f"{self.message}: " if self.message else ""
         return f"{head}0/{self.nodes} nodes are available: {found}."

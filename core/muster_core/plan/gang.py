@@ -34,7 +34,7 @@ def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
         return Outline()
     outline = _reserve(partition, app, kinds, now_ns)
     if outline.obstacles:
-        _warn(partition, app, outline)
+        _warn(partition, app, outline, is_held=True)
         return outline
     _place(partition, app, kinds, outline)
     return outline
@@ -75,7 +75,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
         outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
         return
-    _warn(partition, app, outline)
+    _warn(partition, app, outline, is_held=refused is not None)
     if has_slot:
         _place_part(partition, app, counts, outline)
     elif refused is not None:
@@ -143,8 +143,10 @@ def _sum(counts: dict[AskClass, int]) -> Resources:
     return total
 
 
-def _warn(partition: Partition, app: Application, outline: Outline) -> None:
-    """Said once: not even an empty cluster of these nodes could hold the gang (semantics 10)."""
+def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: bool) -> None:
+    """Said once: not even an empty cluster of these nodes could hold the gang (semantics 10). `is_held`: a quota
+    is in the way as well, so that more nodes would not help.
+    """
     nodes = partition.nodes
     if app.gang.warned or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
@@ -159,3 +161,4 @@ def _warn(partition: Partition, app: Application, outline: Outline) -> None:
         f"even an empty cluster could not hold the gang: {short.missing} of {member.count} members of task group "
         f"{member.group} would have no place: {why} It waits for nodes to be added"
     )
+    outline.short_of = "" if is_held else member.group

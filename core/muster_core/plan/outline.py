@@ -29,7 +29,7 @@ class Outline:
     """To be committed in order; `obstacles`: what stands in the way of the rest. `more`: there may be
     room for more, it was not looked for. `blocks`: no application of the leaf that has not
     started may go before this one (semantics 11). `checked`: the empty cluster was
-    asked about; `notice`: a warning for people.
+    asked about; `notice`: a warning for people, `short_of`: the task group it is about, if nodes would help.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -39,6 +39,7 @@ class Outline:
     blocks: bool = False
     checked: bool = False
     notice: str = ""
+    short_of: str = ""
 
 
 def shape_of(kind: AskClass) -> Shape:
