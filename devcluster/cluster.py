@@ -124,17 +124,18 @@ def documents(path: Path) -> list[Json]:
 
 @asynccontextmanager
 async def running(
-    fakes: Iterable[FakeNode] = (), *, which: Flavour | None = None, keep: bool = False
+    fakes: Iterable[FakeNode] = (), *, which: Flavour | None = None, keep: bool = False, readable: bool = False
 ) -> AsyncIterator[Cluster]:
     """A cluster for the length of the block.
 
     ``which``: None lets ``MUSTER_CLUSTER`` and the machine choose. ``keep``: leave everything running after a block
-    that ended well; ``state`` then knows how to stop it. A block that fails is cleaned up in any case.
+    that ended well; ``state`` then knows how to stop it. A block that fails is cleaned up in any case. ``readable``:
+    see ``ControlPlane``.
     """
     async with AsyncExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="muster-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        cluster = await _open(which or await flavour.choose(), folder, stack, tethered=not keep)
+        cluster = await _open(which or await flavour.choose(), folder, stack, tethered=not keep, readable=readable)
         await cluster.add_nodes(fakes)
         yield cluster
         if keep:
@@ -142,9 +143,9 @@ async def running(
             stack.pop_all()
 
 
-async def _open(which: Flavour, folder: Path, stack: AsyncExitStack, *, tethered: bool) -> Cluster:
+async def _open(which: Flavour, folder: Path, stack: AsyncExitStack, *, tethered: bool, readable: bool) -> Cluster:
     if which is Flavour.LOCAL:
-        plane = ControlPlane(folder, binaries.ensure(), tethered=tethered)
+        plane = ControlPlane(folder, binaries.ensure(), tethered=tethered, readable=readable)
         stack.push_async_callback(plane.stop)
         await plane.start()
         cluster = Cluster(folder, plane.access, plane.authority.file, plane, tethered=tethered)

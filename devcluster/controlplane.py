@@ -51,9 +51,14 @@ class Ports:
 
 
 class ControlPlane:
-    """The three processes and the files they need, all under ``folder``."""
+    """The three processes and the files they need, all under ``folder``.
 
-    def __init__(self, folder: Path, programs: Mapping[str, Path], *, tethered: bool = True) -> None:
+    ``readable``: objects lie in etcd as JSON, so that a test can follow their history there; slower than protobuf.
+    """
+
+    def __init__(
+        self, folder: Path, programs: Mapping[str, Path], *, tethered: bool = True, readable: bool = False
+    ) -> None:
         self.folder = folder
         self.ports = Ports.pick()
         self.server = f"https://127.0.0.1:{self.ports.api}"
@@ -61,6 +66,7 @@ class ControlPlane:
         self.authority = certificates.Authority(folder)
         self._programs = programs
         self._tethered = tethered
+        self._readable = readable
         self._token = secrets.token_hex(16)
         self._write_token_file()
         self.admin_kubeconfig = kubeconfig.write(
@@ -75,6 +81,11 @@ class ControlPlane:
     def access(self) -> Access:
         """The administrator's."""
         return Access(self.server, trusting(self.authority.file), self._token)
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd answers, without credentials."""
+        return f"http://127.0.0.1:{self.ports.etcd}"
 
     async def start(self) -> None:
         """Start all three and return when the API server is ready. Raises ProcessFailed or ConditionNotMet."""
@@ -117,7 +128,7 @@ class ControlPlane:
 
             async def is_healthy() -> bool:
                 self.etcd.check()
-                async with session.get(f"http://127.0.0.1:{self.ports.etcd}/health") as answer:
+                async with session.get(f"{self.etcd_url}/health") as answer:
                     return answer.status == 200
 
             await until("etcd is healthy", is_healthy, START_S, tolerate=(aiohttp.ClientError,))
@@ -139,7 +150,8 @@ class ControlPlane:
     def _apiserver_flags(self, signing_key: Path, public_key: Path) -> list[str]:
         certificate = self.authority.issue("apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"])
         return [
-            f"--etcd-servers=http://127.0.0.1:{self.ports.etcd}",
+            f"--etcd-servers={self.etcd_url}",
+            *(["--storage-media-type=application/json"] if self._readable else []),
             f"--secure-port={self.ports.api}",
             "--bind-address=127.0.0.1",
             f"--tls-cert-file={certificate.certificate}",

@@ -56,7 +56,7 @@ def pytest_runtest_makereport(
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def cluster() -> AsyncIterator[Cluster]:
     """The cluster of the run, without nodes; the local control plane unless MUSTER_CLUSTER is set."""
-    async with running(which=wanted() or Flavour.LOCAL) as started:
+    async with running(which=wanted() or Flavour.LOCAL, readable=True) as started:
         await _has_account(started, "default")
         yield started
 
