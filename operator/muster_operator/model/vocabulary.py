@@ -33,6 +33,12 @@ ANNOTATION_NAMESPACE_MAX_APPS: Final = "yunikorn.apache.org/namespace.maxApps"
 ANNOTATION_NAMESPACE_MAX_CPU: Final = "yunikorn.apache.org/namespace.max.cpu"
 ANNOTATION_NAMESPACE_MAX_MEMORY: Final = "yunikorn.apache.org/namespace.max.memory"
 ANNOTATION_PARENT_QUEUE: Final = "yunikorn.apache.org/parentqueue"
+#: The source and the documentation of YuniKorn spell it differently; the first that is set counts (contract 14, 5).
+ANNOTATION_NAMESPACE_ENABLE: Final = (
+    "yunikorn.apache.org/namespace.enableYuniKorn",
+    "yunikorn.apache.org/namespace.enableYunikorn",
+)
+ANNOTATION_NAMESPACE_GENERATE_APP_ID: Final = "yunikorn.apache.org/namespace.generateAppId"
 
 # -- event reasons and actions (contract 6.2) ---------------------------------
 REASON_GANG: Final = "GangScheduling"
@@ -55,6 +61,8 @@ ACTION_TASK_GROUPS_ERROR: Final = "TaskGroupsError"
 ACTION_PLACEHOLDER_CREATE_FAILED: Final = "PlaceholderCreateFailed"
 ACTION_PLACEHOLDER_TIMEOUT: Final = "PlaceholderTimeOut"
 ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
+#: Ours: a kubelet refused a pod of a gang (semantics 5).
+ACTION_MEMBER_REFUSED: Final = "MemberRefused"
 #: Ours: a pod that was told to go is still there (semantics 14).
 ACTION_DELETE_UNCONFIRMED: Final = "DeleteUnconfirmed"
 

@@ -48,14 +48,30 @@ def _first(
     return winner[2], losers
 
 
+def written_app_id(metadata: Raw) -> str:
+    """The application id that labels or annotations name, empty = none."""
+    return _first("application id", _APP_ID_PLACES, _written(metadata))[0]
+
+
+def _written(metadata: Raw) -> dict[str, dict[str, str]]:
+    return {"label": strings(metadata.get("labels")), "annotation": strings(metadata.get("annotations"))}
+
+
+def shared_app_id(namespace: str) -> str:
+    """The application of all pods of a namespace that name none. May be a label's value, so it ends in no dash."""
+    return f"yunikorn-{namespace}-autogen"[:_MAX_APP_ID].rstrip("-")
+
+
+def unique_app_id(namespace: str) -> str:
+    """The application of one pod that names none and has no UID yet; the mark stands for the UID (contract 1.1)."""
+    return f"{namespace[:_NAMESPACE_IN_UNIQUE_ID]}{_UNIQUE_MARK}"
+
+
 def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
-    if found.endswith(_UNIQUE_MARK):
-        return f"{found.removesuffix(_UNIQUE_MARK)}-{ref.uid}"
-    if found:
-        return found
-    if settings.unique_app_ids:
-        return f"{ref.namespace[:_NAMESPACE_IN_UNIQUE_ID]}-{ref.uid}"[:_MAX_APP_ID]
-    return f"yunikorn-{ref.namespace}-autogen"[:_MAX_APP_ID]
+    named = found or (unique_app_id if settings.unique_app_ids else shared_app_id)(ref.namespace)
+    if named.endswith(_UNIQUE_MARK):
+        return f"{named.removesuffix(_UNIQUE_MARK)}-{ref.uid}"
+    return named
 
 
 def _refusal(app: str) -> str:
@@ -96,8 +112,8 @@ def _is_made_by_us(metadata: Raw) -> bool:
 
 def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
     """What the pod's labels and annotations say about its application."""
-    labels, annotations = strings(metadata.get("labels")), strings(metadata.get("annotations"))
-    written = {"label": labels, "annotation": annotations}
+    written = _written(metadata)
+    annotations = written["annotation"]
     found, conflicts = _first("application id", _APP_ID_PLACES, written)
     queue, queue_conflicts = _first("queue", _QUEUE_PLACES, written)
     app = _app_id(found, ref, settings)
