@@ -73,3 +73,4 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
         endings.give_up_gang(ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}")
         return
     slot.state = SlotState.CREATED
+    slot.is_taken = isinstance(result, CommandFailed)

@@ -5,7 +5,7 @@ How it ends is in ``endings``.
 
 from __future__ import annotations
 
-from muster_operator.agent import gangs, tasks, telling
+from muster_operator.agent import gangs, refusals, tasks, telling
 from muster_operator.agent.asks import application_spec
 from muster_operator.agent.ledger import Application, Ledger, Phase, Task
 from muster_operator.model import vocabulary as words
@@ -78,6 +78,7 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if app is None:
         app = create(ledger, out, pod)
     task = attach(ledger, app, pod)
+    refusals.inherit(ledger, app, task, now)
     warn_of_group(ledger, out, app, task)
     if is_new:
         submit(ledger, out, app)
@@ -162,7 +163,10 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """All placeholders bound in our eyes and reserved in the core's: the members may ask (semantics 9)."""
-    if app.state is AppState.RESERVING and app.core_is_running and not app.open_slots:
+    if app.state is not AppState.RESERVING or not app.core_is_running:
+        return
+    gangs.forget_unseen(app)
+    if not app.open_slots:
         telling.progress(
             out, app, words.ACTION_RESERVATION_COMPLETE, f"All {len(app.slots)} placeholders have their node"
         )

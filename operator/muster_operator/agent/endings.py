@@ -143,7 +143,7 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
     slot = gangs.close_slot(app, task.pod.ref.name)
     if app.state is AppState.RESERVING and slot is not None:
         if task.release in _REPLACEABLE and not app.core_is_running:
-            gangs.replace(ledger, out, app, slot, now)
+            gangs.replace(ledger, out, app, slot, task, now)
         else:
             applications.check_reserved(ledger, out, app, now)
     settle(ledger, out, app, now)

@@ -13,6 +13,7 @@ from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Slot, SlotState, Task
 from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.groups import GangDefinition, PlaceholderSpec, TaskGroup
+from muster_operator.model.ids import NodeName
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.states import TaskState
 from muster_operator.translate.placeholders import placeholder_name
@@ -83,12 +84,13 @@ def _spec(app: Application, group: TaskGroup, name: str) -> PlaceholderSpec:
     )
 
 
-def take_slot(app: Application, task: Task) -> bool:
+def take_slot(ledger: Ledger, app: Application, task: Task, now: float) -> bool:
     """A placeholder was seen: whether it is one that is waited for."""
     slot = app.slots.get(task.pod.ref.name)
     if slot is None or slot.state is SlotState.SEEN:
         return False
     slot.state = SlotState.SEEN
+    tasks.keep_off(ledger, task, slot.avoid, now + ledger.settings.avoid_node_s)
     return True
 
 
@@ -98,8 +100,17 @@ def close_slot(app: Application, name: str) -> Slot | None:
     return app.slots.pop(name, None)
 
 
-def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, now: float) -> None:
-    """Make a new placeholder for a lost one, under a name that this gang has not used.
+def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, task: Task, now: float) -> None:
+    """Make a new placeholder for a lost one; it keeps off a node whose kubelet refused the old one (semantics 5)."""
+    avoid = task.avoid
+    if task.pod.kubelet_refusal and task.node is not None:
+        avoid = tasks.nodes_to_avoid(avoid, task.node)
+    _order_instead(out, app, lost, avoid)
+    watch_creations(ledger, app, now)
+
+
+def _order_instead(out: Outcome, app: Application, lost: Slot, avoid: tuple[NodeName, ...]) -> None:
+    """Another placeholder under a name that this gang has not used.
 
     Names of one group differ by ordinal, and adding the group's size keeps the ordinals of its members apart.
     """
@@ -110,24 +121,42 @@ def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, now: flo
     ordinal = lost.ordinal + group.min_member
     while (name := _name(app, group.name, ordinal)) in taken:
         ordinal += group.min_member
-    _order(out, app, group, Slot(name, group.name, ordinal))
-    watch_creations(ledger, app, now)
+    _order(out, app, group, Slot(name, group.name, ordinal, tries=lost.tries, avoid=avoid))
 
 
 def order_again(out: Outcome, app: Application) -> Slot | None:
-    """Create what was created and never seen once more; returns a slot for which that was tried too often."""
-    for slot in app.slots.values():
-        if slot.state is SlotState.CREATED:
+    """Create what was created and never seen once more; returns a slot for which that was tried too often.
+
+    Where the API server said that the name is taken and our watch shows no such placeholder, it is the name of a pod
+    that is not ours: another one is used.
+    """
+    for slot in list(app.slots.values()):
+        if slot.state is SlotState.CREATED and not slot.is_taken:
             slot.state = SlotState.LATE
-        elif slot.state is SlotState.LATE:
+        elif slot.state in {SlotState.CREATED, SlotState.LATE}:
             if slot.tries >= MAX_CREATES:
                 return slot
             slot.tries += 1
-            slot.state = SlotState.ORDERED
-            group = app.gang.group(slot.group) if app.gang else None
-            if group is not None:
-                out.commands.append(CreatePlaceholder(_spec(app, group, slot.name)))
+            if slot.is_taken:
+                close_slot(app, slot.name)
+                _order_instead(out, app, slot, slot.avoid)
+            else:
+                _order_once_more(out, app, slot)
     return None
+
+
+def _order_once_more(out: Outcome, app: Application, slot: Slot) -> None:
+    group = app.gang.group(slot.group) if app.gang else None
+    if group is not None:
+        slot.state = SlotState.ORDERED
+        out.commands.append(CreatePlaceholder(_spec(app, group, slot.name)))
+
+
+def forget_unseen(app: Application) -> None:
+    """The core holds all places: placeholders on their way are too many, and deleted when they are seen."""
+    for slot in list(app.slots.values()):
+        if slot.state is not SlotState.SEEN:
+            close_slot(app, slot.name)
 
 
 def kill_all(ledger: Ledger, out: Outcome, app: Application, now: float, reason: str) -> None:

@@ -59,6 +59,24 @@ class Task:
         return self.pod.ref.uid
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A kubelet refused a pod of this task group; whoever replaces it keeps off these nodes until then."""
+
+    group: str
+    nodes: tuple[NodeName, ...]
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of a running gang that no pod is in: the core knows it as a placeholder (agent/refusals)."""
+
+    app: AppId
+    group: str
+    node: NodeName
+
+
 class SlotState(Enum):
     """How far the placeholder of one member is."""
 
@@ -70,13 +88,19 @@ class SlotState(Enum):
 
 @dataclass(slots=True)
 class Slot:
-    """One member of a gang that needs a placeholder."""
+    """One member of a gang that needs a placeholder.
+
+    ``avoid``: nodes whose kubelet refused the placeholders before this one. ``is_taken``: the API server has a pod of
+    that name, ours or not.
+    """
 
     name: str
     group: str
     ordinal: int
     state: SlotState = SlotState.ORDERED
     tries: int = 1
+    avoid: tuple[NodeName, ...] = ()
+    is_taken: bool = False
 
 
 @dataclass(slots=True)
@@ -104,6 +128,8 @@ class Application:
     is_our_end: bool = False
     is_told_no_gang: bool = False
     failure: tuple[str, str] | None = None
+    #: Pods that a kubelet refused and that nobody has replaced yet, the oldest first.
+    refusals: list[Refusal] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -135,11 +161,12 @@ class Look(Enum):
     DELETION = "a pod that was told to go"
     AVOIDANCE = "a node that a pod avoids"
     CREATIONS = "placeholders of an application that were created"
+    PLACE = "a place that is kept for the pod that replaces a refused one"
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Something to look at again. ``subject``: a pod's UID, or an application's id for CREATIONS."""
+    """Something to look at again. ``subject``: a pod's UID, an application's id for CREATIONS, a key for PLACE."""
 
     due: float
     look: Look
@@ -168,6 +195,8 @@ class Ledger:
     tasks: dict[PodUid, Task] = field(default_factory=dict)
     #: Pods of ours that only take room until they are gone: they have no application in this session.
     strays: dict[PodUid, Occupant] = field(default_factory=dict)
+    #: By the key that the core knows them by.
+    places: dict[PodUid, Place] = field(default_factory=dict)
     #: Pods on nodes that have not been seen.
     homeless: dict[NodeName, set[PodUid]] = field(default_factory=dict)
     #: Submissions that were removed before the core answered them.

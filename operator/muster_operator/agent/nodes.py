@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import occupants, tasks
+from muster_operator.agent import occupants, refusals, tasks
 from muster_operator.agent.applications import ANSWERED
 from muster_operator.agent.asks import allocation_of, foreign_allocation
 from muster_operator.agent.ledger import Ledger
@@ -55,6 +55,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     reserves gets another one sooner than the cluster's garbage collector would notice.
     """
     out.news.append(NodeDecommissioned(name))
+    refusals.node_gone(ledger, name)
     for task in list(ledger.tasks.values()):
         if name in {task.node, task.pod.node}:
             task.held = False

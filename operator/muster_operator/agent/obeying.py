@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, endings, occupants, tasks, telling, waiting
+from muster_operator.agent import applications, endings, occupants, refusals, tasks, telling, waiting
 from muster_operator.agent.ledger import Application, Ledger, Phase, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -126,6 +126,7 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
     if task is not None and task.asked:
         return  # that allocation was given back already; a confirmation now would meet the next one of the same key
     if task is None or not task.held:
+        refusals.taken(ledger, key)
         out.news.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
         if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
             tasks.kill(ledger, out, task, now, order.message)  # its node is gone, and took the allocation along

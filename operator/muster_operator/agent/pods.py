@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, endings, gangs, occupants, tasks, telling
+from muster_operator.agent import applications, endings, gangs, occupants, refusals, tasks, telling
 from muster_operator.agent.asks import ask_of
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
@@ -48,6 +48,7 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     task = ledger.tasks.get(pod.ref.uid)
     if task is not None:
         task.pod = pod
+        refusals.refused(ledger, out, task, now)
         endings.task_ended(ledger, out, task, now)
     occupants.stray_gone(ledger, out, pod.ref.uid)
     if pod.membership.placeholder:
@@ -97,7 +98,7 @@ def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) ->
         delete_orphan(ledger, out, pod, now)
         return
     task = applications.attach(ledger, app, pod)
-    if not gangs.take_slot(app, task):
+    if not gangs.take_slot(ledger, app, task, now):
         tasks.report_bound(ledger, out, task)
         tasks.kill(ledger, out, task, now, "more placeholders than members")
     elif task.state is TaskState.BOUND:

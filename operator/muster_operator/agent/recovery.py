@@ -64,6 +64,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.applications.clear()
     ledger.tasks.clear()
     ledger.strays.clear()
+    ledger.places.clear()
     ledger.homeless.clear()
     ledger.unanswered.clear()
     ledger.deadlines.clear()

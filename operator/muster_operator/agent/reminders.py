@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import endings, gangs, telling, waiting
+from muster_operator.agent import endings, gangs, refusals, telling, waiting
 from muster_operator.agent.asks import ask_of
 from muster_operator.agent.deadlines import due, next_due, remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Phase, SlotState
@@ -39,6 +39,8 @@ def remind(ledger: Ledger, now: float) -> Outcome:
                 _end_avoidance(ledger, out, PodUid(deadline.subject))
             case Look.CREATIONS:
                 _check_creations(ledger, out, AppId(deadline.subject), now)
+            case Look.PLACE:
+                refusals.give_up(ledger, out, PodUid(deadline.subject))
     return out
 
 

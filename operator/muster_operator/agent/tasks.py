@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_operator.agent import telling
 from muster_operator.agent.asks import allocation_of, ask_of
 from muster_operator.agent.deadlines import remember
@@ -16,6 +18,8 @@ from muster_operator.model.pods import PodRef
 from muster_operator.model.states import TASK, TaskEvent, TaskState, after
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
+#: Nodes that one pod avoids at most.
+_MAX_AVOIDED: Final = 8
 
 
 def step(task: Task, event: TaskEvent) -> None:
@@ -83,12 +87,23 @@ def take_back(out: Outcome, task: Task, termination: TerminationType, message: s
     task.held = task.asked = False
 
 
+def nodes_to_avoid(nodes: tuple[NodeName, ...], node: NodeName) -> tuple[NodeName, ...]:
+    """These and one more, the newest last; not so many that a small cluster is out of bounds."""
+    return (*(name for name in nodes if name != node), node)[-_MAX_AVOIDED:]
+
+
+def keep_off(ledger: Ledger, task: Task, nodes: tuple[NodeName, ...], until: float) -> None:
+    """Let a pod avoid these nodes until then (semantics 5)."""
+    for node in nodes:
+        task.avoid = nodes_to_avoid(task.avoid, node)
+        remember(ledger, Deadline(until, Look.AVOIDANCE, task.uid))
+
+
 def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
     """A bind failed for good: release, and ask again with the same key, away from that node (semantics 5)."""
     take_back(out, task, TerminationType.STOPPED_BY_RM, message)
     if task.node is not None:
-        task.avoid = (*(name for name in task.avoid if name != task.node), task.node)[-8:]
-        remember(ledger, Deadline(now + ledger.settings.avoid_node_s, Look.AVOIDANCE, task.uid))
+        keep_off(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
     step(task, TaskEvent.ROLL_BACK)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
     out.news.append(AskSubmitted(ask_of(ledger, task)))

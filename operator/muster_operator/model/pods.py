@@ -86,7 +86,8 @@ class Pod:
 
     ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: since when it has its node (PodScheduled),
     epoch milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
-    ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and the constraints.
+    ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and the constraints. ``kubelet_refusal`` is why a
+    kubelet would not start the pod; empty if it did not refuse it.
     """
 
     ref: PodRef
@@ -106,6 +107,7 @@ class Pod:
     tags: Mapping[str, str] = field(default_factory=dict)
     image_pull_secrets: tuple[str, ...] = ()
     condition: Condition | None = None
+    kubelet_refusal: str = ""
 
     @property
     def has_ended(self) -> bool:

@@ -52,4 +52,10 @@ class Settings:
     """After how long a placeholder that should exist and was never seen is created again."""
 
     avoid_node_s: float = 60.0
-    """How long a node on which binds failed for good is avoided for that pod (semantics 5)."""
+    """How long a node on which binds failed for good, or whose kubelet refused the pod, is avoided (semantics 5)."""
+
+    keep_place_s: float = 120.0
+    """How long the place of a gang's pod that a kubelet refused is kept for the pod that replaces it.
+
+    Longer than ``avoid_node_s``, so that the place is still there when its node may be tried again, and than the first
+    back-offs of a Job (10, 20 and 40 s)."""

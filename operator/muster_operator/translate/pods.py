@@ -10,6 +10,7 @@ from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
 from muster_operator.translate.constraints import constraints_tag, required_node
+from muster_operator.translate.kubelet import kubelet_refusal
 from muster_operator.translate.membership import membership
 from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text
 from muster_operator.translate.requests import pod_resources
@@ -114,6 +115,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
             name for name in (text(entry.get("name")) for entry in objects(spec.get("imagePullSecrets"))) if name
         ),
         condition=condition,
+        kubelet_refusal=kubelet_refusal(status),
     )
 
 

@@ -1,0 +1,110 @@
+"""What follows when a kubelet refuses a pod that was bound to its node (semantics 5, 17).
+
+Such a pod is Failed for ever; its controller makes another. That one keeps off the node for a while. In a gang that
+runs its place must not be lost meanwhile: the queue would give the head room, and the node the room, to somebody else,
+and the gang would be one short. So the core is told of a placeholder in the place of the refused pod, one without a
+pod, before it is told that the pod is gone; the pod that comes is asked for as any member and takes the place over by
+the ordinary swap, on this node or, as long as it keeps off it, on another. The core's word that the placeholder has to
+go is confirmed at once, for there is no pod to delete.
+
+Differs: YuniKorn gives the place of a refused member to whoever is next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_operator.agent import tasks, telling
+from muster_operator.agent.asks import allocation_of
+from muster_operator.agent.deadlines import remember
+from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Place, Refusal, Task
+from muster_operator.model import vocabulary as words
+from muster_operator.model.allocations import TerminationType
+from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
+from muster_operator.model.news import AllocationReleased, AllocationReported
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.states import AppState, TaskState
+
+#: Makes the key of a place from the UID of the pod that was refused.
+_MARK = "/place"
+
+
+def refused(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """A kubelet refused the pod. To be called before the core is told that it is gone."""
+    app, node = ledger.applications.get(task.app), task.node
+    if app is None or node is None or not task.pod.kubelet_refusal:
+        return
+    is_kept = task.release is None and _is_short_without(ledger, app, task)
+    if is_kept:
+        _keep(ledger, out, task, node, now)
+    if is_kept or not task.pod.membership.placeholder:
+        nodes = tasks.nodes_to_avoid(task.avoid, node)
+        app.refusals.append(Refusal(task.pod.membership.task_group, nodes, now + ledger.settings.avoid_node_s))
+    if app.gang is not None:
+        _tell(ledger, out, app, task, is_kept=is_kept)
+
+
+def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
+    """Whether the gang runs, and has fewer members of the group than it was promised when this one goes."""
+    name = task.pod.membership.task_group
+    group = app.gang.group(name) if app.gang is not None else None
+    runs = app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.core_is_running)
+    if group is None or not runs or app.originator.ref.uid in ledger.resumed or not _stands(task):
+        return False
+    others = (*app.members.values(), *app.placeholders.values())
+    left = sum(_stands(other) and other.pod.membership.task_group == name for other in others) - 1
+    left += sum((place.app, place.group) == (app.id, name) for place in ledger.places.values())
+    return left < group.min_member
+
+
+def _stands(task: Task) -> bool:
+    """Whether it is a member's place that stays one: also a placeholder that goes for its member."""
+    is_swapped = task.release is TerminationType.PLACEHOLDER_REPLACED
+    return task.held and (is_swapped or (task.release is None and task.state is not TaskState.KILLING))
+
+
+def _keep(ledger: Ledger, out: Outcome, task: Task, node: NodeName, now: float) -> None:
+    key = PodUid(task.uid + _MARK)
+    known = allocation_of(ledger, task, node)
+    ask = replace(known.ask, key=key, placeholder=True, originator=False)
+    ledger.places[key] = Place(task.app, task.pod.membership.task_group, node)
+    remember(ledger, Deadline(now + ledger.settings.keep_place_s, Look.PLACE, key))
+    out.news.append(AllocationReported(replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)))
+
+
+def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
+    pod = task.pod
+    note = f"the kubelet of node {task.node} refused pod {pod.ref.name} ({pod.kubelet_refusal})"
+    if is_kept:
+        note += (
+            f"; its place is kept for {round(ledger.settings.keep_place_s)} s for another pod of task group "
+            f"{pod.membership.task_group}"
+        )
+    telling.warn_gang(out, app.originator.ref, words.ACTION_MEMBER_REFUSED, note)
+
+
+def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
+    """A pod joins: if it replaces a refused one of its task group, it keeps off the nodes that refused."""
+    app.refusals = [refusal for refusal in app.refusals if refusal.until > now]
+    group = task.pod.membership.task_group
+    found = next((refusal for refusal in app.refusals if refusal.group == group), None)
+    if found is not None and task.node is None:
+        app.refusals.remove(found)
+        tasks.keep_off(ledger, task, found.nodes, found.until)
+
+
+def taken(ledger: Ledger, key: PodUid) -> None:
+    """The core gave the place to a pod, or took it back."""
+    ledger.places.pop(key, None)
+
+
+def node_gone(ledger: Ledger, node: NodeName) -> None:
+    """The core dropped the places with their node."""
+    ledger.places = {key: place for key, place in ledger.places.items() if place.node != node}
+
+
+def give_up(ledger: Ledger, out: Outcome, key: PodUid) -> None:
+    """Nobody came for the place in time."""
+    place = ledger.places.pop(key, None)
+    if place is not None and place.app in ledger.applications:
+        out.news.append(AllocationReleased(place.app, key, message="nobody replaced the pod that its kubelet refused"))
