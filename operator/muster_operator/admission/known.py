@@ -1,4 +1,4 @@
-"""What deciding has to know of the cluster beside the question: kept up to date by the server, never fetched meanwhile."""
+"""What deciding has to know of the cluster beside the question. The server keeps it up to date; nothing is fetched."""
 
 from __future__ import annotations
 
