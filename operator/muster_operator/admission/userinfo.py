@@ -57,7 +57,9 @@ def judged(case: Case, rules: AccessRules) -> Verdict:
         return Verdict(_problem(case, stated)) if stated else _AS_IT_IS
     if case.kind.is_pod and not case.is_create:
         return Verdict(f"{case.where(_OWNER)} says whose the pod is and cannot change: leave it as it was")
-    return _stated(case, stated, before) if stated else Verdict(written=before)
+    if stated:
+        return _stated(case, stated, before)
+    return Verdict(written=before) if _owner(before) else _filled(case, rules)
 
 
 def _stated(case: Case, stated: str, before: str) -> Verdict:

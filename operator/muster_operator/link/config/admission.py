@@ -51,7 +51,7 @@ _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": Fal
 T = TypeVar("T")
 
 
-class _Unfit(Exception):  # noqa: N818
+class _Unfit(Exception):
     """A value means nothing; says why, and what to write."""
 
 
