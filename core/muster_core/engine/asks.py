@@ -27,6 +27,9 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
         if _completed_meanwhile(partition, spec.application, now_ns):
             return _return(partition, spec, f"application {spec.application} completed before the ask came")
         return _reject(partition, spec, f"application {spec.application} is not known")
+    if spec.placeholder and app.gang.over and app.state not in _ENDING and spec.key not in app.ids:
+        # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
+        return _return(partition, spec, f"the reservation of application {app.id} is over: a placeholder comes too late")
     reason = _refusal(app, spec) or affinity.read(partition, spec)
     if reason:
         return _reject(partition, spec, reason)
@@ -99,8 +102,6 @@ def _refusal(app: Application, spec: AskSpec) -> str:
         return ""
     if not app.spec.is_gang:
         return f"application {app.id} came without a placeholderAsk: it has no place for placeholders"
-    if app.gang.over:
-        return f"the reservation of application {app.id} is over: a placeholder comes too late"
     return ""
 
 
