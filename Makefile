@@ -59,7 +59,8 @@ demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto
 
-diagrams: setup ## draw docs/states/, list the differences in docs/compatibility.md, describe REST in docs/openapi.json
+diagrams: setup ## draw docs/states/, list the differences in docs/compatibility.md, describe REST in docs/openapi.json, list the settings
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi
+	$(BIN)/python -m tools.settings

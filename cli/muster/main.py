@@ -13,13 +13,14 @@ from typing import Annotated
 import typer
 import uvloop
 
-from muster import validate
+from muster import config, validate
 from muster_core import main as core
 from muster_core.edge.log_level import LogLevel as CoreLogLevel
 from muster_core.edge.rest.access.guard import AccessSettings
 from muster_operator import main as operator
 from muster_operator.link import logs
 from muster_operator.link.errors import LinkError
+from muster_operator.link.leading.leadership import DURATION_S, Candidacy
 from muster_operator.link.logs import LogFormat, LogLevel
 from muster_si.api import SI_VERSION
 from muster_si.transport.inprocess import InProcessClient
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("core", help="Run the scheduler core as a process of its own.")(core.main)
 app.command("operator", help="Run the operator as a process of its own.")(operator.main)
 app.command("validate", help="Check a queue configuration before it is put in force.")(validate.command)
+app.add_typer(config.app, name="config")
 
 
 class _Levels:
@@ -55,6 +57,10 @@ def run(  # noqa: PLR0913 # long: the command line is its options
     *,
     embedded: Annotated[bool, typer.Option("--embedded", help="core and operator in this process")] = False,
     namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    leader_elect: operator.LeaderElect = True,
+    lease_name: operator.LeaseName = operator.LEASE_NAME,
+    lease_duration: operator.LeaseDuration = DURATION_S,
+    identity: operator.Identity = "",
     health_port: Annotated[
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
     ] = 8081,
@@ -76,11 +82,12 @@ def run(  # noqa: PLR0913 # long: the command line is its options
         typer.echo("say --embedded, or run `muster core` and `muster operator` as two processes", err=True)
         raise typer.Exit(2)
     logs.configure(log_level, log_format)
+    candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    operator.Options(namespace, health_port),
+                    operator.Options(namespace, health_port, candidacy if leader_elect else None),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,

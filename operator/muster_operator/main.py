@@ -8,10 +8,10 @@ is configured says why in one line and exits with 1; in a cluster that is a cras
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
+import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable
+import uuid
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ import typer
 import uvloop
 
 from muster_operator.agent.ledger import Ledger
-from muster_operator.handlers.framework import watching_cluster
 from muster_operator.handlers.memo import Memo
 from muster_operator.link import logs
 from muster_operator.link.api.credentials import Credentials
@@ -30,12 +29,22 @@ from muster_operator.link.api.kube import Attempts, Kube, Placeholders
 from muster_operator.link.api.pool import Pool
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside import refuse_beside_yunikorn
-from muster_operator.link.config.configmaps import read_entries
+from muster_operator.link.config.configmaps import merged, read_config_maps
+from muster_operator.link.config.notices import tell_end
 from muster_operator.link.config.reconfigure import Reconfigurer
-from muster_operator.link.config.settings import LOG_LEVEL, Configuration, parse
-from muster_operator.link.errors import ApiRefused, LinkError, PartEnded, StartupRefused, Unreachable
+from muster_operator.link.config.settings import Configuration, parse
+from muster_operator.link.errors import (
+    ApiRefused,
+    ConfigurationRefused,
+    LinkError,
+    StartupRefused,
+    Unreachable,
+)
 from muster_operator.link.health import health_server
 from muster_operator.link.inbox import Inbox
+from muster_operator.link.leading.fence import Fence
+from muster_operator.link.leading.leadership import DURATION_S, Candidacy, Leadership, Unopposed
+from muster_operator.link.leading.standing import Standing
 from muster_operator.link.logs import LogFormat, LogLevel
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
@@ -44,6 +53,7 @@ from muster_operator.link.si.encode import Encoder
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.pods import Pod
 from muster_operator.model.settings import Settings
+from muster_operator.serving import Parts, serve, stop_on_signals
 from muster_operator.translate.placeholders import placeholder_body
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.raw import Raw
@@ -59,41 +69,52 @@ Connect = Callable[[], SchedulerAPI]
 
 #: Seconds an API server that does not answer is waited for at the start before we say so and exit.
 API_SERVER_S: Final = 60.0
-#: Seconds that writes in flight get at the end; the kubelet kills 30 s after SIGTERM.
-DRAIN_S: Final = 10.0
-#: Seconds a goodbye to the core may take.
-FAREWELL_S: Final = 2.0
+LEASE_NAME: Final = "muster"
+
+LeaderElect = Annotated[
+    bool, typer.Option(envvar="MUSTER_LEADER_ELECT", help="write only while holding the lease; off: for ever alone")
+]
+LeaseName = Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="the Lease in our namespace")]
+LeaseDuration = Annotated[
+    int, typer.Option(min=2, envvar="MUSTER_LEASE_DURATION", help="seconds for which a silent holder keeps it")
+]
+Identity = Annotated[
+    str,
+    typer.Option(
+        envvar="MUSTER_IDENTITY",
+        help="who we are in it: the same after a restart of this container, never elsewhere (pod name and UID); "
+        "empty: new with every start",
+    ),
+]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one."""
+    """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one.
+
+    `candidacy`: None = no election, we write from the start.
+    """
 
     namespace: str = "default"
     health_port: int = 8081
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What runs beside kopf's tasks."""
-
-    loop: Loop
-    pool: Pool
-    core: CoreLink
-    memo: Memo
+    candidacy: Candidacy | None = None
 
 
 class Readiness:
-    """What keeps the operator from being ready; `source` is the loop's word once there is a loop."""
+    """What keeps the operator from being ready, and what else probes are told; `standing` once there is one."""
 
     def __init__(self) -> None:
-        self.source: Callable[[], str] = lambda: "starting"
+        self.standing: Standing | None = None
 
     def missing(self) -> str:
         """Empty = ready."""
-        return self.source()
+        return "starting" if self.standing is None else self.standing.missing
+
+    def role(self) -> str:
+        """Empty = we lead."""
+        return "" if self.standing is None else self.standing.role
 
 
 async def run(options: Options, connect: Connect) -> None:
@@ -105,15 +126,22 @@ async def run(options: Options, connect: Connect) -> None:
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
     stop_on_signals(stop)
     credentials = Credentials()
-    session = KubeSession(credentials)
+    fence = Fence(refused=metrics.fenced.inc)
+    session = KubeSession(credentials, fence)
+    leading = Leadership(session, options.candidacy, fence) if options.candidacy else Unopposed(fence)
+    metrics.leader.set_function(lambda: fence.left_s > 0)
+    metrics.transitions.set_function(lambda: leading.transitions)
     try:
-        async with health_server(options.health_port, readiness.missing, metrics):
+        async with health_server(options.health_port, readiness.missing, metrics, readiness.role):
             configuration = await _unless(stop, configured(session, options.namespace))
             if configuration is None:
                 return
             parts = assembled(configuration, session, credentials, metrics, connect, options.namespace)
-            readiness.source = lambda: parts.loop.missing
-            await _serve(parts, session, options.namespace, stop)
+            readiness.standing = Standing(leading, parts.loop)
+            await serve(parts, leading, session, options.namespace, stop)
+    except ConfigurationRefused as refused:
+        await tell_end(session, options.namespace, refused)
+        raise
     finally:
         await session.close()
 
@@ -127,8 +155,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
     deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
     while True:
         try:
-            entries = await read_entries(session, namespace)
-            configuration = parse(entries)
+            configuration = parse(merged(await read_config_maps(session, namespace)))
             await refuse_beside_yunikorn(session, configuration.settings.scheduler_names)
         except Unreachable as error:
             if time.monotonic() > deadline:
@@ -139,8 +166,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
         except ApiRefused as error:
             raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
         else:
-            if LOG_LEVEL in entries:
-                logs.set_level(configuration.log_level)
+            logs.follow(configuration.log_levels)
             return configuration
 
 
@@ -166,44 +192,6 @@ def assembled(
     return Parts(loop, pool, core, Memo(inbox, credentials, reconfigurer.changed))
 
 
-async def _serve(parts: Parts, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
-    """Run all parts until `stop`, then drain: no more news, writes finished, goodbye to the core."""
-    own = [
-        asyncio.create_task(parts.pool.run(), name="writers"),
-        asyncio.create_task(parts.loop.run(), name="agent"),
-        asyncio.create_task(parts.core.run(), name="session"),
-    ]
-    stopped = asyncio.create_task(stop.wait(), name="stop")
-    try:
-        async with watching_cluster(parts.memo, session, namespace) as watching:
-            stop_on_signals(stop)  # kopf has taken them
-            done, _ = await asyncio.wait({stopped, *own, *watching}, return_when=asyncio.FIRST_COMPLETED)
-        _raise_ends(done - {stopped})
-        log.info("stopping: finishing the writes in flight", **parts.pool.depths())
-        parts.loop.drain()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(parts.pool.drained(), DRAIN_S)
-    finally:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(parts.core.leave(), FAREWELL_S)
-        for task in (stopped, *own):
-            task.cancel()
-        await asyncio.wait({stopped, *own})
-
-
-def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:
-    """A part that ended by itself ends the operator, with its own words if it has any.
-
-    Raises:
-        LinkError: one ended.
-    """
-    for task in done:
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, LinkError):
-            raise error
-        raise PartEnded(task.get_name(), str(error or "without a reason")) from error
-
-
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
     """The result of the work, None if we are told to stop before it is done."""
     working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
@@ -215,13 +203,6 @@ async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | No
     with suppress(asyncio.CancelledError):
         await working
     return None
-
-
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """SIGTERM and SIGINT set `stop`; elsewhere than in the main thread there are no signals."""
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 def _placeholders(settings: Settings) -> Placeholders:
@@ -261,6 +242,11 @@ def tls_files(certificate: Path | None, key: Path | None, authority: Path | None
     return TlsFiles(certificate, key, authority)
 
 
+def own_identity() -> str:
+    """A name for this process that no other will ever have: a successor waits until the lease runs out."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
 @app.command()
 def main(  # noqa: PLR0913 - the command line is its options
     *,
@@ -277,6 +263,10 @@ def main(  # noqa: PLR0913 - the command line is its options
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
     ] = 8081,
     namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    leader_elect: LeaderElect = True,
+    lease_name: LeaseName = LEASE_NAME,
+    lease_duration: LeaseDuration = DURATION_S,
+    identity: Identity = "",
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="the ConfigMap's log.level wins")
     ] = LogLevel.INFO,
@@ -288,7 +278,8 @@ def main(  # noqa: PLR0913 - the command line is its options
         tls = tls_files(tls_cert, tls_key, tls_ca)
         client = GrpcClient(core, tls=tls, allow_plaintext=allow_plaintext)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(Options(namespace, health_port), lambda: client))
+            candidacy = Candidacy(namespace, lease_name, identity or own_identity(), lease_duration)
+            runner.run(run(Options(namespace, health_port, candidacy if leader_elect else None), lambda: client))
     except (LinkError, AddressError) as error:
         typer.echo(f"muster operator cannot serve: {error}", err=True)
         raise typer.Exit(1) from error

@@ -3,10 +3,13 @@
 LinkError
 ├── NoCredentials     no way into the cluster is configured
 ├── Unreachable       the API server did not answer (connection, time-out)
+│   └── NotLeading    it was not asked, or its answer not awaited: we may not write
 ├── ApiRefused        the API server answered with an error status
 ├── PartEnded         a part that has to run for ever ended
+│   └── LeadershipLost    another operator leads
 └── StartupRefused    the operator must not or cannot start: one line says key, value and fix
-    └── BadSetting    a value of the ConfigMaps is wrong
+    └── ConfigurationRefused  what stands in the ConfigMaps cannot be put in force
+        └── BadSetting        a value of them is wrong
 """
 
 from __future__ import annotations
@@ -32,6 +35,13 @@ class Unreachable(LinkError):
         self.reason = reason
 
 
+class NotLeading(Unreachable):
+    """A write that the fence stopped; before it was sent, or while its answer was awaited."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "this operator does not hold the lease")
+
+
 class ApiRefused(LinkError):
     """The API server answered with an error status."""
 
@@ -49,15 +59,30 @@ class PartEnded(LinkError):
         self.part = part
 
 
+class LeadershipLost(PartEnded):
+    """The lease has, or had, another holder: what we know and plan is not in force any more."""
+
+    def __init__(self, lease: str, holder: str) -> None:
+        super().__init__("leadership", f"{holder or 'another operator'} took the lease {lease}")
+        self.holder = holder
+
+
 class StartupRefused(LinkError):
     """The operator cannot serve as asked; the message says why and what to do."""
 
 
-class BadSetting(StartupRefused):
+class ConfigurationRefused(StartupRefused):
+    """What stands in the ConfigMaps cannot be put in force; `key` is the entry at fault."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class BadSetting(ConfigurationRefused):
     """A setting has a value that means nothing."""
 
     def __init__(self, key: str, value: str, fix: str) -> None:
-        super().__init__(f"setting {key} = {value!r} is wrong: {fix}")
-        self.key = key
+        super().__init__(key, f"setting {key} = {value!r} is wrong: {fix}")
         self.value = value
         self.fix = fix

@@ -1,11 +1,15 @@
-"""Structured logs to standard error; the level may change while the operator runs (`log.level`)."""
+"""Structured logs to standard error; levels may change while the operator runs (`log.level`, `log.<subsystem>.level`).
+
+Subsystems have the contract's names (3.1), so that who turned one up in YuniKorn turns up the same thing here.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -29,16 +33,57 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+#: By the beginning of a logger's name, the longest first.
+_SUBSYSTEMS: Final = {
+    "muster.admission": "admission.webhook",
+    "muster.core": "shim.rmcallback",
+    "muster.config": "shim.config",
+    "muster.credentials": "kubernetes",
+    "muster.fastlane": "kubernetes",
+    "muster.kube": "shim.client",
+    "muster.loop": "shim.context",
+    "muster.relist": "kubernetes",
+    "muster.session": "shim.scheduler",
+}
+#: Everything of the operator that has no name of its own.
+_ALL: Final = "shim"
+#: The library that watches and serves for us logs through the standard library.
+_KUBERNETES: Final = "kubernetes"
+
+
+class _Logger(structlog.WriteLogger):
+    """Writes lines, and knows which of the contract's subsystems they are from."""
+
+    def __init__(self, file: TextIO, name: str) -> None:
+        super().__init__(file)
+        self.subsystem = subsystem(name)
+
+
 class _Threshold:
-    """Drops what is below the level in force."""
+    """Drops what is below the level in force: of the subsystem, of the nearest one above it, of all."""
 
     def __init__(self) -> None:
-        self.level = logging.INFO
+        self._own = logging.INFO
+        self._followed: dict[str, int] = {}
 
-    def __call__(self, _: WrappedLogger, method: str, event: EventDict) -> EventDict:
-        if _NAMES.get(method.upper(), logging.ERROR) < self.level:
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        if _NAMES.get(method.upper(), logging.ERROR) < self.level(getattr(logger, "subsystem", _ALL)):
             raise structlog.DropEvent
         return event
+
+    def level(self, name: str) -> int:
+        while name and name not in self._followed:
+            name = name.rpartition(".")[0]
+        return self._followed.get(name, self._own)
+
+    def use(self, own: int | None, followed: Mapping[str, int] | None) -> None:
+        """Another level of the process, other levels of the settings; None = as it was."""
+        self._own = self._own if own is None else own
+        self._followed = self._followed if followed is None else dict(followed)
+        number = self.level(_KUBERNETES)
+        logging.getLogger().setLevel(number)
+        # kopf says at INFO what it starts and stops, once per resource: of use to those who debug kopf.
+        logging.getLogger("kopf").setLevel(max(number, logging.WARNING) if number > logging.DEBUG else number)
 
 
 _THRESHOLD: Final = _Threshold()
@@ -61,7 +106,7 @@ def configure(level: str, form: LogFormat) -> None:
             *errors,
             renderer,
         ],
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=_named,
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
@@ -69,9 +114,21 @@ def configure(level: str, form: LogFormat) -> None:
 
 
 def set_level(level: str) -> None:
-    """Use another level from now on; a name of the standard library, in any case."""
-    number = _NAMES[level.upper()]
-    _THRESHOLD.level = number
-    logging.getLogger().setLevel(number)
-    # kopf says at INFO what it starts and stops, once per resource: of use to those who debug kopf.
-    logging.getLogger("kopf").setLevel(max(number, logging.WARNING) if number > logging.DEBUG else number)
+    """Use another level from now on where the settings have none; a name of the standard library, in any case."""
+    _THRESHOLD.use(_NAMES[level.upper()], None)
+
+
+def follow(levels: Mapping[str, str]) -> None:
+    """Use the levels of the settings: by subsystem, "" = all. What they do not name is as the command line has it."""
+    _THRESHOLD.use(None, {name: _NAMES[level] for name, level in levels.items()})
+
+
+def subsystem(logger: str) -> str:
+    """The contract's name for what a logger is of."""
+    while logger and logger not in _SUBSYSTEMS:
+        logger = logger.rpartition(".")[0]
+    return _SUBSYSTEMS.get(logger, _ALL)
+
+
+def _named(*names: str) -> _Logger:
+    return _Logger(sys.stderr, names[0] if names else "")

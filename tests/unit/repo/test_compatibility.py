@@ -17,10 +17,10 @@ from muster_core.edge.config.schema import FileForm
 from muster_core.edge.rest.routes import MOVED, ROUTES
 from muster_core.model import states
 from muster_core.model.release import Termination
+from muster_operator.link.config.catalogue import MEANINGLESS, SETTINGS
 from muster_operator.model.states import AppState, TaskState
 from muster_si import si_pb2
 from tests.unit.repo import contract
-from tests.unit.repo.test_documented_settings import DOCUMENTED
 from tests.unit.repo.tree import ROOT, modules
 from tools import compatibility
 
@@ -35,27 +35,8 @@ STATES = {
     "operator application": AppState,
     "operator task": TaskState,
 }
-#: Settings of YuniKorn that are accepted and do nothing; and the entry that is a file.
-MEANINGLESS = {
-    "admissionController.webHook.amServiceName",
-    "admissionController.webHook.schedulerServiceAddress",
-    "admissionController.filtering.processNamespaces",
-    "admissionController.filtering.bypassNamespaces",
-    "admissionController.filtering.labelNamespaces",
-    "admissionController.filtering.noLabelNamespaces",
-    "admissionController.filtering.defaultQueue",
-    "admissionController.accessControl.bypassAuth",
-    "admissionController.accessControl.trustControllers",
-    "admissionController.accessControl.systemUsers",
-    "admissionController.accessControl.externalUsers",
-    "admissionController.accessControl.externalGroups",
-    "service.schedulingInterval",
-    "service.volumeBindTimeout",
-    "service.eventChannelCapacity",
-    "service.dispatchTimeout",
-    "service.operatorPlugins",
-    "<policyGroup>.yaml",
-}
+#: The entry that is a file.
+FILE = "<policyGroup>.yaml"
 
 
 def si_names() -> Iterator[str]:
@@ -105,7 +86,7 @@ def running() -> dict[str, list[str]]:
         "si": list(si_names()),
         "config": sorted(config_names()),
         "properties": sorted(properties._READERS),
-        "settings": sorted({*DOCUMENTED, *MEANINGLESS}),
+        "settings": sorted({*SETTINGS, *MEANINGLESS, FILE}),
         "endpoints": [f"{route.method} {route.path}" for route in ROUTES] + [f"GET {path}" for path in MOVED],
         "event-types": list(si_pb2.EventRecord.Type.keys())[1:],
         "events": list(si_pb2.EventRecord.ChangeDetail.keys())[1:],

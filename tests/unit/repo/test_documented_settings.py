@@ -1,16 +1,12 @@
-"""docs/settings.md names every setting that is read, and no other, with the default that is in force."""
-
-import re
+"""The catalogue of settings names each that is read, with the default in force, no other; the page is made of it."""
 
 import pytest
 
 from muster_core.edge.config.load import load
 from muster_operator.link.config import settings as operator
+from muster_operator.link.config.catalogue import LEVELS, SETTINGS
 from muster_si import keys
-from tests.unit.repo.tree import ROOT
-
-ROW = re.compile(r"^\| `([^`]+)` \| (?:`([^`]*)`|[^|]+) \| at (?:once|start) \| \S", re.MULTILINE)
-DOCUMENTED = dict(ROW.findall((ROOT / "docs" / "settings.md").read_text()))
+from tools import settings as page
 
 #: Said in a session, by no ConfigMap.
 UNWRITTEN = {keys.EXTRA_FENCE}
@@ -29,19 +25,23 @@ def of_the_operator() -> set[str]:
     return {item for item in flat if isinstance(item, str)}
 
 
-def test_every_setting_is_documented_and_every_documented_one_is_read() -> None:
-    assert set(DOCUMENTED) == of_the_core() | of_the_operator() | {"log.<subsystem>.level"}
+def test_every_setting_that_is_read_is_in_the_catalogue_and_no_other() -> None:
+    assert set(SETTINGS) == of_the_core() | of_the_operator() | {LEVELS}
+
+
+def test_the_page_is_made_of_the_catalogue() -> None:
+    assert page.PAGE.read_text() == page.written(page.PAGE.read_text())
 
 
 @pytest.mark.parametrize("key", sorted(of_the_core() - {keys.SETTING_LOG_LEVEL}))
-def test_the_documented_default_is_the_cores(key: str) -> None:
-    written, absent = load("", {key: DOCUMENTED[key]}), load("", {})
+def test_the_default_in_the_catalogue_is_the_cores(key: str) -> None:
+    written, absent = load("", {key: SETTINGS[key].default}), load("", {})
     assert (written.configuration, written.settings, written.warnings) == (absent.configuration, absent.settings, ())
 
 
 @pytest.mark.parametrize("key", sorted(of_the_operator()))
-def test_the_documented_default_is_the_operators(key: str) -> None:
-    written, absent = operator.parse({key: DOCUMENTED[key]}), operator.parse({})
+def test_the_default_in_the_catalogue_is_the_operators(key: str) -> None:
+    written, absent = operator.parse({key: SETTINGS[key].default}), operator.parse({})
     assert (written.settings, written.limits) == (absent.settings, absent.limits)
     assert (written.cluster_id, written.policy_group) == (absent.cluster_id, absent.policy_group)
-    assert (written.log_level, written.hot_refresh) == (absent.log_level, absent.hot_refresh)
+    assert (written.log_levels, written.hot_refresh) == (absent.log_levels, absent.hot_refresh)

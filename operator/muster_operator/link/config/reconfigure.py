@@ -1,25 +1,31 @@
-"""A changed ConfigMap becomes the configuration in force, or a Warning event on it that says why not (contract 3)."""
+"""A changed ConfigMap becomes the configuration in force, or a Warning event on it that says why not (contract 3).
+
+What is in force and does not do what its author may expect (a key that nobody reads, a value that takes a restart) is
+told there too, once for each state of the ConfigMaps. The watch shows them at the start as well, so that holds for the
+configuration that the operator began with.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
 from muster_operator.link import logs
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.config.configmaps import read_entries
+from muster_operator.link.config import catalogue, notices
+from muster_operator.link.config.configmaps import Source, merged, read_config_maps, source
 from muster_operator.link.config.settings import Configuration, parse
 from muster_operator.link.errors import ApiRefused, BadSetting, Unreachable
 from muster_operator.link.si.core import CoreLink
-from muster_operator.model.commands import Command, EventType, Importance, PostEvent, Subject
+from muster_operator.model.commands import Command
+from muster_operator.translate.raw import Raw
 from muster_si.errors import Refused, SchedulerInterfaceError
 
 log = structlog.get_logger("muster.config")
-
-REASON = "ConfigurationRefused"
 
 
 class Reconfigurer:
@@ -27,7 +33,9 @@ class Reconfigurer:
 
     def __init__(self, session: KubeSession, namespace: str, core: CoreLink, submit: Callable[[Command], None]) -> None:
         self._session, self._namespace, self._core, self._submit = session, namespace, core, submit
+        self._at_start = core.configuration.extra
         self._one_at_a_time = asyncio.Lock()
+        self._told: dict[Source, list[str]] = {}
 
     async def changed(self, name: str) -> None:
         """A ConfigMap of that name changed, appeared or went."""
@@ -36,41 +44,61 @@ class Reconfigurer:
                 log.info("a ConfigMap changed; hot refresh is off, so it takes a restart", configmap=name)
                 return
             try:
-                entries = await read_entries(self._session, self._namespace)
-                await self._take(parse(entries, self._core.configuration.policy_group))
-            except BadSetting as error:
-                self._refuse(name, str(error))
-            except Refused as error:
-                self._refuse(name, error.reason)
-            except SchedulerInterfaceError as error:
-                log.info("the next session begins with the new configuration", reason=str(error))
+                config_maps = await read_config_maps(self._session, self._namespace)
             except (ApiRefused, Unreachable) as error:
                 log.warning("the changed ConfigMap could not be read, the old configuration stays", reason=str(error))
+                return
+            await self._take(config_maps)
 
-    async def _take(self, new: Configuration) -> None:
+    async def _take(self, config_maps: tuple[Raw, ...]) -> None:
+        """Put what stands there in force, or leave everything as it is and say why."""
+        policy_group = self._core.configuration.policy_group
+        try:
+            entries = merged(config_maps)
+            await self._replace(parse(entries, policy_group))
+        except BadSetting as error:
+            self._refuse(source(config_maps, error.key), str(error))
+        except Refused as error:
+            self._refuse(source(config_maps, f"{policy_group}{catalogue.QUEUES}"), error.reason)
+        else:
+            self._doubt(config_maps, entries)
+
+    async def _replace(self, new: Configuration) -> None:
+        """Raises Refused: the core does not take it."""
         old = self._core.configuration
         # These are read once, at the start: the core would not know us under another name.
         new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=old.settings)
         if new == old:
             return
-        await self._core.reconfigure(new)
-        if new.log_level != old.log_level:
-            logs.set_level(new.log_level)
+        try:
+            await self._core.reconfigure(new)
+        except Refused:
+            raise
+        except SchedulerInterfaceError as error:
+            log.info("the next session begins with the new configuration", reason=str(error))
+        logs.follow(new.log_levels)
         log.info("configuration replaced")
 
-    def _refuse(self, name: str, reason: str) -> None:
-        log.warning("the new configuration is refused, the old one stays in force", configmap=name, reason=reason)
-        note = f"refused, the old configuration stays in force: {reason}"
-        self._submit(
-            PostEvent(
-                subject=Subject.CONFIG_MAP,
-                namespace=self._namespace,
-                name=name,
-                uid="",
-                type=EventType.WARNING,
-                reason=REASON,
-                action=REASON,
-                note=note,
-                importance=Importance.PROBLEM,
-            )
-        )
+    def _refuse(self, where: Source | None, reason: str) -> None:
+        log.warning("the new configuration is refused, the old one stays in force", configmap=where, reason=reason)
+        if where is not None:
+            self._submit(notices.refusal(self._namespace, where, reason))
+
+    def _doubt(self, config_maps: tuple[Raw, ...], entries: Mapping[str, str]) -> None:
+        """Tell each ConfigMap what is doubtful in it, unless that was told last."""
+        findings = [*catalogue.doubts(entries), *catalogue.awaiting_restart(self._at_start, entries)]
+        told = _by_source(config_maps, findings)
+        for where, said in told.items():
+            if self._told.get(where) != said:
+                log.warning("the configuration is in force, with doubts", configmap=where.name, findings=said)
+                self._submit(notices.doubt(self._namespace, where, said))
+        self._told = told
+
+
+def _by_source(config_maps: tuple[Raw, ...], findings: Iterable[catalogue.Finding]) -> dict[Source, list[str]]:
+    found: dict[Source, list[str]] = defaultdict(list)
+    for finding in findings:
+        where = source(config_maps, finding.key)
+        if where is not None:
+            found[where].append(str(finding))
+    return dict(found)

@@ -33,7 +33,6 @@ QPS: Final = "kubernetes.qps"
 BURST: Final = "kubernetes.burst"
 #: Ours: requests to the API server in flight at once.
 WRITERS: Final = "kubernetes.concurrency"
-LOG_LEVEL: Final = "log.level"
 
 #: Time-outs of ours that the core reads; the operator only checks that they are durations.
 DURATIONS: Final = (
@@ -94,8 +93,8 @@ class Configuration:
     limits: Limits = field(default_factory=Limits)
     """How much may be in flight to the API server."""
 
-    log_level: str = "INFO"
-    """A name of the standard library's levels."""
+    log_levels: Mapping[str, str] = field(default_factory=dict)
+    """By subsystem, "" = all: names of the standard library's levels. What is not set is as the command line has it."""
 
     hot_refresh: bool = True
     """Whether changes of the ConfigMaps are taken while running."""
@@ -117,7 +116,7 @@ def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Config
         queues=entries.get(f"{policy_group}.yaml", ""),
         extra={key: value for key, value in entries.items() if not key.endswith(".yaml")} | {keys.EXTRA_FENCE: "true"},
         limits=_limits(entries),
-        log_level=_read(entries, LOG_LEVEL, "INFO", _level),
+        log_levels=_log_levels(entries),
         hot_refresh=_read(entries, HOT_REFRESH, True, _boolean),
     )
 
@@ -137,6 +136,27 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
         instance_type_label=label,
     )
+
+
+def _log_levels(entries: Mapping[str, str]) -> dict[str, str]:
+    """`log.level` as "", `log.<subsystem>.level` as its subsystem; what means nothing for one is left out."""
+    found: dict[str, str] = {}
+    for key, value in entries.items():
+        subsystem = subsystem_of(key)
+        if subsystem == "":
+            _read(entries, key, "", _level)
+        if subsystem is not None and (level := _level(value.strip())):
+            found[subsystem] = level
+    return found
+
+
+def subsystem_of(key: str) -> str | None:
+    """The subsystem whose level a key sets: "" = all; None = the key is no level."""
+    if key == keys.SETTING_LOG_LEVEL:
+        return ""
+    if key.startswith(keys.SETTING_LOG_PREFIX) and key.endswith(keys.SETTING_LOG_SUFFIX):
+        return key.removeprefix(keys.SETTING_LOG_PREFIX).removesuffix(keys.SETTING_LOG_SUFFIX) or None
+    return None
 
 
 def _limits(entries: Mapping[str, str]) -> Limits:

@@ -18,7 +18,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 
 from muster_operator.link.config.settings import Configuration
-from muster_operator.link.errors import StartupRefused
+from muster_operator.link.errors import ConfigurationRefused, StartupRefused
 from muster_operator.link.si.encode import Encoder, Request, Sent
 from muster_operator.model.news import News
 from muster_si import muster_pb2, si_pb2
@@ -204,7 +204,8 @@ class CoreLink:
         """Keep a session open until cancelled.
 
         Raises:
-            StartupRefused: the core refuses our very first registration, for the configuration or the version.
+            StartupRefused: the core refuses our very first registration for the version; a ConfigurationRefused if
+                for the configuration.
         """
         failures, registered = 0, False
         while True:
@@ -217,7 +218,7 @@ class CoreLink:
             except Refused as refused:
                 reason = str(refused)
                 if not registered and refused.code in _FINAL:
-                    raise StartupRefused(f"the core refuses to serve: {refused.reason}") from refused
+                    raise self._end(refused) from refused
             except SchedulerInterfaceError as error:
                 reason = str(error)
             finally:
@@ -230,12 +231,15 @@ class CoreLink:
             await asyncio.sleep(pause_s)
 
     async def reconfigure(self, configuration: Configuration) -> None:
-        """Tell the core a new configuration, and use it for later registrations.
+        """Tell the core a new configuration, and use it for later registrations; of those that stand by, only that.
 
         Raises:
             Refused: the core keeps the old one, and so do we.
             SessionLost: there is no session; the next registration carries the new one.
         """
+        if self._session is None:
+            self.configuration = configuration
+            return
         request = self.encoder.configuration(configuration.policy_group, configuration.queues, configuration.extra)
         try:
             await self.api.update_configuration(request)
@@ -262,6 +266,12 @@ class CoreLink:
         await session.answer(muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))
         log.info("registered with the core", rm_id=self.encoder.rm_id)
         self.listener.session_up(session)
+
+    def _end(self, refused: Refused) -> StartupRefused:
+        says = f"the core refuses to serve: {refused.reason}"
+        if refused.code is RefusalCode.INVALID_ARGUMENT:
+            return ConfigurationRefused(f"{self.configuration.policy_group}.yaml", says)
+        return StartupRefused(says)
 
 
 def is_state_dump(callback: muster_pb2.Callback) -> bool:

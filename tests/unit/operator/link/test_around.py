@@ -1,4 +1,4 @@
-"""What stands around the loop: probes, the look for a running YuniKorn, and a changed ConfigMap."""
+"""What stands around the loop: probes, and the look for a running YuniKorn."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ import pytest
 
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside import refuse_beside_yunikorn
-from muster_operator.link.config.reconfigure import Reconfigurer
-from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import StartupRefused
 from muster_operator.link.health import health_server
-from muster_operator.link.inbox import Inbox
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.si.core import CoreLink
-from muster_operator.link.si.encode import Encoder
-from muster_operator.model.commands import Command, PostEvent, Subject
-from muster_si.errors import RefusalCode, Refused
 from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, reply, serving, status
-from tests.unit.operator.link.si.scheduler import Peer
 
 DEPLOYMENTS = "GET /apis/apps/v1/deployments"
 BOTH = frozenset({"muster", "yunikorn"})
@@ -103,48 +95,3 @@ async def test_who_may_not_look_goes_on() -> None:
     server.plan(DEPLOYMENTS, lambda: status(403, "Forbidden"))
     async with a_session(server) as session:
         await refuse_beside_yunikorn(session, BOTH)
-
-
-CONFIGS = "GET /api/v1/namespaces/muster/configmaps/"
-
-
-async def reconfigured(peer: Peer, data: dict[str, str], *, started: dict[str, str] | None = None) -> list[Command]:
-    """What follows for Kubernetes when `muster-configs` comes to hold this data."""
-    server, commands = ApiServer(), list[Command]()
-    server.plan(f"{CONFIGS}muster-defaults", lambda: status(404, "NotFound"))
-    server.plan(f"{CONFIGS}muster-configs", lambda: reply(200, {"data": data}))
-    link = CoreLink(peer, Encoder("rm", "default"), parse(started or {}), Inbox(Metrics()), lambda: None)
-    async with a_session(server) as session:
-        await Reconfigurer(session, "muster", link, commands.append).changed("muster-configs")
-    return commands
-
-
-async def test_a_changed_queue_configuration_is_told_to_the_core() -> None:
-    peer = Peer()
-    assert await reconfigured(peer, {"queues.yaml": "new"}) == []
-    assert [request.config for request in peer.configurations] == ["new"]
-
-
-async def test_a_config_map_that_says_what_is_in_force_is_not_told() -> None:
-    peer = Peer()
-    assert await reconfigured(peer, {"queues.yaml": "same"}, started={"queues.yaml": "same"}) == []
-    assert peer.configurations == []
-
-
-async def test_hot_refresh_off_means_a_restart() -> None:
-    peer = Peer()
-    off = {"service.enableConfigHotRefresh": "false"}
-    assert await reconfigured(peer, {"queues.yaml": "new"}, started=off) == []
-    assert peer.configurations == []
-
-
-@pytest.mark.parametrize(
-    "data,said",
-    [({"log.level": "loud"}, "log.level = 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
-)
-async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], said: str) -> None:
-    peer = Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "the core says no"))
-    [event] = await reconfigured(peer, data)
-    assert isinstance(event, PostEvent)
-    assert (event.subject, event.namespace, event.name) == (Subject.CONFIG_MAP, "muster", "muster-configs")
-    assert said in event.note

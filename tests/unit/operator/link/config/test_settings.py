@@ -8,7 +8,7 @@ import gzip
 import pytest
 
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.config.configmaps import UNPACKED_LIMIT, merged, read_entries
+from muster_operator.link.config.configmaps import UNPACKED_LIMIT, merged, read_config_maps, source
 from muster_operator.link.config.settings import Configuration, parse
 from muster_operator.link.errors import BadSetting
 from muster_si import keys
@@ -94,12 +94,21 @@ def test_both_spellings_of_the_instance_type_label_are_read() -> None:
 
 
 def test_log_levels_are_names_or_numbers() -> None:
-    assert [parse({"log.level": level}).log_level for level in ("-1", "warn", "FATAL", "0")] == [
-        "DEBUG",
-        "WARNING",
-        "CRITICAL",
-        "INFO",
-    ]
+    levels = [parse({"log.level": level}).log_levels[""] for level in ("-1", "warn", "FATAL", "0")]
+    assert levels == ["DEBUG", "WARNING", "CRITICAL", "INFO"]
+
+
+def test_subsystems_have_levels_of_their_own_and_one_that_means_nothing_is_left_out() -> None:
+    entries = {"log.shim.client.level": "debug", "log.core.level": "loud", "log.level": " ", "log.format": "json"}
+    assert parse(entries).log_levels == {"shim.client": "DEBUG"}
+
+
+def test_the_config_map_that_has_the_last_word_on_a_key_is_named() -> None:
+    first = {"metadata": {"name": "defaults", "uid": "1"}, "data": {"a": "1", "b": "1"}}
+    second = {"metadata": {"name": "configs", "uid": "2"}, "data": {"b": "2"}, "binaryData": {"q.yaml.gz": ""}}
+    found = [source([first, second], key) for key in ("a", "b", "q.yaml", "unset")]
+    assert [where and where.name for where in found] == ["defaults", "configs", "configs", "configs"]
+    assert source([], "a") is None
 
 
 def packed(text: str) -> str:
@@ -135,7 +144,7 @@ async def entries_of(*config_maps: tuple[str, dict[str, str]]) -> dict[str, str]
     async with serving(server):
         session = KubeSession(FixedCredentials(server.url, ["t"]))
         try:
-            return await read_entries(session, "muster")
+            return merged(await read_config_maps(session, "muster"))
         finally:
             await session.close()
 

@@ -1,0 +1,82 @@
+"""`muster config show` says which setting has which value, and from where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import yaml
+from typer.testing import CliRunner, Result
+
+from muster.main import app
+from muster_operator.link.config.catalogue import LEVELS, SETTINGS
+
+MANIFEST = "kind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{{entries}}}\n"
+
+
+def show(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(app, ["config", "show", *arguments], env=environment)
+
+
+def a_file(folder: Path, name: str, entries: str) -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(MANIFEST.format(name=name, entries=entries))
+    return str(path)
+
+
+def row(result: Result, key: str) -> list[str]:
+    """The cells of a key's row."""
+    [line] = [line for line in result.stdout.splitlines() if line.startswith(f"{key} ")]
+    return line.split()[1:]
+
+
+def test_the_defaults_are_every_setting_with_its_meaning() -> None:
+    result = show("--defaults")
+    assert result.exit_code == 0
+    assert [key for key in SETTINGS if key not in result.stdout] == []
+    assert row(result, "gang.waitTimeout")[:3] == ["0s", "at", "once"]
+
+
+def test_the_defaults_are_data_that_a_config_map_can_hold() -> None:
+    expected = {key: setting.default for key, setting in SETTINGS.items() if key != LEVELS}
+    assert yaml.safe_load(show("--defaults", "-o", "yaml").stdout) == expected
+    assert json.loads(show("--defaults", "-o", "json").stdout) == expected
+
+
+def test_values_name_the_config_map_that_has_them_and_the_later_one_wins(tmp_path: Path) -> None:
+    first = a_file(tmp_path, "muster-defaults", "gang.waitTimeout: 1h, log.level: WARN, queues.yaml: 'partitions: []'")
+    second = a_file(tmp_path, "muster-configs", "gang.waitTimeout: 2h")
+    result = show("-f", first, "-f", second)
+    assert result.exit_code == 0
+    assert row(result, "gang.waitTimeout") == ["2h", "muster-configs", "at", "once"]
+    assert row(result, "log.level")[:2] == ["WARN", "muster-defaults"]
+    assert row(result, "service.clusterId")[:2] == ["mycluster", "default"]
+    assert row(result, "queues.yaml") == ["1", "lines", "muster-defaults"]
+
+
+def test_what_is_odd_is_told_beside_the_values(tmp_path: Path) -> None:
+    result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimout: 1h"), "-o", "json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["gang.waitTimout"] == "1h"
+    assert result.stderr == ("warning: gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?\n")
+
+
+def test_a_value_that_would_be_refused_ends_with_1_and_its_line(tmp_path: Path) -> None:
+    result = show("-f", a_file(tmp_path, "muster-configs", "gang.waitTimeout: soon"))
+    assert result.exit_code == 1
+    assert "gang.waitTimeout = 'soon' is wrong" in result.stderr
+
+
+def test_a_file_that_is_no_config_map_ends_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text("kind: Pod\n")
+    result = show("-f", str(path))
+    assert (result.exit_code, result.stderr) == (2, f"{path} is not the manifest of a ConfigMap\n")
+    assert show("-f", str(tmp_path / "none.yaml")).exit_code == 2
+
+
+def test_no_cluster_is_one_line_and_2(tmp_path: Path) -> None:
+    result = show(KUBECONFIG=str(tmp_path / "none"), HOME=str(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("the ConfigMaps cannot be read: no credentials")
+    assert len(result.stderr.splitlines()) == 1
