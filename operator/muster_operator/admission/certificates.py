@@ -1,0 +1,207 @@
+"""Authorities that sign for the webhook, and what they sign: pure but for the randomness of keys; the time comes in.
+
+Two authorities are always in force, half a life apart, and the API server trusts both (contract 7). What is served is
+signed by the one that has been trusted longest, so that a new one is known everywhere months before it signs anything.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+#: An authority lives a year and is replaced 90 days before its end (contract 7).
+LIFE: Final = timedelta(days=365)
+RENEW_BEFORE: Final = timedelta(days=90)
+#: What is served lives in memory only, and is made anew when a third of its life is left.
+SERVED_LIFE: Final = timedelta(days=30)
+SERVED_RENEW_BEFORE: Final = timedelta(days=10)
+#: Clocks of two machines differ.
+SKEW: Final = timedelta(minutes=5)
+AUTHORITY_NAME: Final = "muster admission authority"
+
+
+class BadCertificate(ValueError):
+    """What was given or found is no usable certificate or key; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs, and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> bytes:
+        """The certificate as text."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key as text, unencrypted."""
+        return _key_pem(self.key)
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it has to be replaced: it ends soon, or its time has not come (a clock that was wrong)."""
+        certificate = self.certificate
+        return certificate.not_valid_after_utc - now < RENEW_BEFORE or certificate.not_valid_before_utc > now + SKEW
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What is served: a chain and its key, and the authorities (PEM) whom a client has to trust for it."""
+
+    chain: bytes
+    key: bytes
+    authorities: tuple[bytes, ...]
+    not_after: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether one that was made here has to be made anew."""
+        return self.not_after - now < SERVED_RENEW_BEFORE
+
+
+Pair = tuple[Authority, Authority]
+
+
+def authority(now: datetime, life: timedelta = LIFE) -> Authority:
+    """A new one, valid from now on."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(AUTHORITY_NAME)
+    usage = x509.KeyUsage(
+        digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    certificate = (
+        _builder(name, name, key.public_key(), now, now + life)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(certificate, key)
+
+
+def kept_or_made(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair:
+    """The pair to use from now on: what is missing or due is made anew, the rest stays.
+
+    The first ever pair is staggered: the second lives half as long, so that never both are replaced at once.
+    """
+    first, second = (None if one is None or one.is_due(now) else one for one in found)
+    if first is None and second is None:
+        return authority(now), authority(now, LIFE / 2)
+    return first or authority(now), second or authority(now)
+
+
+def signer(pair: Pair) -> Authority:
+    """The one that signs: known longest, and of two that are equally old the one that lives longer."""
+    return min(
+        pair, key=lambda one: (one.certificate.not_valid_before_utc, -one.certificate.not_valid_after_utc.timestamp())
+    )
+
+
+def issue(pair: Pair, names: Iterable[str], now: datetime) -> Leaf:
+    """A certificate for these names and addresses, which clients accept that trust the pair."""
+    names, by = list(names), signer(pair)
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = min(now + SERVED_LIFE, by.certificate.not_valid_after_utc)
+    certificate = (
+        _builder(_name(names[0][:64]), by.certificate.subject, key.public_key(), now, ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key()), critical=False)
+        .sign(by.key, hashes.SHA256())
+    )
+    return Leaf(
+        chain=certificate.public_bytes(serialization.Encoding.PEM),
+        key=_key_pem(key),
+        authorities=tuple(one.pem for one in pair),
+        not_after=ends,
+    )
+
+
+def read_authority(certificate: bytes, key: bytes) -> Authority:
+    """An authority from its texts.
+
+    Raises:
+        BadCertificate: they are garbled, do not belong together, or may not sign.
+    """
+    try:
+        read = x509.load_pem_x509_certificate(certificate)
+        private = serialization.load_pem_private_key(key, None)
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != read.public_key():
+            raise BadCertificate("the key does not belong to the certificate")
+        if not read.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            raise BadCertificate("the certificate is not an authority's")
+        read.verify_directly_issued_by(read)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature, x509.ExtensionNotFound) as error:
+        raise BadCertificate(f"no authority: {error}") from error
+    return Authority(read, private)
+
+
+def given(chain: bytes, key: bytes, authorities: bytes) -> Leaf:
+    """A leaf from files that somebody else keeps, such as cert-manager. `authorities` may be empty.
+
+    Raises:
+        BadCertificate: they are garbled, or key and certificate do not belong together.
+    """
+    try:
+        leaf = x509.load_pem_x509_certificates(chain)[0]
+        private = serialization.load_pem_private_key(key, None)
+        trusted = x509.load_pem_x509_certificates(authorities) if authorities.strip() else []
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BadCertificate(str(error)) from error
+    if private.public_key() != leaf.public_key():
+        raise BadCertificate("the key does not belong to the certificate")
+    pems = tuple(one.public_bytes(serialization.Encoding.PEM) for one in trusted)
+    return Leaf(chain, key, pems, leaf.not_valid_after_utc)
+
+
+def split(bundle: bytes) -> tuple[bytes, ...]:
+    """The certificates of a bundle, each as one text; none where it is garbled."""
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return ()
+    return tuple(one.public_bytes(serialization.Encoding.PEM) for one in found)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, begins: datetime, ends: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins - SKEW)
+        .not_valid_after(ends)
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

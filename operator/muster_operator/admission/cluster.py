@@ -1,0 +1,95 @@
+"""What the operator's own watch shows of namespaces and priority classes, and a direct look where it shows nothing yet.
+
+A namespace and its first pod come within milliseconds, often before the watch has told of the namespace; and before the
+first list is complete nothing is known at all. Then one is read by itself, and who waits for it waits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from muster_operator.admission.known import Known
+from muster_operator.link.api.session import KubeSession
+from muster_operator.translate.namespaces import read_priority_class
+from muster_operator.translate.raw import Raw, mapping, strings, text
+
+NAMESPACES: Final = "namespaces"
+PRIORITY_CLASSES: Final = "priorityclasses"
+DELETED: Final = "DELETED"
+#: Of a namespace's annotations only these are kept.
+_PREFIX: Final = "yunikorn.apache.org/"
+#: Lists of one: a right to list is needed for the watch anyway, a right to get would be one more.
+_PATHS: Final = {
+    NAMESPACES: "/api/v1/namespaces?fieldSelector=metadata.name%3D",
+    PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses?fieldSelector=metadata.name%3D",
+}
+
+
+class ClusterView:
+    """Fed by the watch (`watched`, `listed`), asked by the server."""
+
+    def __init__(self, session: KubeSession, account: str, home: str, scheduler_names: frozenset[str]) -> None:
+        self._session = session
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._classes: dict[str, bool] = {}
+        self._listed: set[str] = set()
+        self.known: Final = Known(account, home, scheduler_names, self._namespaces, self._classes)
+
+    @property
+    def missing(self) -> str:
+        """What was never listed; empty = nothing."""
+        return ", ".join(sorted(set(_PATHS) - self._listed))
+
+    def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+        """Take an object as the watch shows it; other kinds than ours are nothing to us."""
+        name = text(mapping(raw.get("metadata")).get("name"))
+        known = self._known(plural)
+        if known is None:
+            return
+        if kind == DELETED:
+            known.pop(name, None)
+        else:
+            self._take(plural, name, raw)
+
+    def listed(self, plural: str, names: frozenset[str]) -> None:
+        """Take a complete list: what is not in it is gone."""
+        known = self._known(plural)
+        if known is None:
+            return
+        for name in known.keys() - names:
+            del known[name]
+        self._listed.add(plural)
+
+    async def look_up(self, namespace: str, priority_class: str) -> None:
+        """Have both known, by a look of our own where the watch has not told of them.
+
+        Raises:
+            ApiRefused, Unreachable: one cannot be read.
+        """
+        if namespace not in self._namespaces:
+            await self._read(NAMESPACES, namespace)
+        if priority_class and priority_class not in self._classes:
+            await self._read(PRIORITY_CLASSES, priority_class)
+
+    async def _read(self, plural: str, name: str) -> None:
+        """One that is not there stays unknown: the API server refuses what names it by itself."""
+        found = await self._session.get(_PATHS[plural] + quote(name, safe=""))
+        for raw in found.get("items") or []:
+            self._take(plural, name, raw)
+
+    def _take(self, plural: str, name: str, raw: Raw) -> None:
+        if plural == NAMESPACES:
+            written = strings(mapping(raw.get("metadata")).get("annotations"))
+            self._namespaces[name] = {key: value for key, value in written.items() if key.startswith(_PREFIX)}
+        elif (seen := read_priority_class(raw)) is not None:
+            self._classes[name] = seen.allow_preemption
+
+    def _known(self, plural: str) -> dict[str, dict[str, str]] | dict[str, bool] | None:
+        match plural:
+            case "namespaces":
+                return self._namespaces
+            case "priorityclasses":
+                return self._classes
+            case _:
+                return None

@@ -1,0 +1,101 @@
+"""Which requests are sent to us, as conditions of the API server (CEL): what is said here in text, `decide` says again.
+
+The API server does not ask us about anything else, so these decide what Muster can hold up when it is down. Objects
+reach CEL without their empty fields, so each step that may be missing is asked for first; a condition that failed would
+refuse the request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from muster_operator.admission.kinds import Kind
+from muster_operator.model import vocabulary as words
+
+Condition = tuple[str, str]
+"""Its name and its expression."""
+
+#: Annotations that users may not write, or not for others: a request that changes one is always ours to judge.
+GUARDED: Final = (words.ANNOTATION_USER_INFO, words.ANNOTATION_PLACEHOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """What tells our own from others': scheduler names that are served, our account, our namespace."""
+
+    scheduler_names: frozenset[str]
+    account: str
+    home: str
+
+
+def of_strangers(ours: Ours) -> list[Condition]:
+    """Not of kubelets, whose static pods must start without us, and not of ourselves: a placeholder costs no question.
+
+    Only the API server says who is who; nothing that a user can write counts here.
+    """
+    return [
+        ("not-of-a-kubelet", "!('system:nodes' in request.userInfo.groups)"),
+        ("not-of-muster", f"request.userInfo.username != '{ours.account}'"),
+    ]
+
+
+def claims_us(kind: Kind, ours: Ours) -> Condition:
+    """A pod that names us. A template that names us or carries a guarded annotation, when that is new."""
+    new, old = (_description(root, kind) for root in ("object", "oldObject"))
+    if kind.is_pod:
+        return ("names-us", f"{_names(new, ours)} && (request.operation == 'CREATE' || {_changes(new, old)})")
+    grows = f"({_names(new, ours)} && !{_names(old, ours)}) || {_changes(new, old)}"
+    return ("claims-us", f"request.operation == 'CREATE' ? {_claims(new, ours)} : ({grows})")
+
+
+def claims_nothing(kind: Kind, ours: Ours) -> Condition:
+    """The rest of what is new."""
+    new = _description("object", kind)
+    if kind.is_pod:
+        return ("does-not-name-us", f"!{_names(new, ours)}")
+    return ("claims-nothing", f"!({_claims(new, ours)})")
+
+
+def has_no_node() -> Condition:
+    """A pod that has its node already needs no scheduler."""
+    return ("has-no-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''")
+
+
+def is_called(names: frozenset[str]) -> Condition:
+    """An object of one of these names."""
+    return ("is-ours", f"object.metadata.name in {_listed(names)}")
+
+
+def _claims(new: str, ours: Ours) -> str:
+    return " || ".join([_names(new, ours), *(f"{_annotation(new, key)} != ''" for key in GUARDED)])
+
+
+def _changes(new: str, old: str) -> str:
+    return " || ".join(f"{_annotation(new, key)} != {_annotation(old, key)}" for key in GUARDED)
+
+
+def _names(description: str, ours: Ours) -> str:
+    """Whether it names one of our schedulers."""
+    way = f"{description}.spec.schedulerName"
+    return f"({_has(way)} && {way} in {_listed(ours.scheduler_names)})"
+
+
+def _annotation(description: str, key: str) -> str:
+    """Its value, empty where there is none."""
+    way = f"{description}.metadata.annotations"
+    return f"({_has(way)} && '{key}' in {way} ? {way}['{key}'] : '')"
+
+
+def _has(way: str) -> str:
+    """Whether every step of the way is there."""
+    steps = way.split(".")
+    return " && ".join(f"has({'.'.join(steps[:end])})" for end in range(2, len(steps) + 1))
+
+
+def _description(root: str, kind: Kind) -> str:
+    return ".".join((root, *kind.template))
+
+
+def _listed(names: frozenset[str]) -> str:
+    return f"[{', '.join(repr(name) for name in sorted(names))}]"
