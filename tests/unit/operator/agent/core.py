@@ -38,8 +38,14 @@ from muster_operator.model.verdicts import (
     Released,
     Verdict,
 )
+from muster_si import keys
 
 STOPPED = TerminationType.STOPPED_BY_RM
+
+
+def _avoided(ask: AskSpec) -> list[str]:
+    """The nodes that its pod keeps off."""
+    return ask.tags.get(keys.TAG_AVOID_NODES, "").split(",")
 
 
 @dataclass
@@ -184,7 +190,8 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         else:
             assert news.termination is held.going, "confirmed with another type"
         if held.parked:
-            self._allocate(app, held.parked, held.node if held.node in self.nodes else self._next_node())
+            is_open = held.node in self.nodes and held.node not in _avoided(held.parked)
+            self._place(app, held.parked, held.node if is_open else self._next_node(held.parked))
         self._settle(news.app)
 
     def schedule(self) -> None:
@@ -195,7 +202,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
             for ask in list(app.asks.values()):
                 if ask.placeholder and not self.is_stingy:
                     del app.asks[ask.key]
-                    self._allocate(app, ask, self._next_node())
+                    self._place(app, ask, self._next_node(ask))
                 elif not ask.placeholder and self._may_run(app):
                     self._swap_or_allocate(app, ask)
             self._settle(app.spec.app)
@@ -211,7 +218,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         del app.asks[ask.key]
         target = next((held for held in app.placeholders() if held.ask.task_group == ask.task_group), None)
         if target is None:
-            self._allocate(app, ask, self._next_node())
+            self._place(app, ask, self._next_node(ask))
             return
         target.going, target.parked = TerminationType.PLACEHOLDER_REPLACED, ask
         self.allocations.append(AllocationVerdict(released=(self._release(app, target),)))
@@ -221,10 +228,17 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         assert held.going is not None
         return Released(app.spec.app, held.ask.key, held.going, AllocationId(f"{held.ask.key}-0"))
 
-    def _next_node(self) -> NodeName:
-        names = sorted(name for name, is_open in self.nodes.items() if is_open)
+    def _next_node(self, ask: AskSpec) -> NodeName | None:
+        names = sorted(name for name, is_open in self.nodes.items() if is_open and name not in _avoided(ask))
         self.turn += 1
-        return names[self.turn % len(names)]
+        return names[self.turn % len(names)] if names else None
+
+    def _place(self, app: App, ask: AskSpec, node: NodeName | None) -> None:
+        """On the node, or it waits for one that it does not keep off."""
+        if node is None:
+            app.asks[ask.key] = ask
+        else:
+            self._allocate(app, ask, node)
 
     def _allocate(self, app: App, ask: AskSpec, node: NodeName) -> None:
         app.held[ask.key] = Held(ask, node)

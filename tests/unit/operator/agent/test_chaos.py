@@ -47,6 +47,7 @@ class Chaos:
             self.time_out,
             self.complete,
             self.refuse,
+            self.refuse_at_the_node,
             self.kill,
             self.change_nodes,
             lambda: self.simulation.wait(20),
@@ -82,6 +83,13 @@ class Chaos:
 
     def refuse(self) -> None:
         self.simulation.kubernetes.refuse_creates = 1
+
+    def refuse_at_the_node(self) -> None:
+        """A kubelet does not start a pod that was bound to it (semantics 5)."""
+        bound = [raw for raw in self.simulation.kubernetes.pods.values() if raw["spec"].get("nodeName")]
+        if bound:
+            raw = bound[self.pick(len(bound))]
+            self.simulation.kubernetes.change(raw["metadata"]["name"], phase="Failed", reason="OutOfcpu")
 
     def kill(self) -> None:
         if self.pick(2):
@@ -125,6 +133,7 @@ def test_pods_that_remain_are_bound_once_and_nothing_is_left_over(data: st.DataO
     assert simulation.ledger.tasks == {}
     assert simulation.ledger.applications == {}
     assert simulation.ledger.deletions == {}
+    assert simulation.ledger.places == {}
     assert {key: app.held for key, app in simulation.core.apps.items() if app.held} == {}
     assert simulation.core.foreign == {}
 

@@ -3,63 +3,28 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import CreatePlaceholder, DeletePod, MarkResumed, PostEvent
+from muster_operator.model.commands import DeletePod, MarkResumed, PostEvent
 from muster_operator.model.facts import NodeGone
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
-from muster_operator.model.news import AllocationReleased, ApplicationSubmitted, AskReleased, NodeDecommissioned
-from muster_operator.model.outcome import Outcome
+from muster_operator.model.news import (
+    AllocationReleased,
+    ApplicationSubmitted,
+    AskReleased,
+    NodeDecommissioned,
+)
 from muster_operator.model.results import CommandUnanswered
 from muster_operator.model.settings import Settings
 from muster_operator.model.verdicts import AllocationVerdict, AskCancelled, AskRejected, Released
-from muster_operator.translate.placeholders import placeholder_body
 from muster_si import keys
-from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, refused
-from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused
+from tests.unit.operator.agent.gang import a_member, creates, pod_of, reserving, uid
+from tests.unit.operator.objects import a_pod, gang_annotations
 
 TIMEOUT = TerminationType.TIMEOUT
-
-
-def a_member(name: str = "w0", *, group: str = "g", count: int = 2, parameters: str = "") -> Raw:
-    return a_pod(
-        name, app=APP, annotations=gang_annotations(a_group("g", count), parameters=parameters, member_of=group)
-    )
-
-
-def creates(outcome: Outcome) -> list[CreatePlaceholder]:
-    return [command for command in outcome.commands if isinstance(command, CreatePlaceholder)]
-
-
-def pod_of(command: CreatePlaceholder, **spec: Any) -> Raw:
-    """The placeholder as the API server shows it; its UID is ``ph-`` and its name."""
-    raw = placeholder_body(command.spec, Settings())
-    raw["metadata"] |= {
-        "uid": f"ph-{command.spec.name}",
-        "creationTimestamp": "2026-01-01T00:00:01Z",
-        "managedFields": [{"manager": "muster-placeholder"}],
-    }
-    raw["spec"].update(spec)
-    raw["status"] = {"phase": "Pending"}
-    return raw
-
-
-def reserving(*, parameters: str = "") -> tuple[Driver, list[Raw]]:
-    """A gang of two with both placeholders asked for."""
-    driver = live()
-    driver.see(a_member(parameters=parameters))
-    driver.see(a_member("w1", parameters=parameters))
-    placeholders = [pod_of(command) for command in creates(driver.accepted())]
-    for raw in placeholders:
-        driver.see(raw)
-    return driver, placeholders
-
-
-def uid(raw: Raw) -> str:
-    return str(raw["metadata"]["uid"])
 
 
 def test_the_submission_carries_the_gang() -> None:

@@ -1,0 +1,92 @@
+"""Placeholders that a kubelet refuses, whose name is taken, or that nobody needs any more (contract 1.8)."""
+
+from __future__ import annotations
+
+from muster_operator.model.commands import DeletePod
+from muster_operator.model.ids import PodUid
+from muster_operator.model.news import AllocationReleased, AskSubmitted
+from muster_operator.model.outcome import Outcome
+from muster_si import keys
+from tests.unit.operator.agent.driver import asked, done, events, live, orders, refused
+from tests.unit.operator.agent.gang import a_member, creates, pod_of, reserving, uid
+
+
+def test_a_refused_placeholder_is_made_again_under_another_name_and_keeps_off_the_node_for_a_while() -> None:
+    """Semantics 5: the gang goes on reserving."""
+    driver, placeholders = reserving()
+    first = placeholders[0]
+    driver.result(done(orders(driver.allocated(uid(first)))[0]))
+    first["spec"]["nodeName"] = "n1"
+    out = driver.see(first, phase="Failed", reason="UnexpectedAdmissionError", message="no GPU is left")
+    (again,) = creates(out)
+    assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
+    assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [uid(first)]
+    assert [item.key for item in out.news if isinstance(item, AllocationReleased)] == [uid(first)]
+    assert events(out) == [("w0", "GangScheduling", "MemberRefused")]
+    assert avoided(driver.see(pod_of(again))) == "n1"
+    assert avoided(driver.wait(60)) is None
+
+
+def avoided(outcome: Outcome) -> str | None:
+    """The nodes that the one ask of this outcome keeps off."""
+    (ask,) = (item.ask for item in outcome.news if isinstance(item, AskSubmitted))
+    return ask.tags.get(keys.TAG_AVOID_NODES)
+
+
+def test_a_name_that_a_users_pod_has_is_left_to_it() -> None:
+    """The gang goes on with another one; its other placeholders do not care (contract 1.8)."""
+    driver = live()
+    driver.see(a_member())
+    first, second = creates(driver.accepted())
+    driver.result(refused(first, 409, "already exists"))
+    driver.result(done(second))
+    driver.see(pod_of(second))
+    (again,) = creates(driver.wait(10))
+    assert again.spec.name not in {first.spec.name, second.spec.name}
+    assert asked(driver.see(pod_of(again))) == [f"ph-{again.spec.name}"]
+
+
+def test_a_placeholder_that_was_made_before_a_crash_is_met_by_its_own_name() -> None:
+    driver = live()
+    driver.see(a_member())
+    first, second = creates(driver.accepted())
+    driver.result(refused(first, 409, "already exists"))
+    driver.see(pod_of(first))
+    driver.result(done(second))
+    driver.see(pod_of(second))
+    assert creates(driver.wait(10)) == []
+
+
+def test_names_that_are_all_taken_end_the_gang_and_not_the_job() -> None:
+    driver = live()
+    driver.see(a_member(count=1))
+    (create,) = creates(driver.accepted())
+    for _ in range(4):
+        driver.result(refused(create, 409, "already exists"))
+        (create,) = creates(driver.wait(10))
+    driver.result(refused(create, 409, "already exists"))
+    out = driver.wait(10)
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+
+
+def test_a_placeholder_that_is_made_again_is_not_waited_for_once_the_core_has_all_places() -> None:
+    """The word that it runs and the end of a placeholder cross (semantics 1)."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    (again,) = creates(driver.gone_uid(PodUid(uid(placeholders[0]))))
+    assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
+    assert [type(command) for command in driver.see(pod_of(again)).commands] == [DeletePod]
+
+
+def test_a_placeholder_ask_that_comes_too_late_is_no_failure_of_the_gang() -> None:
+    """The same, the new one's ask having gone out already: the core gives it back."""
+    driver, placeholders = reserving(parameters="gangSchedulingStyle=Hard")
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    (again,) = creates(driver.gone_uid(PodUid(uid(placeholders[0]))))
+    late = pod_of(again)
+    driver.see(late)
+    assert [type(command) for command in driver.cancelled(uid(late)).commands] == [DeletePod]
+    assert creates(driver.gone_uid(PodUid(uid(late)))) == []
+    assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
