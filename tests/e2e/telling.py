@@ -43,3 +43,17 @@ async def told(scene: Scene, pod: str, *words: str, kind: str = "Warning") -> No
         )
 
     await scene.eventually(f"an event ({kind}) on {pod} says {words}", is_told, 30)
+
+
+async def told_on_the_config_map(scene: Scene, *words: str) -> str:
+    """Wait for an event on `muster-configs` that has all the words; it is found as `kubectl describe` looks for it."""
+    home, notes = scene.muster.setup.namespace, list[str]()
+    uid = (await scene.api.get("configmaps", "muster-configs", home))["metadata"]["uid"]
+
+    async def is_told() -> bool:
+        found = [event for event in await scene.api.find("events", home) if event["involvedObject"].get("uid") == uid]
+        notes[:] = [event["message"] for event in found if all(word in event["message"] for word in words)]
+        return bool(notes)
+
+    await scene.eventually(f"an event on the ConfigMap says {words}", is_told, 20)
+    return notes[-1]

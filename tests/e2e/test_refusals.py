@@ -9,7 +9,7 @@ from devcluster.nodes import FakeNode
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
-from tests.e2e.telling import told
+from tests.e2e.telling import told, told_on_the_config_map
 
 NODES = [FakeNode("node-0", cpu="8")]
 GOOD: Json = {"name": "workers", "minMember": 2, "minResource": {"cpu": "1"}}
@@ -125,6 +125,8 @@ async def test_a_start_with_an_unreadable_configuration_ends_with_one_line_that_
     last = operator.tail(1)
     assert last.startswith("muster operator cannot serve: ")
     assert all(word in last for word in words), last
+    note = await told_on_the_config_map(scene, "Muster cannot start", words[0])
+    assert all(word in note for word in words), note
     fixed = {"data": dict.fromkeys(setting)}
     await scene.api.patch("configmaps", "muster-configs", fixed, scene.muster.setup.namespace)
     await scene.muster.start()

@@ -1,5 +1,7 @@
 """A changed ConfigMap is in force a moment later; one that is wrong changes nothing and says so (contract 3)."""
 
+import base64
+import gzip
 from collections.abc import Mapping
 
 from devcluster.nodes import FakeNode
@@ -8,7 +10,7 @@ from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
 from tests.e2e.scene import Scene
-from tests.e2e.telling import told, waits_with
+from tests.e2e.telling import told, told_on_the_config_map, waits_with
 
 NODES = [FakeNode("node-0", cpu="8")]
 
@@ -74,9 +76,20 @@ async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scen
     await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scene.all_bound(2)
 
-    async def is_told_on_the_config_map() -> bool:
-        found = await scene.api.find("events", scene.muster.setup.namespace)
-        about = [event for event in found if event["involvedObject"]["name"] == "muster-configs"]
-        return any("quues" in event["message"] and "stays in force" in event["message"] for event in about)
+    await told_on_the_config_map(scene, "quues", "stays in force")
 
-    await scene.eventually("a Warning on the ConfigMap names the field", is_told_on_the_config_map, 20)
+
+async def test_a_compressed_configuration_wins_and_an_unknown_key_is_told_where_it_stands(
+    open_scene: OpenScene,
+) -> None:
+    scene = await open_scene(NODES, queues(resources={"max": {"vcore": "1"}}))
+    better = queues(resources={"max": {"vcore": "3"}})["queues.yaml"]
+    packed = base64.b64encode(gzip.compress(better.encode())).decode()
+    change = {"binaryData": {"queues.yaml.gz": packed}, "data": {"gang.waitTimout": "1h"}}
+    await scene.api.patch("configmaps", "muster-configs", change, scene.muster.setup.namespace)
+
+    async def is_raised() -> bool:
+        return bool((await rest.ask(scene, "partition/default/queue/root.leaf"))["maxResource"]["vcore"] == 3000)
+
+    await scene.eventually("the compressed configuration is in force", is_raised, 10)
+    await told_on_the_config_map(scene, "gang.waitTimout is not a setting of Muster; is gang.waitTimeout meant?")
