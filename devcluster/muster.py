@@ -45,6 +45,8 @@ class Setup:
     embedded: bool = False
     """Both halves in one process with the in-process transport between them (``muster run --embedded``)."""
     env: Mapping[str, str] = field(default_factory=dict)
+    identity: str = "muster-0"
+    """Who the operator is in the Lease. As in a pod, one name is one place: a restart takes over from itself at once."""
 
 
 @asynccontextmanager
@@ -125,6 +127,12 @@ class Muster:
             except ConditionNotMet as error:
                 raise ProcessFailed("operator", str(error), self.tails()) from error
 
+    async def role(self) -> str:
+        """What the operator says of itself to the kubelet's readiness probe."""
+        url = f"http://127.0.0.1:{self.health_port}/readyz"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return (await answer.text()).strip()
+
     async def stop(self) -> None:
         """SIGTERM to both, the operator first, for it drains into the core."""
         for process in self._processes():
@@ -148,7 +156,13 @@ class Muster:
 
     def _process(self, name: str, module: str, *flags: str) -> Process:
         setup = self.setup
-        env = {"KUBECONFIG": str(setup.kubeconfig), "NAMESPACE": setup.namespace, "PYTHONUNBUFFERED": "1", **setup.env}
+        env = {
+            "KUBECONFIG": str(setup.kubeconfig),
+            "NAMESPACE": setup.namespace,
+            "MUSTER_IDENTITY": setup.identity,
+            "PYTHONUNBUFFERED": "1",
+            **setup.env,
+        }
         argv = [sys.executable, "-m", module, *flags]
         return Process(name, argv, setup.folder / "logs" / f"{name}.log", env=env, tethered=setup.tethered)
 

@@ -16,6 +16,7 @@ import structlog
 
 from muster_operator.agent import answering, obeying, observing, reminders
 from muster_operator.agent.ledger import Ledger
+from muster_operator.link.collector import Collector
 from muster_operator.link.facts import fact_of
 from muster_operator.link.inbox import (
     Ended,
@@ -32,7 +33,7 @@ from muster_operator.link.inbox import (
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.relists import Missed, missed_by
 from muster_operator.link.si.core import is_state_dump
-from muster_operator.link.si.current import Current
+from muster_operator.link.si.current import Current, Stage
 from muster_operator.link.si.decode import decoded, decoded_callback
 from muster_operator.link.versions import Versions
 from muster_operator.model.commands import Command
@@ -55,11 +56,17 @@ class Loop:
         self._current = Current(ledger, inbox.put)
         self._missed: dict[str, Missed] = {}
         self._versions = Versions()
+        self._collector = Collector()
 
     @property
     def missing(self) -> str:
         """What keeps the operator from being ready; empty = nothing."""
         return self._current.stage.value
+
+    @property
+    def unlisted(self) -> str:
+        """What keeps it from beginning a session at once, once it may; empty = nothing."""
+        return "" if self._current.has_listed else Stage.LISTING.value
 
     def drain(self) -> None:
         """Obey and tell the core nothing more; results of commands are still taken."""
@@ -67,6 +74,7 @@ class Loop:
 
     async def run(self) -> None:
         """Work until cancelled."""
+        self._collector.begin()
         while True:
             due = reminders.next_due(self._ledger)
             await self._inbox.something(None if due is None else max(0.0, due - time.monotonic()))
@@ -115,6 +123,7 @@ class Loop:
 
     def _watched(self, item: Watched, out: Outcome, now: float) -> None:
         """An object that looks as it did when it was last seen, or older, is not news: lists show thousands of them."""
+        self._collector.taken()
         if self._versions.is_news(item):
             fact = fact_of(item.plural, item.kind, item.raw, self._ledger.settings)
             if fact is not None:

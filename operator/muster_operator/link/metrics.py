@@ -33,6 +33,11 @@ class Metrics:
         self.sessions = self._counter("core_reconnects", "Registrations with the core beyond the first")
         self.failures = self._counter("loop_failures", "Inputs that the agent failed on", "kind")
         self.ready = Gauge("muster_operator_ready", "1 = recovered and in session", registry=self.registry)
+        self.leader = Gauge("muster_operator_leader", "1 = we hold the lease and may write", registry=self.registry)
+        self.transitions = Gauge(
+            "muster_operator_lease_transitions", "How often the lease has changed hands", registry=self.registry
+        )
+        self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
         self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
         self._watched: dict[str, Counter] = {}
         self._sources: list[tuple[str, Depths]] = []

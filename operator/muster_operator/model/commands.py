@@ -84,6 +84,7 @@ class Subject(StrEnum):
     POD = "Pod"
     NODE = "Node"
     CONFIG_MAP = "ConfigMap"
+    LEASE = "Lease"
 
 
 class EventType(StrEnum):

@@ -21,6 +21,7 @@ from muster_operator.model.commands import (
     MarkResumed,
     PostEvent,
     SetCondition,
+    Subject,
 )
 from muster_operator.model.pods import PodRef
 from muster_operator.model.vocabulary import (
@@ -98,7 +99,8 @@ def mark_resumed(command: MarkResumed) -> Request:
 def event(command: PostEvent, name: str, instance: str, now: datetime) -> Request:
     """POST an event of its own, or the first of a series."""
     namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
-    regarding = {"apiVersion": "v1", "kind": command.subject.value, "name": command.name, "uid": command.uid}
+    version = "coordination.k8s.io/v1" if command.subject is Subject.LEASE else "v1"
+    regarding = {"apiVersion": version, "kind": command.subject.value, "name": command.name, "uid": command.uid}
     if command.namespace:
         regarding["namespace"] = command.namespace
     body = {
@@ -118,12 +120,13 @@ def event(command: PostEvent, name: str, instance: str, now: datetime) -> Reques
 
 
 def series(command: PostEvent, name: str, count: int, now: datetime) -> Request:
-    """PATCH the event of a series: its note and count move on.
+    """PATCH the event of a series: its action, note and count move on.
 
     Through the core group, because events.k8s.io/v1 lets a series count but never say something new.
     """
     namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
     body = {
+        "action": command.action,
         "message": shortened(command.note),
         "series": {"count": count, "lastObservedTime": micro_time(now)},
     }

@@ -2,11 +2,13 @@
 
 `KubeSession` holds the one aiohttp session of all writes and reads of the operator (kopf's streams have their own).
 It knows nothing of pods: what an answer means and whether to ask again is for `link.api.kube` and `link.api.retry`.
+Writes pass the fence: who does not lead does not write (semantics 27), whatever part of the operator asks for it.
 """
 
 from __future__ import annotations
 
 import ssl
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +18,7 @@ import orjson
 
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.errors import ApiRefused, Unreachable
+from muster_operator.link.leading.fence import Fence
 
 #: Seconds one request may take, connecting included. The API server's own limit is 60.
 REQUEST_S: Final = 15.0
@@ -29,12 +32,17 @@ USER_AGENT: Final = "muster-operator"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send. `path` starts with a slash and carries its query; `body` is JSON."""
+    """What to send. `path` starts with a slash and carries its query; `body` is JSON.
+
+    `is_fenced`: a write that only the leader may do, as nearly all are. `within_s`: less time than others get.
+    """
 
     method: str
     path: str
     body: bytes = b""
     content_type: str = JSON
+    is_fenced: bool = True
+    within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +83,15 @@ class Reply:
 class KubeSession:
     """The operator's connections to the API server."""
 
-    def __init__(self, credentials: Credentials, *, connections: int = 100, request_s: float = REQUEST_S) -> None:
-        self._credentials = credentials
+    def __init__(
+        self,
+        credentials: Credentials,
+        fence: Fence | None = None,
+        *,
+        connections: int = 100,
+        request_s: float = REQUEST_S,
+    ) -> None:
+        self._credentials, self._fence = credentials, fence
         self._timeout = aiohttp.ClientTimeout(total=request_s)
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
@@ -88,7 +103,7 @@ class KubeSession:
         """Send one request and read the whole answer. A 401 is tried once more with credentials read anew.
 
         Raises:
-            Unreachable: no answer came (connection refused or cut, time-out).
+            Unreachable: no answer came (connection refused or cut, time-out); NotLeading: because we may not write.
         """
         reply = await self._send(request)
         if reply.status == 401:
@@ -117,19 +132,29 @@ class KubeSession:
     async def _send(self, request: Request) -> Reply:
         session = await self._open()
         what = f"{request.method} {request.path}"
+        timeout = self._timeout if request.within_s is None else aiohttp.ClientTimeout(total=request.within_s)
         try:
-            async with session.request(
-                request.method,
-                self._server + request.path,
-                data=request.body or None,
-                headers=self._headers[request.content_type],
-                timeout=self._timeout,
-            ) as response:
+            async with (
+                self._passage(request, what),
+                session.request(
+                    request.method,
+                    self._server + request.path,
+                    data=request.body or None,
+                    headers=self._headers[request.content_type],
+                    timeout=timeout,
+                ) as response,
+            ):
                 return Reply(response.status, await response.read(), _retry_after(response))
         except TimeoutError as error:
-            raise Unreachable(what, f"no answer in {self._timeout.total:g} s") from error
+            raise Unreachable(what, f"no answer in {timeout.total:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(what, f"{type(error).__name__}: {error}") from error
+
+    def _passage(self, request: Request, what: str) -> AbstractAsyncContextManager[None]:
+        """Through the fence, for a write of the leader."""
+        if self._fence is None or not request.is_fenced or request.method == "GET":
+            return nullcontext()
+        return self._fence.passed(what)
 
     async def _open(self) -> aiohttp.ClientSession:
         """The session for the present credentials; a new token needs new headers, a new certificate a new session."""

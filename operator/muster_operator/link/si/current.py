@@ -54,6 +54,11 @@ class Current:
         self._listed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def has_listed(self) -> bool:
+        """Whether the ledger holds all that a session begins with."""
+        return self._listed >= NEEDED
+
     def listed(self, plural: str) -> None:
         """A first, or another, complete list of a resource is in the ledger."""
         self._listed.add(plural)
@@ -85,7 +90,7 @@ class Current:
     def next_step(self, now: float) -> Outcome | None:
         """What the recovery says next, None = it has to wait for something, or is done."""
         match self.stage:
-            case Stage.LISTING if self._listed >= NEEDED:
+            case Stage.LISTING if self.has_listed:
                 self.stage = Stage.ANSWERS
                 return recovery.begin(self._ledger, now)
             case Stage.ANSWERS if recovery.is_answered(self._ledger):

@@ -1,0 +1,244 @@
+"""The task that takes the lease, renews it, and ends when another has it (semantics 27, ADR 0010).
+
+A holder that cannot renew keeps trying while the fence closes under it: an API server that is down for an hour is no
+reason to end, and when it is back and the lease is as we left it, nobody led meanwhile and we go on where we were. Only
+another's hand in it ends us; the process then begins anew, with nothing in memory that another has decided since.
+
+Conflicts are settled by reading. A renewal that was not answered may have been done or not: the fence counts from when
+a renewal that succeeded was *sent*, so it errs to the safe side, and the next attempt meets 409 and reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import orjson
+import structlog
+
+from muster_operator.link.api.requests import micro_time
+from muster_operator.link.api.session import KubeSession, Reply, Request
+from muster_operator.link.errors import ApiRefused, LeadershipLost, Unreachable
+from muster_operator.link.leading import lease as leases
+from muster_operator.link.leading.announcement import announcement
+from muster_operator.link.leading.fence import Fence, running_s
+from muster_operator.link.leading.lease import NOBODY, Lease, Sight
+from muster_operator.model.commands import PostEvent
+
+log = structlog.get_logger("muster.leading")
+
+#: Seconds for which a holder that is silent keeps the lease, unless told otherwise. With the second in which a standby
+#: looks again and the replay, somebody leads 12 s after a kill.
+DURATION_S: Final = 10
+#: Parts of that: after which a holder renews, another looks; for which a renewal allows writes; which a request takes.
+RENEW, LOOK, WRITES, REQUEST = 0.2, 0.1, 0.7, 0.35
+#: Looks are spread by up to this part, so that several do not ask in step.
+JITTER: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidacy:
+    """Who wants which lease. `identity` names a place in which at most one process runs at a time, as a pod's UID does.
+
+    Everything is measured in parts of `duration_s`, so that no two numbers can contradict each other.
+    """
+
+    namespace: str
+    name: str
+    identity: str
+    duration_s: int = DURATION_S
+
+    @property
+    def path(self) -> str:
+        """Of the collection in which the lease lies."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+
+class Leading(Protocol):
+    """What the rest of the operator asks of leadership. `begun` is set once we lead, and stays set."""
+
+    begun: asyncio.Event
+
+    @property
+    def holder(self) -> str:
+        """Who leads as far as we know; empty = nobody, or unknown."""
+
+    @property
+    def trouble(self) -> str:
+        """Why the lease cannot be read or renewed at present; empty = it can."""
+
+    @property
+    def transitions(self) -> int:
+        """How often the lease has changed hands."""
+
+    def announcements(self) -> list[PostEvent]:
+        """What to tell the cluster when we begin."""
+
+    async def run(self) -> None:
+        """For as long as we may lead."""
+
+    async def release(self) -> None:
+        """Write nothing more and let another lead at once."""
+
+
+class Unopposed:
+    """No election: we write from the start, and nobody else is asked. For one operator and never a second one."""
+
+    holder, trouble, transitions = "", "", 0
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence, self.begun = fence, asyncio.Event()
+
+    def announcements(self) -> list[PostEvent]:
+        """Nothing, for there is no choice."""
+        return []
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._fence.open_until(float("inf"))
+        self.begun.set()
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        """Write nothing more."""
+        self._fence.close()
+        await self._fence.emptied()
+
+
+class Leadership:
+    """Our part in the election. `clock`: that of the fence."""
+
+    def __init__(
+        self, session: KubeSession, candidacy: Candidacy, fence: Fence, clock: Callable[[], float] = running_s
+    ) -> None:
+        self._session, self._candidacy, self._fence, self._clock = session, candidacy, fence, clock
+        self._sight = Sight()
+        self._mine: Lease | None = None
+        self._is_fresh = False
+        self.begun = asyncio.Event()
+        self.trouble = ""
+
+    @property
+    def holder(self) -> str:
+        """Who leads as far as we know; empty = nobody."""
+        return self._sight.lease.holder
+
+    @property
+    def transitions(self) -> int:
+        """How often the lease has changed hands."""
+        return self._sight.lease.transitions
+
+    def announcements(self) -> list[PostEvent]:
+        """That we lead."""
+        candidacy = self._candidacy
+        return [announcement(candidacy.namespace, candidacy.name, self._sight.lease.uid, candidacy.identity)]
+
+    async def run(self) -> None:
+        """Take the lease when it is free, and keep it.
+
+        Raises:
+            LeadershipLost: we led, and another took it.
+        """
+        while True:
+            try:
+                await self._turn()
+            except (ApiRefused, Unreachable) as error:
+                self._note(str(error))
+                self._is_fresh = self._is_fresh and isinstance(error, Unreachable)
+            else:
+                self._note("")
+            await asyncio.sleep(self._pause_s())
+
+    async def release(self) -> None:
+        """Give the lease back if we hold it; where that fails it runs out by itself."""
+        self._fence.close()
+        await self._fence.emptied()
+        if self._mine is None:
+            return
+        try:
+            if not await self._put(self._mine.given_back(_now())):
+                await self._look()  # a renewal that was cut off may have been done
+                self._end_if_lost()
+                await self._put(self._sight.lease.given_back(_now()))
+        except (ApiRefused, Unreachable, LeadershipLost) as error:
+            log.info("the lease was not given back", reason=str(error))
+        else:
+            log.info("gave the lease back", lease=self._candidacy.name)
+
+    async def _turn(self) -> None:
+        """Look unless we know, then take or renew if it is free or ours."""
+        if not self._is_fresh:
+            await self._look()
+            self._end_if_lost()
+        if self._sight.free_in_s(self._candidacy.identity, self._clock()) > 0:
+            return
+        sent = self._clock()
+        wanted = self._sight.lease.taken_by(self._candidacy.identity, self._candidacy.duration_s, _now())
+        self._is_fresh = await self._put(wanted)
+        if self._is_fresh:
+            self._took(sent)
+
+    async def _look(self) -> None:
+        reply = await self._send("GET", f"/{self._candidacy.name}")
+        if not reply.ok and reply.status != 404:
+            raise ApiRefused("the lease", reply.status, reply.message())
+        seen = leases.read(reply.json()) if reply.ok else None
+        before = self.holder
+        self._sight = self._sight.seeing(seen, self._clock())
+        if self._mine is None and self.holder not in {before, NOBODY}:
+            log.info("standing by", leader=self.holder)
+
+    async def _put(self, wanted: Lease) -> bool:
+        """Write that state over the one we saw; whether nobody was faster."""
+        raw = orjson.dumps(leases.body(self._candidacy.namespace, self._candidacy.name, wanted))
+        method, path = ("PUT", f"/{self._candidacy.name}") if wanted.version else ("POST", "")
+        reply = await self._send(method, path, raw)
+        if reply.status in {404, 409}:
+            return False
+        if not reply.ok:
+            raise ApiRefused("the lease", reply.status, reply.message())
+        self._sight = self._sight.seeing(leases.read(reply.json()), self._clock())
+        return True
+
+    async def _send(self, method: str, path: str, raw: bytes = b"") -> Reply:
+        within_s = self._candidacy.duration_s * REQUEST
+        request = Request(method, self._candidacy.path + path, raw, is_fenced=False, within_s=within_s)
+        return await self._session.send(request)
+
+    def _took(self, sent_s: float) -> None:
+        self._fence.open_until(sent_s + self._candidacy.duration_s * WRITES)
+        self._mine = self._sight.lease
+        if not self.begun.is_set():
+            log.info("leading", identity=self._candidacy.identity, transitions=self.transitions)
+            self.begun.set()
+
+    def _end_if_lost(self) -> None:
+        if self._mine is not None and self._sight.shows_other_hands(self._mine):
+            self._fence.close()
+            raise LeadershipLost(f"{self._candidacy.namespace}/{self._candidacy.name}", self.holder)
+
+    def _note(self, trouble: str) -> None:
+        """Say what is new about it, once."""
+        if trouble and trouble != self.trouble:
+            log.warning("the lease cannot be read or renewed", reason=trouble, fence_s=round(self._fence.left_s, 1))
+        elif self.trouble and not trouble:
+            log.info("the lease can be read and renewed again")
+        self.trouble = trouble
+
+    def _pause_s(self) -> float:
+        if self._is_fresh and not self.trouble:
+            return self._candidacy.duration_s * RENEW
+        look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - spreads, hides nothing
+        return min(look_s, self._soonest_s() or look_s)
+
+    def _soonest_s(self) -> float:
+        """Seconds until the lease of another runs out."""
+        return self._sight.free_in_s(self._candidacy.identity, self._clock())
+
+
+def _now() -> str:
+    return micro_time(datetime.now(tz=UTC))

@@ -1,0 +1,114 @@
+"""What a Lease says, and who may take it. Pure: the moments by our own clock are arguments.
+
+The clocks of two machines are never compared. Who does not hold the lease measures, by its own clock, for how long it
+has seen no change of it; a holder that renews changes it. `acquired` and `renewed` are for people to read.
+Source: coordination.k8s.io/v1 Lease; client-go's leader election, whose Leases look the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+NOBODY: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One state of the object. `holder`: NOBODY = it was given back, or never held.
+
+    `transitions` counts how often it changed hands. `version`: the resourceVersion, empty = there is no object.
+    """
+
+    holder: str = NOBODY
+    duration_s: int = 0
+    acquired: str = ""
+    renewed: str = ""
+    transitions: int = 0
+    version: str = field(default="", compare=False)
+    uid: str = field(default="", compare=False)
+
+    def taken_by(self, candidate: str, duration_s: int, now: str) -> Lease:
+        """The next state if the candidate takes it, or renews what it holds. `now`: a MicroTime."""
+        if self.holder == candidate:
+            return replace(self, duration_s=duration_s, renewed=now)
+        return replace(
+            self,
+            holder=candidate,
+            duration_s=duration_s,
+            acquired=now,
+            renewed=now,
+            transitions=self.transitions + (self != NEVER_HELD),
+        )
+
+    def given_back(self, now: str) -> Lease:
+        """The next state if its holder lets go. One second, because the API server takes no zero."""
+        return replace(self, holder=NOBODY, duration_s=1, renewed=now)
+
+
+NEVER_HELD: Final = Lease()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What we saw last, and since when by our clock it has looked so."""
+
+    lease: Lease = NEVER_HELD
+    since_s: float = float("-inf")
+
+    def seeing(self, lease: Lease | None, now_s: float) -> Sight:
+        """After another look; None = there is no such object.
+
+        Who deletes the Lease of a living holder does not make it free: what was seen of it stays until it runs out.
+        """
+        if lease is None:
+            return replace(self, lease=replace(self.lease, version=""))
+        return Sight(lease, self.since_s if lease == self.lease else now_s)
+
+    def free_in_s(self, candidate: str, now_s: float) -> float:
+        """Seconds until the candidate may take it if it does not change; 0 = now.
+
+        Its own it may take at once: one name means one place where one process runs at a time, so the holder is a dead
+        predecessor, or the candidate itself.
+        """
+        if self.lease.holder in {NOBODY, candidate}:
+            return 0.0
+        return max(0.0, self.since_s + self.lease.duration_s - now_s)
+
+    def shows_other_hands(self, mine: Lease) -> bool:
+        """Whether another has, or had, the lease since it looked like `mine`."""
+        return self.lease.holder not in {NOBODY, mine.holder} or self.lease.transitions > mine.transitions
+
+
+def read(raw: Mapping[str, Any]) -> Lease:
+    """The state an object of the API server shows."""
+    spec, metadata = raw.get("spec") or {}, raw.get("metadata") or {}
+    return Lease(
+        holder=spec.get("holderIdentity") or NOBODY,
+        duration_s=spec.get("leaseDurationSeconds") or 0,
+        acquired=spec.get("acquireTime") or "",
+        renewed=spec.get("renewTime") or "",
+        transitions=spec.get("leaseTransitions") or 0,
+        version=metadata.get("resourceVersion") or "",
+        uid=metadata.get("uid") or "",
+    )
+
+
+def body(namespace: str, name: str, lease: Lease) -> dict[str, Any]:
+    """The object that says so; with a version it is refused if it is not that version any more."""
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": namespace,
+        "labels": {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"},
+    }
+    if lease.version:
+        metadata["resourceVersion"] = lease.version
+    spec = {
+        "holderIdentity": lease.holder,
+        "leaseDurationSeconds": lease.duration_s,
+        "leaseTransitions": lease.transitions,
+    }
+    times = {"acquireTime": lease.acquired, "renewTime": lease.renewed}
+    spec |= {key: time for key, time in times.items() if time}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

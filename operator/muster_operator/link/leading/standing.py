@@ -1,0 +1,30 @@
+"""What probes say about leading: one who stands by is ready too, or a rolling upgrade would wait for it for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster_operator.link.leading.leadership import Leading
+from muster_operator.link.loop import Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Reads the loop and the leadership each time somebody asks."""
+
+    leading: Leading
+    loop: Loop
+
+    @property
+    def missing(self) -> str:
+        """What keeps us from being ready; empty = nothing. Who stands by is ready when it could take over at once."""
+        if self.leading.trouble:
+            return f"the lease cannot be read or renewed: {self.leading.trouble}"
+        return self.loop.missing if self.leading.begun.is_set() else self.loop.unlisted
+
+    @property
+    def role(self) -> str:
+        """Who leads, if it is not us."""
+        if self.leading.begun.is_set():
+            return ""
+        return f"standing by, {self.leading.holder or 'nobody yet'} leads"

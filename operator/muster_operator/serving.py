@@ -1,0 +1,112 @@
+"""Runs the assembled parts until they are told to stop, then ends them in order.
+
+First no more news, then the writes in flight are finished, then goodbye to the core, and at last the lease is given
+back, so that who stands by begins when nothing of ours can come any more. A part that ends by itself ends all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from muster_operator.handlers.framework import watching_cluster
+from muster_operator.handlers.memo import Memo
+from muster_operator.link.api.pool import Pool
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.errors import LinkError, PartEnded
+from muster_operator.link.leading.leadership import Leading
+from muster_operator.link.loop import Loop
+from muster_operator.link.si.core import CoreLink
+
+log = structlog.get_logger("muster")
+
+#: Seconds that writes in flight get at the end; the kubelet kills 30 s after SIGTERM.
+DRAIN_S: Final = 10.0
+#: Seconds a goodbye to the core may take.
+FAREWELL_S: Final = 2.0
+#: Seconds that giving back the lease may take; it runs out anyway.
+RELEASE_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs beside kopf's tasks."""
+
+    loop: Loop
+    pool: Pool
+    core: CoreLink
+    memo: Memo
+
+
+async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
+    """Run all parts until `stop`, then drain: no more news, writes finished, goodbye to the core, the lease given back.
+
+    Who stands by watches and keeps its ledger, so that taking over is a registration and a replay.
+    """
+    own = [
+        asyncio.create_task(parts.loop.run(), name="agent"),
+        asyncio.create_task(leading.run(), name="leadership"),
+        asyncio.create_task(_write(parts.pool, leading), name="writers"),
+        asyncio.create_task(_talk(parts.core, leading), name="session"),
+    ]
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        async with watching_cluster(parts.memo, session, namespace) as watching:
+            stop_on_signals(stop)  # kopf has taken them
+            done, _ = await asyncio.wait({stopped, *own, *watching}, return_when=asyncio.FIRST_COMPLETED)
+        _raise_ends(done - {stopped})
+        parts.loop.drain()
+        if leading.begun.is_set():
+            log.info("stopping: finishing the writes in flight", **parts.pool.depths())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(parts.pool.drained(), DRAIN_S)
+    finally:
+        if leading.begun.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(parts.core.leave(), FAREWELL_S)
+        for task in (stopped, *own):
+            task.cancel()
+        await asyncio.wait({stopped, *own})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(leading.release(), RELEASE_S)
+
+
+async def _write(pool: Pool, leading: Leading) -> None:
+    """Write from when we lead on, first that we do."""
+    await leading.begun.wait()
+    for event in leading.announcements():
+        pool.submit(event)
+    await pool.run()
+
+
+async def _talk(core: CoreLink, leading: Leading) -> None:
+    """Serve the core from when we lead on."""
+    await leading.begun.wait()
+    await core.run()
+
+
+def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:
+    """A part that ended by itself ends the operator, with its own words if it has any.
+
+    Raises:
+        LinkError: one ended.
+    """
+    for task in done:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, LinkError):
+            raise error
+        raise PartEnded(task.get_name(), str(error or "without a reason")) from error
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """SIGTERM and SIGINT set `stop`; elsewhere than in the main thread there are no signals."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
