@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import FromCore, Session
@@ -86,11 +86,22 @@ class Ended:
 Input = Watched | ListBegun | Listed | SessionUp | SessionLost | Fenced | Said | Ended
 
 
+class Onlooker(Protocol):
+    """Who sees some of the watched objects beside the agent; none of these may block."""
+
+    def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+        """Take an object as a watch stream shows it."""
+
+    def listed(self, plural: str, names: frozenset[str]) -> None:
+        """Take a complete list of cluster-wide objects."""
+
+
 class Inbox:
     """Implements what kopf's handlers, the fast lane, the session and the writers tell to."""
 
     def __init__(self, metrics: Metrics, limit: int = LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
+        self._also: dict[str, Onlooker] = {}
         self._waiting: deque[Input] = deque()
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -98,12 +109,18 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def show_also(self, onlooker: Onlooker, *plurals: str) -> None:
+        """From now on somebody else sees these objects too, at once and without a watch of their own."""
+        self._also |= dict.fromkeys(plurals, onlooker)
+
     async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
         """Take an object from a watch stream; waits while the inbox is full."""
         self._metrics.count_watched(plural)
         if len(self._waiting) >= self._limit:
             self._room.clear()
             await self._room.wait()
+        if plural in self._also:
+            self._also[plural].watched(plural, kind, raw)
         self.put(Watched(plural, kind, raw))
 
     async def list_begun(self, plural: str) -> None:
@@ -112,6 +129,8 @@ class Inbox:
 
     async def listed(self, plural: str, keys: frozenset[str]) -> None:
         """Take a complete list."""
+        if plural in self._also:
+            self._also[plural].listed(plural, keys)
         self.put(Listed(plural, keys))
 
     def stream_broke(self, plural: str, reason: str) -> None:
