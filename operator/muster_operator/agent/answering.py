@@ -12,6 +12,7 @@ from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
 from muster_operator.model.states import TaskState
 
+_FORBIDDEN: Final = 403
 _GONE: Final = 404
 _CONFLICT: Final = 409
 #: How often a bind that nobody answered is sent before it counts as failed.
@@ -64,11 +65,18 @@ def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: 
     tasks.roll_back(ledger, out, task, now, message)
 
 
+def _is_for_want_of_a_namespace(result: CommandFailed) -> bool:
+    """Whether the namespace is gone or on its way out: there is nobody left to tell."""
+    return result.status == _GONE or (result.status == _FORBIDDEN and "is being terminated" in result.message)
+
+
 def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceholder, now: float) -> None:
     app = ledger.applications.get(command.spec.app)
     slot = app.slots.get(command.spec.name) if app else None
     if app is None or slot is None or slot.state is not SlotState.ORDERED:
         return
+    if isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result):
+        return  # its pods go one by one, and with them the gang
     if isinstance(result, CommandFailed) and result.status != _CONFLICT:
         endings.give_up_gang(ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}")
         return

@@ -5,11 +5,13 @@ How it ends is in ``endings``.
 
 from __future__ import annotations
 
-from muster_operator.agent import gangs, refusals, tasks, telling
+from muster_operator.agent import gangs, mismatches, namespaces, refusals, reserving, tasks, telling
 from muster_operator.agent.asks import application_spec
-from muster_operator.agent.ledger import Application, Ledger, Phase, Task
+from muster_operator.agent.deadlines import remember
+from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Phase, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.groups import GangDefinition, GangProblem
+from muster_operator.model.ids import AppId
 from muster_operator.model.news import ApplicationSubmitted
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Pod
@@ -44,18 +46,52 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
     """The first pod makes the application; later definitions are not read (contract 1.2)."""
     member = pod.membership
     gang = _gang(ledger, out, pod)
-    namespace = ledger.namespaces.get(pod.ref.namespace)
-    if namespace is not None and pod.node is None:
-        for problem in namespace.problems:
-            telling.warn(out, pod.ref, words.REASON_SCHEDULING, f"namespace {namespace.name}: {problem}")
-    app = Application(member.app, pod, member.queue, member.gang, gang, pod.created_s)
+    if member.user_problem and pod.node is None:
+        telling.warn(out, pod.ref, words.REASON_SCHEDULING, member.user_problem)
+    app = Application(
+        member.app,
+        pod,
+        member.queue,
+        member.gang,
+        gang,
+        pod.created_s,
+        user=member.user,
+        namespace=pod.ref.namespace,
+    )
     ledger.applications[app.id] = app
     return app
 
 
+def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Submit it; one whose namespace was not seen yet waits for that."""
+    if namespaces.is_ready(ledger, app.namespace):
+        submit(ledger, out, app)
+    else:
+        remember(ledger, Deadline(now + namespaces.WAIT_S, Look.NAMESPACE, app.id))
+
+
+def namespace_seen(ledger: Ledger, out: Outcome, name: str) -> None:
+    """A namespace exists and looks like this; it is recorded already."""
+    if namespaces.is_ready(ledger, name):
+        for app in ledger.applications.values():
+            if app.state is AppState.NEW and app.namespace == name:
+                submit(ledger, out, app)
+
+
+def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId) -> None:
+    """The namespace of a new application did not come in time."""
+    app = ledger.applications.get(app_id)
+    if app is not None and app.state is AppState.NEW:
+        submit(ledger, out, app)
+
+
 def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
-    """Tell the core of the application."""
+    """Tell the core of the application, and its first pod what is wrong with the annotations of its namespace."""
     step(app, AppEvent.SUBMIT)
+    namespace = ledger.namespaces.get(app.namespace)
+    if namespace is not None and app.originator.node is None:
+        for problem in namespace.problems:
+            telling.warn(out, app.originator.ref, words.REASON_SCHEDULING, f"namespace {namespace.name}: {problem}")
     out.news.append(ApplicationSubmitted(application_spec(ledger, app)))
 
 
@@ -79,56 +115,15 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         app = create(ledger, out, pod)
     task = attach(ledger, app, pod)
     refusals.inherit(ledger, app, task, now)
-    warn_of_group(ledger, out, app, task)
+    mismatches.tell(ledger, out, app, task)
     if is_new:
-        submit(ledger, out, app)
+        start(ledger, out, app, now)
     elif app.failure is not None:
         tasks.fail(out, task, *app.failure)
     elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
         tasks.report_bound(ledger, out, task)
         if app.state is AppState.RUNNING and task.state is TaskState.PENDING:
             tasks.submit(ledger, out, task, now)
-
-
-def warn_of_group(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
-    """A waiting pod that counts on a task group which its application does not have is told: never silently no gang."""
-    pod = task.pod
-    if pod.node is not None:
-        return
-    if app.gang is not None:
-        _warn_of_unknown_group(out, app.gang, pod)
-    elif not app.source.task_groups.strip() and not ledger.settings.disable_gang and not app.is_told_no_gang:
-        app.is_told_no_gang = _warn_of_missing_definition(out, app, pod)
-
-
-def _warn_of_unknown_group(out: Outcome, gang: GangDefinition, pod: Pod) -> None:
-    group = pod.membership.task_group
-    if not group or gang.group(group):
-        return
-    known = ", ".join(known.name for known in gang.groups)
-    note = (
-        f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {pod.membership.app}; the "
-        f"pod is scheduled without one, write one of: {known[:400]}"
-    )
-    telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
-
-
-def _warn_of_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
-    """Whether there was something to warn of; once an application, its other pods have the same trouble."""
-    wanted = {
-        words.ANNOTATION_TASK_GROUPS: pod.membership.gang.task_groups,
-        words.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
-    }
-    key = next((key for key, value in wanted.items() if value), None)
-    if key is None:
-        return False
-    note = (
-        f"{key}: application {app.id} began with pod {app.originator.ref.name}, which defines no task groups; the pod "
-        f"is scheduled without a gang. Write {words.ANNOTATION_TASK_GROUPS} on every pod of the application, and give "
-        f"a gang a {words.LABEL_APP_ID} of its own"
-    )
-    telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
-    return True
 
 
 def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -149,6 +144,7 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     step(app, AppEvent.RESERVE)
     for task in gangs.adopt(app, app.gang):
         tasks.kill(ledger, out, task, now, "more placeholders than members")
+    reserving.watch(ledger, app, now)
     ordered = gangs.order_missing(ledger, out, app, app.gang, now)
     if ordered:
         members = sum(group.min_member for group in app.gang.groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 
-from muster_operator.agent.ledger import Deadline, Ledger
+from muster_operator.agent.ledger import Deadline, Ledger, Phase
 
 
 def remember(ledger: Ledger, deadline: Deadline) -> None:
@@ -14,8 +14,8 @@ def remember(ledger: Ledger, deadline: Deadline) -> None:
 
 
 def next_due(ledger: Ledger) -> float | None:
-    """When ``remind`` has something to do next, in the clock of ``now``; None = nothing waits."""
-    return ledger.deadlines[0][0] if ledger.deadlines else None
+    """When ``remind`` has something to do next, in the clock of ``now``; None = nothing, or no session."""
+    return ledger.deadlines[0][0] if ledger.deadlines and ledger.phase is Phase.LIVE else None
 
 
 def due(ledger: Ledger, now: float) -> list[Deadline]:

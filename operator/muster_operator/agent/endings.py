@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, gangs, tasks, telling
+from muster_operator.agent import applications, gangs, namespaces, tasks, telling
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -14,7 +14,7 @@ from muster_operator.model.states import AppEvent, AppState, TaskState
 from muster_si import keys
 
 #: Without a real pod there is nothing to reserve for.
-_EARLY = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
+_EARLY = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
 #: A placeholder lost for one of these reasons is made again while the gang reserves.
 _REPLACEABLE = frozenset({None, TerminationType.PREEMPTED_BY_SCHEDULER})
 
@@ -70,10 +70,10 @@ def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, not
 
 def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Take the application back: its placeholders first, then itself; members that remain start it anew."""
-    was_answered = app.state is not AppState.SUBMITTED
+    was = app.state
     applications.step(app, AppEvent.KILL)
-    app.is_our_end = True
-    if not was_answered:
+    app.is_our_end = was is not AppState.NEW  # of a new one the core knows nothing
+    if was is AppState.SUBMITTED:
         ledger.unanswered[app.id] = ledger.unanswered.get(app.id, 0) + 1
     for task in app.placeholders.values():
         if task.asked and not task.held:
@@ -142,7 +142,8 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
     app.placeholders.pop(task.uid, None)
     slot = gangs.close_slot(app, task.pod.ref.name)
     if app.state is AppState.RESERVING and slot is not None:
-        if task.release in _REPLACEABLE and not app.core_is_running:
+        is_missed = task.release in _REPLACEABLE and not app.core_is_running
+        if is_missed and not namespaces.is_leaving(ledger, app.namespace):
             gangs.replace(ledger, out, app, slot, task, now)
         else:
             applications.check_reserved(ledger, out, app, now)

@@ -16,7 +16,7 @@ from muster_operator.model.groups import GangDefinition
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
-from muster_operator.model.pods import Condition, ForeignPod, GangSource, Pod, PodRef
+from muster_operator.model.pods import Condition, ForeignPod, GangSource, Pod, PodRef, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.verdicts import Verdict
@@ -35,7 +35,8 @@ class Task:
     """One pod of ours on its way to a node and off it.
 
     ``asked`` and ``held``: the core knows an ask, an allocation of it; exactly what has to be taken back when it ends.
-    ``release``: the core's order to go, to be confirmed with the same type. ``told``: the condition we wrote last.
+    ``release``: the core's order to go, to be confirmed with the same type. ``told``: the condition we wrote last,
+    the ``writes``-th. ``looked_at``: when it is looked at again whether another is due.
     """
 
     pod: Pod
@@ -50,6 +51,8 @@ class Task:
     shortage: Condition | None = None
     told: Condition | None = None
     told_at: float = 0.0
+    writes: int = 0
+    looked_at: float = 0.0
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
 
@@ -110,6 +113,10 @@ class Application:
     ``slots`` by placeholder name, while reserving; ``open_slots`` are those not bound yet. ``failure``: reason and
     message for pods that have to fail. ``is_over``: the core has no such application any more. ``is_our_end``: we ended
     it, so that we have to remove it from the core. ``is_told_no_gang``: a pod was told that there is no gang to join.
+    ``user`` and ``namespace`` are those of the pod that made it.
+
+    While reserving: ``shortage`` is what a placeholder waits for, ``impossible`` why no cluster of these nodes could
+    hold the gang, ``reached`` how many placeholders were seen and bound at the last look, ``look_pause`` seconds ago.
     """
 
     id: AppId
@@ -128,16 +135,25 @@ class Application:
     is_our_end: bool = False
     is_told_no_gang: bool = False
     failure: tuple[str, str] | None = None
+    user: UserInfo = field(default_factory=UserInfo)
+    namespace: str = ""
+    #: How pods that joined do not go with it, as they were told.
+    mismatches: set[str] = field(default_factory=set)
+    shortage: Condition | None = None
+    impossible: Condition | None = None
+    reached: tuple[int, int] = (0, 0)
+    look_pause: float = 0.0
     #: Pods that a kubelet refused and that nobody has replaced yet, the oldest first.
     refusals: list[Refusal] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Occupant:
-    """A pod that only takes room on its node; ``reported``: the core knows."""
+    """A pod that only takes room on its node; ``reported``: the core knows, and knows it as ``told``."""
 
     pod: ForeignPod
     reported: bool = False
+    told: ForeignPod | None = None
 
 
 @dataclass(slots=True)
@@ -161,12 +177,17 @@ class Look(Enum):
     DELETION = "a pod that was told to go"
     AVOIDANCE = "a node that a pod avoids"
     CREATIONS = "placeholders of an application that were created"
+    GANG = "how far a gang is that reserves"
+    NAMESPACE = "an application that waits for its namespace"
     PLACE = "a place that is kept for the pod that replaces a refused one"
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Something to look at again. ``subject``: a pod's UID, an application's id for CREATIONS, a key for PLACE."""
+    """Something to look at again.
+
+    ``subject``: a pod's UID, an application's id for CREATIONS, GANG and NAMESPACE, a key for PLACE.
+    """
 
     due: float
     look: Look
@@ -183,6 +204,8 @@ class Ledger:
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     foreign: dict[PodUid, Occupant] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
+    #: Nodes that came while a session was live and that the core has not answered.
+    arrived: set[NodeName] = field(default_factory=set)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     priority_classes: dict[str, bool] = field(default_factory=dict)
     #: Originators whose gang was given up (Soft), until their annotation says so.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import occupants, refusals, tasks
+from muster_operator.agent import occupants, refusals, tasks, telling
 from muster_operator.agent.applications import ANSWERED
-from muster_operator.agent.asks import allocation_of, foreign_allocation
+from muster_operator.agent.asks import allocation_of
 from muster_operator.agent.ledger import Ledger
+from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import AllocationSpec
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.news import NodeCreated, NodeDecommissioned, NodeDrained, NodeOpened, NodeUpdated
@@ -31,12 +32,17 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
     occupant = occupants.find(ledger, uid)
     if occupant is None or occupant.reported:
         return None
-    occupant.reported = True
-    return foreign_allocation(occupant.pod, node)
+    return occupants.as_reported(occupant, node)
 
 
 def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> None:
-    """A node exists and looks like this; ``old`` is how it looked."""
+    """A node exists and looks like this; ``old`` is how it looked.
+
+    One of the same name and another UID, whose delete was missed, is the same to the core: pods are bound to names, and
+    stay bound to this one until somebody deletes them.
+    """
+    if old is None or old.uid != node.uid:
+        ledger.arrived.add(node.name)
     if old is None:
         waiting = sorted(ledger.homeless.pop(node.name, set()))
         existing = (existing_allocation(ledger, uid, node.name) for uid in waiting)
@@ -48,6 +54,20 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
         out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
 
 
+def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
+    """The core took a node in; told of one that came, not of all those that a session begins with (semantics 28).
+
+    Differs: YuniKorn says NodeAccepted of every node at every start, and NodeDeleted of a node that nobody can look at
+    any more; Kubernetes has its own event for that.
+    """
+    node = ledger.nodes.get(name)
+    if name in ledger.arrived and node is not None:
+        state = "" if node.schedulable else ", cordoned"
+        note = f"node {name} is scheduled by Muster from now on{state}"
+        telling.inform_node(out, name, node.uid, note, words.REASON_NODE_ACCEPTED)
+    ledger.arrived.discard(name)
+
+
 def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     """A node no longer exists: the core drops what is on it, also pods whose bind is under way.
 
@@ -56,6 +76,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     """
     out.news.append(NodeDecommissioned(name))
     refusals.node_gone(ledger, name)
+    ledger.arrived.discard(name)
     for task in list(ledger.tasks.values()):
         if name in {task.node, task.pod.node}:
             task.held = False

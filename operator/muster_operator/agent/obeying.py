@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, endings, occupants, refusals, tasks, telling, waiting
+from muster_operator.agent import applications, endings, hearing, nodes, occupants, refusals, tasks, telling, waiting
 from muster_operator.agent.ledger import Application, Ledger, Phase, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -60,12 +60,14 @@ def _obey(ledger: Ledger, out: Outcome, verdict: Verdict, now: float) -> None:
                 waiting.state_changed(ledger, out, change, now)
         case CoreEvents():
             for event in verdict.events:
-                waiting.core_event(ledger, out, event)
+                hearing.core_event(ledger, out, event, now)
         case Recommendations():
             _recommendations(ledger, out, verdict)
 
 
 def _nodes(ledger: Ledger, out: Outcome, verdict: NodeVerdict) -> None:
+    for name in verdict.accepted:
+        nodes.accepted(ledger, out, name)
     for name, reason in (verdict.rejected or {}).items():
         node = ledger.nodes.get(name)
         telling.warn_node(out, name, node.uid if node else "", words.REASON_NODE_REJECTED, reason)
@@ -214,7 +216,7 @@ def _answered(ledger: Ledger, app_id: AppId) -> Application | None:
 def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: float) -> None:
     """The application changed its state in the core."""
     app = ledger.applications.get(update.app)
-    if app is None or app.state is AppState.SUBMITTED or app.id in ledger.unanswered:
+    if app is None or app.state in {AppState.NEW, AppState.SUBMITTED} or app.id in ledger.unanswered:
         return
     match update.state:
         case keys.APP_RUNNING | keys.APP_ACCEPTED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import occupants, pods
+from muster_operator.agent import applications, occupants, pods
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
 from muster_operator.model.facts import (
@@ -15,6 +15,7 @@ from muster_operator.model.facts import (
     PodSeen,
     PriorityClassSeen,
 )
+from muster_operator.model.ids import PodUid
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import ForeignPod, Pod
 
@@ -72,20 +73,9 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
 def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
     match fact:
         case PodSeen(pod):
-            known = ledger.foreign.get(pod.ref.uid)
-            record(ledger, fact)
-            if isinstance(pod, Pod):
-                pods.own_pod_seen(ledger, out, pod, now)
-            elif pod.has_ended and known is not None:
-                occupants.release(ledger, out, known)
-            else:
-                occupants.foreign_seen(ledger, out, pod)
+            _pod_seen(ledger, out, pod, now)
         case PodGone(uid):
-            known = ledger.foreign.get(uid)
-            record(ledger, fact)
-            if known is not None:
-                occupants.release(ledger, out, known)
-            pods.own_pod_gone(ledger, out, uid, now)
+            _pod_gone(ledger, out, uid, now)
         case NodeSeen(node):
             old = ledger.nodes.get(node.name)
             record(ledger, fact)
@@ -94,5 +84,27 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
             if name in ledger.nodes:
                 record(ledger, fact)
                 node_gone(ledger, out, name, now)
-        case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
+        case NamespaceSeen(namespace):
             record(ledger, fact)
+            applications.namespace_seen(ledger, out, namespace.name)
+        case NamespaceGone() | PriorityClassSeen():
+            record(ledger, fact)
+
+
+def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:
+    known = ledger.foreign.get(pod.ref.uid)
+    _record_pod(ledger, pod)
+    if isinstance(pod, Pod):
+        pods.own_pod_seen(ledger, out, pod, now)
+    elif pod.has_ended and known is not None:
+        occupants.release(ledger, out, known)
+    else:
+        occupants.foreign_seen(ledger, out, pod)
+
+
+def _pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    known = ledger.foreign.get(uid)
+    record(ledger, PodGone(uid))
+    if known is not None:
+        occupants.release(ledger, out, known)
+    pods.own_pod_gone(ledger, out, uid, now)

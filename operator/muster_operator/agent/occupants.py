@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from muster_operator.agent.asks import as_occupant, foreign_allocation
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
-from muster_operator.model.ids import PodUid
+from muster_operator.model.allocations import AllocationSpec
+from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.news import AllocationReleased, AllocationReported
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import ForeignPod, Pod
@@ -16,15 +17,30 @@ def find(ledger: Ledger, uid: PodUid) -> Occupant | None:
 
 
 def report(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
-    """Tell the core once, or wait for the node. While a session is being filled it is told with its node."""
+    """Tell the core, once and when it takes more or less than before, or wait for the node.
+
+    While a session is being filled it is told with its node. What is known is told anew: the core revises it.
+    """
     node = occupant.pod.node
-    if occupant.reported or node is None or ledger.phase is not Phase.LIVE:
+    if node is None or ledger.phase is not Phase.LIVE or _is_told(occupant):
         return
     if node not in ledger.nodes:
         ledger.homeless.setdefault(node, set()).add(occupant.pod.ref.uid)
         return
-    occupant.reported = True
-    out.news.append(AllocationReported(foreign_allocation(occupant.pod, node)))
+    out.news.append(AllocationReported(as_reported(occupant, node)))
+
+
+def as_reported(occupant: Occupant, node: NodeName) -> AllocationSpec:
+    """What the core is told of it, from now on."""
+    occupant.reported, occupant.told = True, occupant.pod
+    return foreign_allocation(occupant.pod, node)
+
+
+def _is_told(occupant: Occupant) -> bool:
+    pod, told = occupant.pod, occupant.told
+    if not occupant.reported or told is None:
+        return False
+    return (pod.resources, pod.priority) == (told.resources, told.priority)
 
 
 def release(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
@@ -51,8 +67,7 @@ def stray_of(ledger: Ledger, pod: Pod) -> Occupant:
 def make_stray(ledger: Ledger, out: Outcome, pod: Pod) -> None:
     """A pod of ours without an application: it takes room as long as it is there."""
     occupant = stray_of(ledger, pod)
-    if occupant.pod.node is None and pod.node is not None:
-        occupant.pod = as_occupant(pod)
+    occupant.pod = as_occupant(pod)
     report(ledger, out, occupant)
 
 

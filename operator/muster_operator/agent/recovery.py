@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from muster_operator.agent import applications, pods, tasks
+from muster_operator.agent import applications, mismatches, pods, tasks
 from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation
 from muster_operator.agent.obeying import obey
@@ -105,7 +105,7 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         app = applications.create(ledger, out, pod)
     app.created_s = min(app.created_s, pod.created_s)
     task = applications.attach(ledger, app, pod)
-    applications.warn_of_group(ledger, out, app, task)
+    mismatches.tell(ledger, out, app, task)
 
 
 def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import endings, gangs, refusals, telling, waiting
+from muster_operator.agent import applications, endings, gangs, refusals, reserving, telling, waiting
 from muster_operator.agent.asks import ask_of
 from muster_operator.agent.deadlines import due, next_due, remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Phase, SlotState
@@ -25,11 +25,11 @@ _MAX_PAUSES: Final = 12
 
 
 def remind(ledger: Ledger, now: float) -> Outcome:
-    """What follows from time alone."""
+    """What follows from time alone; while no session is live it waits."""
     out = Outcome()
+    if ledger.phase is not Phase.LIVE:
+        return out
     for deadline in due(ledger, now):
-        if ledger.phase is not Phase.LIVE:
-            continue
         match deadline.look:
             case Look.WAITING:
                 _check_waiting(ledger, out, PodUid(deadline.subject), now)
@@ -39,6 +39,10 @@ def remind(ledger: Ledger, now: float) -> Outcome:
                 _end_avoidance(ledger, out, PodUid(deadline.subject))
             case Look.CREATIONS:
                 _check_creations(ledger, out, AppId(deadline.subject), now)
+            case Look.GANG:
+                reserving.look(ledger, out, AppId(deadline.subject), now)
+            case Look.NAMESPACE:
+                applications.wait_no_longer(ledger, out, AppId(deadline.subject))
             case Look.PLACE:
                 refusals.give_up(ledger, out, PodUid(deadline.subject))
     return out

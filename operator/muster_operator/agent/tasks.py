@@ -31,6 +31,7 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Ask the core for a node; from now on the pod waits."""
     step(task, TaskEvent.SUBMIT)
     task.asked = True
+    task.shortage = None
     if task.waits_since is None:
         task.waits_since = now
     out.news.append(AskSubmitted(ask_of(ledger, task)))

@@ -61,9 +61,8 @@ def warn_node(out: Outcome, node: NodeName, uid: str, reason: str, note: str) ->
     )
 
 
-def inform_node(out: Outcome, node: NodeName, uid: str, note: str) -> None:
-    """What became of a node in the core: it came or went (contract 6.2); first to be dropped under load."""
-    reason = words.REASON_INFORMATIONAL
+def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str = words.REASON_INFORMATIONAL) -> None:
+    """What became of a node in the core (contract 6.2); first to be dropped under load."""
     out.commands.append(
         PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
     )

@@ -1,27 +1,35 @@
 """Why a pod waits, as a condition of the pod (contract 6.2, semantics 6 and 28).
 
-Only for pods that wait longer than ``condition_delay_s``; a new reason is written at once, a message that merely counts
-differently at most every ``condition_refresh_s``.
+Only for pods that wait longer than ``condition_delay_s``. A new reason is written at once, a message that merely says
+it otherwise after ``condition_refresh_s``; a pod whose reason goes to and fro is written ever more seldom, so that an
+hour of it costs some twenty writes at most.
+
+Differs: a placeholder that a quota or the order holds back gets no condition; its gang's members do (``reserving``).
 """
 
 from __future__ import annotations
 
-from muster_operator.agent import telling
+from typing import Final
+
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Deadline, Ledger, Look, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.commands import SetCondition
-from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Condition
-from muster_operator.model.states import AppState, TaskState
-from muster_operator.model.verdicts import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
+from muster_operator.model.states import TaskState
+from muster_operator.model.verdicts import SchedulingState, SchedulingStateChanged
 
 _REASONS = {
     SchedulingState.FAILED: words.CONDITION_UNSCHEDULABLE,
     SchedulingState.SKIPPED: words.CONDITION_SKIPPED,
 }
 _DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
+#: A pod waits for its own ask, or for the places of its gang.
+_WAITS: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
+#: So many conditions of a pod are written before the pauses between two begin to grow.
+_FREE_WRITES: Final = 3
+_LONGEST_PAUSE_S: Final = 300.0
 
 
 def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
@@ -31,49 +39,40 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
         return
     reason = _REASONS.get(change.state)
     task.shortage = Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
+    app = ledger.applications.get(task.app)
+    if app is not None and task.pod.membership.placeholder and task.shortage is not None:
+        app.shortage = task.shortage
     express(ledger, out, task, now)
 
 
 def express(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Write the condition if it is due and not there already, else come back when it is."""
-    wanted = task.shortage
-    if wanted is None or task.state is not TaskState.SCHEDULING or wanted in {task.told, task.pod.condition}:
+    wanted, standing = task.shortage, task.told or task.pod.condition
+    if wanted is None or task.state not in _WAITS or wanted == standing or _is_for_nobody(task, wanted, standing):
         return
     settings = ledger.settings
-    due = (now if task.waits_since is None else task.waits_since) + settings.condition_delay_s
-    if task.told is not None and task.told.reason == wanted.reason:
-        due = max(due, task.told_at + settings.condition_refresh_s)
-    if now < due:
+    since = now if task.waits_since is None else task.waits_since
+    due = since + settings.condition_delay_s
+    if standing is not None and standing.reason == wanted.reason:
+        due = max(due, (since if task.told is None else task.told_at) + _pause(task, settings.condition_refresh_s))
+    elif task.writes >= _FREE_WRITES:
+        due = max(due, task.told_at + _pause(task, settings.condition_delay_s))
+    if now >= due:
+        task.told, task.told_at, task.writes = wanted, now, task.writes + 1
+        out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
+    elif not now < task.looked_at <= due:
+        task.looked_at = due
         remember(ledger, Deadline(due, Look.WAITING, task.uid))
-        return
-    task.told, task.told_at = wanted, now
-    out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
 
 
-def core_event(ledger: Ledger, out: Outcome, event: CoreEvent) -> None:
-    """What the core has to say to people: on the pod, on the originator, on the node."""
-    match event.kind:
-        case EventKind.REQUEST:
-            task = ledger.tasks.get(PodUid(event.object_id))
-            if task is not None:
-                telling.inform(out, task.pod.ref, words.REASON_INFORMATIONAL, event.message)
-        case EventKind.APP:
-            _application_event(ledger, out, event)
-        case EventKind.NODE:
-            node = ledger.nodes.get(NodeName(event.object_id))
-            if node is not None:
-                telling.inform_node(out, node.name, node.uid, event.message)
-        case EventKind.QUEUE:
-            return
+def _is_for_nobody(task: Task, wanted: Condition, standing: Condition | None) -> bool:
+    """Autoscalers look at placeholders, people at real pods: "not for want of nodes" is said where that was said."""
+    return (
+        task.pod.membership.placeholder
+        and wanted.reason == words.CONDITION_SKIPPED
+        and (standing is None or standing.reason != words.CONDITION_UNSCHEDULABLE)
+    )
 
 
-def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent) -> None:
-    """A gang that these nodes could not hold is said at once, also as a condition (semantics 10)."""
-    app = ledger.applications.get(AppId(event.object_id))
-    if app is None:
-        return
-    pod = app.originator
-    telling.warn(out, pod.ref, words.REASON_GANG, event.message)
-    condition = Condition(words.CONDITION_UNSCHEDULABLE, event.message)
-    if app.state is AppState.RESERVING and pod.node is None and pod.condition != condition:
-        out.commands.append(SetCondition(pod.ref, condition.reason, condition.message))
+def _pause(task: Task, first: float) -> float:
+    return min(first * 2.0 ** max(0, min(task.writes, 30) - _FREE_WRITES), max(first, _LONGEST_PAUSE_S))

@@ -65,7 +65,7 @@ class Membership:
 
     ``owner`` is the originator's UID, for a placeholder only. ``placeholder`` is true only if we made the pod
     (semantics 18). ``refusal`` says why the pod cannot be scheduled at all; empty if it can. ``conflicts`` are
-    the losing spellings of application id and queue, as sentences.
+    the losing spellings of application id and queue, as sentences. ``user_problem``: what is wrong with the user.
     """
 
     app: AppId
@@ -78,6 +78,7 @@ class Membership:
     resumed: bool = False
     refusal: str = ""
     conflicts: tuple[str, ...] = ()
+    user_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

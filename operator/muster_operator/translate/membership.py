@@ -84,15 +84,25 @@ def _refusal(app: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _user(annotation: str) -> UserInfo:
+def _user(annotation: str) -> tuple[UserInfo, str]:
+    """The user, and what is wrong with an annotation that names none."""
+    if not annotation:
+        return _NOBODY, ""
     try:
-        raw = orjson.loads(annotation)
-    except (orjson.JSONDecodeError, RecursionError):
-        return _NOBODY
-    user = text(mapping(raw).get("user"))
+        raw = mapping(orjson.loads(annotation))
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        return _NOBODY, _ignored(f"it is not JSON ({str(error)[:80]})")
+    user = text(raw.get("user"))
     if not user:
-        return _NOBODY
-    return UserInfo(user, tuple(group for group in map(text, items(mapping(raw).get("groups"))) if group))
+        return _NOBODY, _ignored('"user" is missing or empty')
+    return UserInfo(user, tuple(group for group in map(text, items(raw.get("groups"))) if group)), ""
+
+
+def _ignored(problem: str) -> str:
+    return (
+        f"annotation {words.ANNOTATION_USER_INFO} is ignored, {problem}; the application is that of {_NOBODY.user}, "
+        'write for example {"user": "ann", "groups": ["dev"]}'
+    )
 
 
 def _owner(metadata: Raw) -> PodUid | None:
@@ -118,6 +128,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
     queue, queue_conflicts = _first("queue", _QUEUE_PLACES, written)
     app = _app_id(found, ref, settings)
     notices = conflicts + queue_conflicts
+    user, user_problem = _user(annotations.get(words.ANNOTATION_USER_INFO, ""))
     owner = _owner(metadata)
     says_placeholder = is_true(annotations.get(words.ANNOTATION_PLACEHOLDER))
     placeholder = says_placeholder and owner is not None and _is_made_by_us(metadata)
@@ -132,8 +143,9 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
         gang=GangSource(
             annotations.get(words.ANNOTATION_TASK_GROUPS, ""), annotations.get(words.ANNOTATION_PARAMETERS, "")
         ),
-        user=_user(annotations.get(words.ANNOTATION_USER_INFO, "")),
+        user=user,
         resumed=annotations.get(words.ANNOTATION_GANG_OUTCOME) == words.GANG_RESUMED,
         refusal=_refusal(app),
         conflicts=notices,
+        user_problem=user_problem,
     )

@@ -28,8 +28,8 @@ from muster_operator.model.verdicts import (
     Released,
     Verdict,
 )
-from tests.unit.operator.agent.kubernetes import node_seen, seen
-from tests.unit.operator.objects import Raw, a_node, a_pod
+from tests.unit.operator.agent.kubernetes import namespace_seen, node_seen, seen
+from tests.unit.operator.objects import Raw, a_namespace, a_node, a_pod
 
 APP = AppId("job")
 
@@ -98,6 +98,7 @@ class Driver:
 def live(*nodes: str) -> Driver:
     """A live session with these nodes; n1 if none is named."""
     driver = Driver()
+    driver.fact(namespace_seen(a_namespace()))
     for name in nodes or ("n1",):
         driver.fact(node_seen(a_node(name)))
     recovery.begin(driver.ledger, 0.0)

@@ -51,6 +51,13 @@ def node_seen(raw: Raw) -> NodeSeen:
     return NodeSeen(node)
 
 
+def namespace_seen(raw: Raw) -> NamespaceSeen:
+    """The fact that a raw namespace becomes."""
+    namespace = read_namespace(raw)
+    assert namespace is not None
+    return NamespaceSeen(namespace)
+
+
 @dataclass
 class Kubernetes:  # long: one peer, and each of its few rules is a method
     """The API server with its garbage collector. ``watch`` holds facts that nobody has read yet."""
@@ -113,10 +120,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
     def list_all(self) -> list[Fact]:
         """What a fresh watch begins with."""
         facts: list[Fact] = []
-        for raw in self.namespaces:
-            namespace = read_namespace(raw)
-            assert namespace is not None
-            facts.append(NamespaceSeen(namespace))
+        facts += [namespace_seen(raw) for raw in self.namespaces]
         facts += [node_seen(copy.deepcopy(raw)) for raw in self.nodes.values()]
         facts += [seen(copy.deepcopy(raw)) for raw in self.pods.values()]
         return facts

@@ -15,7 +15,7 @@ from muster_operator.model.verdicts import (
     SchedulingStateChanged,
     SchedulingStates,
 )
-from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, refused, waiting
+from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused, waiting
 from tests.unit.operator.objects import a_group, a_pod, gang_annotations
 
 W0 = PodRef("dev", "w0", PodUid("uid-w0"))
@@ -136,9 +136,51 @@ def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once()
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
-    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "", "member workers needs 99 CPUs"),)))
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "workers", "member workers needs 99 CPUs"),)))
     assert isinstance(out.commands[0], PostEvent)
     assert out.commands[1:] == unschedulable("member workers needs 99 CPUs")
+
+
+def test_other_words_about_a_gang_call_for_no_node() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    driver.accepted()
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "", "the quota of its namespace is no quota"),)))
+    assert events(out) == [("w0", "GangScheduling", "GangScheduling")]
+    assert orders(out) == []
+
+
+def test_a_reason_that_goes_to_and_fro_costs_some_twenty_writes_an_hour() -> None:
+    driver = live()
+    waiting(driver)
+    written = 0
+    for second in range(3600):
+        kind, reason = (FAILED, FULL) if second % 2 else (SKIPPED, "queue root.dev is full")
+        written += len(state(driver, kind, reason).commands)
+        written += len(driver.wait(1).commands)
+    assert 10 < written <= 25
+    assert len(driver.ledger.deadlines) <= 2
+
+
+def test_an_hour_under_one_reason_costs_one_write() -> None:
+    driver = live()
+    waiting(driver)
+    state(driver, FAILED)
+    assert [len(driver.wait(60).commands) for _ in range(60)] == [1] + 59 * [0]
+
+
+def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwise() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    ]
+    driver.see(raw)
+    driver.accepted()
+    driver.wait(5)
+    assert not state(driver, FAILED)
+    assert not driver.wait(54)
+    assert driver.wait(1).commands == unschedulable()
 
 
 def test_a_refused_node_is_told_on_the_node() -> None:

@@ -1,0 +1,37 @@
+"""What the core has to say to people: on the pod, on the originator, on the node (contract 6.1, semantics 28)."""
+
+from __future__ import annotations
+
+from muster_operator.agent import reserving, telling
+from muster_operator.agent.ledger import Ledger
+from muster_operator.model import vocabulary as words
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.verdicts import CoreEvent, EventKind
+
+
+def core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
+    """Post it where somebody will look for it."""
+    match event.kind:
+        case EventKind.REQUEST:
+            task = ledger.tasks.get(PodUid(event.object_id))
+            if task is not None:
+                telling.inform(out, task.pod.ref, words.REASON_INFORMATIONAL, event.message)
+        case EventKind.APP:
+            _application_event(ledger, out, event, now)
+        case EventKind.NODE:
+            node = ledger.nodes.get(NodeName(event.object_id))
+            if node is not None:
+                telling.inform_node(out, node.name, node.uid, event.message)
+        case EventKind.QUEUE:
+            return
+
+
+def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
+    """One that names a task group is about members which these nodes could not hold (semantics 10)."""
+    app = ledger.applications.get(AppId(event.object_id))
+    if app is None:
+        return
+    telling.warn(out, app.originator.ref, words.REASON_GANG, event.message)
+    if event.reference_id:
+        reserving.cannot_fit(ledger, out, app, event.message, now)

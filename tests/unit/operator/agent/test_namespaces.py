@@ -1,0 +1,106 @@
+"""A namespace and its pods come on two streams, and a namespace that goes takes its gangs along (contract 1.6)."""
+
+from __future__ import annotations
+
+from muster_operator.model.commands import CreatePlaceholder
+from muster_operator.model.facts import NamespaceGone
+from muster_operator.model.news import ApplicationSubmitted
+from muster_operator.model.outcome import Outcome
+from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused
+from tests.unit.operator.agent.kubernetes import namespace_seen
+from tests.unit.operator.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
+
+QUOTA = '{"cpu": "1"}'
+TAG = "namespace.resourcequota"
+
+
+def in_new(name: str = "w0", **annotations: str) -> Raw:
+    """A pod of the namespace ``new``."""
+    raw = a_pod(name, app=APP, annotations=annotations)
+    raw["metadata"]["namespace"] = "new"
+    return raw
+
+
+def tags(out: Outcome) -> list[dict[str, str]]:
+    """Of the applications that were submitted."""
+    return [dict(item.spec.tags) for item in out.news if isinstance(item, ApplicationSubmitted)]
+
+
+def leaving(name: str) -> Raw:
+    raw = a_namespace(name)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return raw
+
+
+def reserving() -> tuple[Driver, list[CreatePlaceholder]]:
+    """A gang of three whose placeholders are ordered."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    return driver, [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
+
+
+def test_an_application_waits_for_its_namespace_and_has_its_quota() -> None:
+    driver = live()
+    assert not driver.see(in_new())
+    assert not driver.see(in_new("w1"))
+    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=QUOTA))))
+    assert TAG in found
+    assert asked(driver.accepted()) == ["uid-w0", "uid-w1"]
+    assert not driver.wait(60)
+
+
+def test_an_application_whose_namespace_does_not_come_is_submitted_after_five_seconds() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.wait(4.9)
+    assert len(tags(driver.wait(0.2))) == 1
+    assert not driver.fact(namespace_seen(a_namespace("new", namespace_quota=QUOTA)))
+
+
+def test_another_namespace_is_not_the_one_that_is_waited_for() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.fact(namespace_seen(a_namespace("other")))
+
+
+def test_a_pod_of_a_namespace_made_again_waits_for_the_new_one() -> None:
+    driver = live()
+    driver.fact(namespace_seen(leaving("new")))
+    assert not driver.see(in_new())
+    assert not driver.fact(NamespaceGone("new"))
+    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=QUOTA))))
+    assert TAG in found
+
+
+def test_pods_that_go_before_their_namespace_came_leave_nothing_behind() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.gone("w0")
+    assert driver.ledger.applications == {}
+    assert not driver.wait(60)
+
+
+def test_a_bad_quota_is_told_on_the_first_pod_of_each_application_and_no_part_of_it_counts() -> None:
+    driver = live()
+    driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"cpu": "1", "memory": "much"}')))
+    out = driver.see(in_new())
+    assert events(out) == [("w0", "Scheduling", "Scheduling")]
+    assert TAG not in tags(out)[0]
+    assert events(driver.see(in_new("w1"))) == []
+
+
+def test_a_gang_of_a_namespace_that_is_leaving_is_neither_told_nor_given_up() -> None:
+    driver, creates = reserving()
+    said = "pods is forbidden: unable to create new content in namespace dev because it is being terminated"
+    for create in creates:
+        assert not driver.result(refused(create, 403, said))
+    driver.fact(namespace_seen(leaving("dev")))
+    assert not driver.wait(600)
+    driver.gone("w0")
+    assert driver.ledger.applications == {}
+
+
+def test_a_gang_that_may_not_have_its_placeholders_is_told_and_given_up() -> None:
+    driver, creates = reserving()
+    out = driver.result(refused(creates[0], 403, "exceeded quota: pods=10"))
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
