@@ -69,14 +69,20 @@ def _stated(case: Case, stated: str, before: str) -> Verdict:
         return _AS_IT_IS
     if problem := _problem(case, stated):
         return Verdict(problem)
-    user = identity.read(stated).user
-    owner = _owner(before)
+    said = identity.read(stated)
+    user, owner = said.user, _owner(before)
     if user == case.submitter.name and owner in {"", user}:
-        warning = f"{case.where(_OWNER)}: the groups are those of your login"
-        return _AS_IT_IS if stated == mine else Verdict(written=mine, warning=warning)
+        return _himself(case, stated, mine, said.groups)
     if user == owner:
         return Verdict(written=before, warning=f"{case.where(_OWNER)}: only {owner[:_SHOWN]!r} can renew the groups")
     return Verdict(_forged(case, user, owner))
+
+
+def _himself(case: Case, stated: str, mine: str, groups: tuple[str, ...]) -> Verdict:
+    if stated == mine:
+        return _AS_IT_IS
+    differ = set(groups) != set(case.submitter.groups)
+    return Verdict(written=mine, warning=f"{case.where(_OWNER)}: the groups are those of your login" if differ else "")
 
 
 def _forged(case: Case, user: str, owner: str) -> str:
