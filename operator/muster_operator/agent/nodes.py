@@ -41,9 +41,8 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
     One of the same name and another UID, whose delete was missed, is the same to the core: pods are bound to names, and
     stay bound to this one until somebody deletes them.
     """
-    if old is None or old.uid != node.uid:
-        ledger.arrived.add(node.name)
     if old is None:
+        ledger.arrived.add(node.name)
         waiting = sorted(ledger.homeless.pop(node.name, set()))
         existing = (existing_allocation(ledger, uid, node.name) for uid in waiting)
         out.news.append(NodeCreated(node, not node.schedulable, tuple(spec for spec in existing if spec is not None)))

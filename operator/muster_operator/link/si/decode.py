@@ -49,6 +49,7 @@ _EVENT_KINDS: Final[Mapping[int, EventKind]] = {
     si_pb2.EventRecord.NODE: EventKind.NODE,
     si_pb2.EventRecord.QUEUE: EventKind.QUEUE,
 }
+_COMES_OR_GOES: Final = frozenset({si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE})
 _KNOWN_TERMINATIONS: Final = frozenset(TerminationType)
 
 
@@ -84,14 +85,18 @@ def decoded_callback(callback: muster_pb2.Callback) -> Verdict | None:
                 )
             )
         case "events":
-            return CoreEvents(
-                tuple(_core_event(event) for event in callback.events.events if event.type in _EVENT_KINDS)
-            )
+            return CoreEvents(tuple(_core_event(event) for event in callback.events.events if _is_news(event)))
         case "nodeRecommendations":
             found = callback.nodeRecommendations.recommendations
             return Recommendations(tuple(NodeRecommended(NodeName(one.nodeID), one.message) for one in found))
         case _:
             return None
+
+
+def _is_news(event: si_pb2.EventRecord) -> bool:
+    """Whether this version knows what it is about, and was not told by a response: nodes that come and go were."""
+    is_told = event.type == si_pb2.EventRecord.NODE and event.eventChangeType in _COMES_OR_GOES
+    return event.type in _EVENT_KINDS and not is_told
 
 
 def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationVerdict:

@@ -17,8 +17,8 @@ from muster_operator.model.news import (
     NodeOpened,
     NodeUpdated,
 )
-from muster_operator.model.verdicts import NodeRecommended, Recommendations
-from tests.unit.operator.agent.driver import APP, asked, done, live, orders, refused, waiting
+from muster_operator.model.verdicts import NodeRecommended, NodeVerdict, Recommendations
+from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused, waiting
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import Raw, a_node, a_pod
 
@@ -61,6 +61,26 @@ def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() ->
     assert not driver.see(foreign())
     assert driver.see(foreign(), phase="Succeeded").news == [AllocationReleased(None, PodUid("uid-dns"))]
     assert not driver.gone("dns")
+
+
+def test_a_foreign_pod_that_is_resized_in_place_is_told_anew_and_one_that_only_starts_is_not() -> None:
+    driver = live()
+    driver.see(foreign())
+    assert not driver.see(foreign(), phase="Running")
+    larger = foreign()
+    larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    (told,) = driver.see(larger).news
+    assert isinstance(told, AllocationReported)
+    assert (told.allocation.ask.key, told.allocation.ask.resources["vcore"]) == ("uid-dns", 3000)
+    assert not driver.see(larger)
+    assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def test_the_priority_of_a_foreign_pod_is_told() -> None:
+    """Who may be preempted for whom is the core's to know (contract 10.10)."""
+    (told,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.priority == 2_000_000_000
 
 
 def test_a_foreign_pod_without_a_node_is_nobodys_business() -> None:
@@ -149,3 +169,50 @@ def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gon
     assert [(item.subject, item.name, item.reason, item.note) for item in said if isinstance(item, PostEvent)] == [
         (Subject.NODE, "n1", "NodeRecommendation", "3 pods could not be bound to it")
     ]
+
+
+def test_a_node_that_comes_is_told_of_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
+    """5,000 nodes are not 5,000 events at every restart (semantics 28)."""
+    driver = live("n1")
+    assert events(driver.told(NodeVerdict(accepted=(N1,)))) == []
+    driver.fact(node_seen(a_node("n2")))
+    assert events(driver.told(NodeVerdict(accepted=(NodeName("n2"),)))) == [("n2", "NodeAccepted", "NodeAccepted")]
+    assert events(driver.told(NodeVerdict(accepted=(NodeName("n2"),)))) == []
+    driver.fact(node_seen(a_node("n3")))
+    driver.fact(NodeGone(NodeName("n3")))
+    assert events(driver.told(NodeVerdict(accepted=(NodeName("n3"),)))) == []
+
+
+def test_a_node_made_anew_under_its_name_keeps_its_pods_though_its_delete_was_missed() -> None:
+    """Pods are bound to names: what is still listed on it is still on it."""
+    driver = live()
+    driver.see(foreign())
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    anew = a_node("n1")
+    anew["metadata"]["uid"] = "uid-n1-again"
+    assert not driver.fact(node_seen(anew))
+    anew["status"]["allocatable"]["cpu"] = "4"
+    assert [type(item) for item in driver.fact(node_seen(anew)).news] == [NodeUpdated]
+    assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
+
+
+def test_a_node_that_is_not_ready_is_told_of_and_stays_open_until_it_is_tainted() -> None:
+    """As kube-scheduler does it: the node controller's taint keeps pods off, the condition alone does not."""
+    driver = live()
+    raw = a_node("n1")
+    raw["status"]["conditions"][0]["status"] = "Unknown"
+    (updated,) = driver.fact(node_seen(raw)).news
+    assert isinstance(updated, NodeUpdated)
+    assert updated.node.attributes["ready"] == "false"
+    raw["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
+    (updated,) = driver.fact(node_seen(raw)).news
+    assert isinstance(updated, NodeUpdated)
+    assert "unreachable" in updated.node.attributes["muster/taints"]
+
+
+def test_a_node_without_a_status_offers_nothing_and_is_no_error() -> None:
+    (created,) = live().fact(node_seen({"metadata": {"name": "bare", "uid": "u"}})).news
+    assert isinstance(created, NodeCreated)
+    assert dict(created.node.capacity) == {}

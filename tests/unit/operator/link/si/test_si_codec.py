@@ -296,6 +296,16 @@ def test_core_events_are_told_with_the_name_of_their_detail() -> None:
     )
 
 
+def test_nodes_that_come_and_go_are_not_told_again_as_events() -> None:
+    """The answers on the node stream say it; after a restart it would be an event for each node."""
+    kinds = (si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE, si_pb2.EventRecord.SET)
+    node = si_pb2.EventRecord.NODE
+    records = [si_pb2.EventRecord(type=node, objectID="n1", message="m", eventChangeType=kind) for kind in kinds]
+    told = decoded_callback(muster_pb2.Callback(events=muster_pb2.Events(events=records)))
+    assert isinstance(told, CoreEvents)
+    assert len(told.events) == 1
+
+
 def test_a_question_is_no_verdict() -> None:
     question = muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=1))
     assert decoded_callback(question) is None
