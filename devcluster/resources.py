@@ -36,6 +36,7 @@ RESOURCES = (
     Resource("Service", "services", _CORE),
     Resource("ServiceAccount", "serviceaccounts", _CORE),
     Resource("ResourceQuota", "resourcequotas", _CORE),
+    Resource("LimitRange", "limitranges", _CORE),
     Resource("Event", "events", _CORE),
     Resource("Job", "jobs", _BATCH),
     Resource("Deployment", "deployments", _APPS),

@@ -41,9 +41,13 @@ def _tail(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
 
 def placeholder_name(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
     """``tg-<app>-<group>-<tail>``; characters that no pod name may hold are replaced by a dash."""
-    app_part = _NOT_IN_NAMES.sub("-", app[:_APP_PART].lower())
-    group_part = _NOT_IN_NAMES.sub("-", group[:_GROUP_PART].lower())
+    app_part, group_part = _name_part(app, _APP_PART), _name_part(group, _GROUP_PART)
     return f"tg-{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
+
+
+def _name_part(text: str, length: int) -> str:
+    """The beginning of a text as a part of a pod's name. Cut last: lower case may be longer than what it is made of."""
+    return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
 
 
 def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict[str, str]]:
@@ -108,12 +112,21 @@ def _container(spec: PlaceholderSpec, settings: Settings) -> Raw:
 
 
 def placeholder_body(spec: PlaceholderSpec, settings: Settings) -> Raw:
-    """The pod to POST, with ``PLACEHOLDER_FIELD_MANAGER`` as its field manager."""
+    """The pod to POST, with ``PLACEHOLDER_FIELD_MANAGER`` as its field manager.
+
+    The owner is always the originator: with it the garbage collector takes every placeholder, also where Muster is
+    gone, and by it a placeholder is known as ours (semantics 18). Its own controller would outlive it.
+
+    Differs: no service account token and no service variables; the pause process has no use for them, and in a
+    namespace of thousands of services they keep it from starting.
+    """
     pod_spec: dict[str, Any] = {
         "schedulerName": spec.scheduler_name,
         "restartPolicy": "Never",
         "hostNetwork": False,
         "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
         "securityContext": _pod_security(settings),
         "containers": [_container(spec, settings)],
         **orjson.loads(spec.group.pod_fields),

@@ -65,6 +65,8 @@ def test_the_pod_is_the_contracts() -> None:
             "restartPolicy": "Never",
             "hostNetwork": False,
             "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
             "priorityClassName": "high",
             "imagePullSecrets": [{"name": "pull"}],
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -145,7 +147,24 @@ def test_ten_thousand_members_have_ten_thousand_names() -> None:
     assert len({placeholder_name(PodUid("u"), AppId("a"), "g", number) for number in range(10_000)}) == 10_000
 
 
-@given(st.text(max_size=60), st.text(max_size=60))
+def test_names_differ_by_owner_application_group_and_member_however_alike_their_beginnings_are() -> None:
+    """Two applications with the same first 28 characters, two groups with the same 20; a gang that was made anew."""
+    owners, apps, groups = ("u1", "u2"), ("a" * 28, "a" * 29, "A" * 28), ("g" * 20, "g" * 21, "G" * 20)
+    names = {
+        placeholder_name(PodUid(owner), AppId(app), group, ordinal)
+        for owner in owners
+        for app in apps
+        for group in groups
+        for ordinal in range(50)
+    }
+    assert len(names) == len(owners) * len(apps) * len(groups) * 50
+
+
+#: Texts whose lower case is longer than themselves are rare among all texts.
+_LONG_IN_LOWER_CASE = st.text(alphabet="\u0130Aa-_.", max_size=60)
+
+
+@given(st.text(max_size=60) | _LONG_IN_LOWER_CASE, st.text(max_size=60) | _LONG_IN_LOWER_CASE)
 def test_any_application_and_group_make_a_legal_name(app: str, group: str) -> None:
     name = placeholder_name(PodUid("u"), AppId(app), group, 0)
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name)
