@@ -27,14 +27,19 @@ _PATHS: Final = {
 
 
 class ClusterView:
-    """Fed by the watch (`watched`, `listed`), asked by the server."""
+    """Fed by the watch (`watched`, `listed`), asked by the server. `account`: who we are, to the API server."""
 
-    def __init__(self, session: KubeSession, account: str, home: str, scheduler_names: frozenset[str]) -> None:
-        self._session = session
+    def __init__(self, session: KubeSession, home: str, scheduler_names: frozenset[str]) -> None:
+        self.account = ""
+        self._session, self._home, self._scheduler_names = session, home, scheduler_names
         self._namespaces: dict[str, dict[str, str]] = {}
         self._classes: dict[str, bool] = {}
         self._listed: set[str] = set()
-        self.known: Final = Known(account, home, scheduler_names, self._namespaces, self._classes)
+
+    @property
+    def known(self) -> Known:
+        """All of it; it goes on changing."""
+        return Known(self.account, self._home, self._scheduler_names, self._namespaces, self._classes)
 
     @property
     def missing(self) -> str:

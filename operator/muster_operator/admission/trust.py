@@ -33,8 +33,13 @@ class Trust:
         self._wanted = leaf
 
     def to_tell(self, standing: Iterable[bytes], now: datetime) -> tuple[bytes, ...]:
-        """The authorities to register, given those that stand there: the wanted ones, and what retires."""
+        """The authorities to register, given those that stand there: the wanted ones, and what retires.
+
+        None where the wanted leaf names none: then they are somebody else's to tell.
+        """
         wanted = self._wanted.authorities if self._wanted is not None else ()
+        if not wanted:
+            return ()
         unwanted = [one for one in standing if one not in wanted]
         self._unwanted_since = {one: self._unwanted_since.get(one, now) for one in unwanted}
         return (*wanted, *(one for one in unwanted if now - self._unwanted_since[one] < RETIRE))

@@ -34,15 +34,16 @@ class Source:
     uid: str
 
 
-async def read_config_maps(session: KubeSession, namespace: str) -> tuple[Raw, ...]:
-    """The ConfigMaps that are in force, the winning one last; empty = there is none.
+async def read_config_maps(session: KubeSession, namespace: str, new: Raw | None = None) -> tuple[Raw, ...]:
+    """The ConfigMaps that are in force, the winning one last; empty = there is none. `new`: as if this one stood there.
 
     Raises:
         ApiRefused: the API server does not let us read them.
         Unreachable: it did not answer.
     """
+    known = {} if new is None else {text(mapping(new.get("metadata")).get("name")): new}
     for pair in PAIRS:
-        read = [await _read(session, namespace, name) for name in pair]
+        read = [known.get(name) or await _read(session, namespace, name) for name in pair]
         if found := tuple(config_map for config_map in read if config_map is not None):
             return found
     return ()

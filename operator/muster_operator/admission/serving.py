@@ -1,0 +1,187 @@
+"""Admission put together: the server, what it knows, its certificates and its registration, for as long as we run.
+
+Every replica serves, whether it leads or not; only the one that leads writes the Secret and the registration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import orjson
+import structlog
+
+from muster_operator.admission import cluster, webhooks
+from muster_operator.admission.cluster import ClusterView
+from muster_operator.admission.conditions import Ours
+from muster_operator.admission.configuration import ConfigurationCheck
+from muster_operator.admission.decide import decide
+from muster_operator.admission.keeping import GivenSource, Keeper, OwnSource, Source
+from muster_operator.admission.registration import Registrar, Registration
+from muster_operator.admission.review import Answer, Review
+from muster_operator.admission.secret import AuthoritySecret
+from muster_operator.admission.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
+from muster_operator.admission.webhooks import Door
+from muster_operator.link.api.session import KubeSession, Request
+from muster_operator.link.config.admission import parse
+from muster_operator.link.config.settings import Configuration
+from muster_operator.link.errors import StartupRefused, Unreachable
+from muster_operator.link.inbox import Inbox
+from muster_operator.link.metrics import Metrics
+from muster_operator.model.admission import AdmissionSettings
+from muster_operator.translate.raw import mapping, text
+from muster_si.api import AdministrationAPI
+
+log = structlog.get_logger("muster.admission")
+
+#: Seconds before the API server stops waiting in which an answer is on its way.
+MARGIN_S: Final = 1.0
+_WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+#: Seconds between attempts to learn who we are.
+_ASK_AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """How admission is served; off while neither `service` nor `url` says where the API server finds us.
+
+    `certificate`, `key`, `authority`: files that somebody else keeps, else we make our own. `by_manifest`: the user
+    applied deploy/webhooks.yaml, and only the authorities in it are ours to keep.
+    """
+
+    service: str = ""
+    url: str = ""
+    port: int = 9089
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    by_manifest: bool = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is admission at all."""
+        return bool(self.service or self.url)
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            StartupRefused: options contradict each other.
+        """
+        if self.service and self.url:
+            raise StartupRefused("--webhook-service and --webhook-url exclude each other")
+        if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
+            raise StartupRefused(f"--webhook-url {self.url} is wrong: write https://host:port")
+        if (self.certificate is None) != (self.key is None):
+            raise StartupRefused("--webhook-cert and --webhook-key go together")
+        if self.authority is not None and self.certificate is None:
+            raise StartupRefused("--webhook-ca says who signed --webhook-cert, which is missing")
+        if not self.is_on and (self.by_manifest or self.certificate is not None):
+            raise StartupRefused("say --webhook-service or --webhook-url: where the API server finds the webhook")
+
+
+class Admission:
+    """One per operator. Made before the watch begins, so that it sees all of it."""
+
+    def __init__(
+        self,
+        options: WebhookOptions,
+        namespace: str,
+        session: KubeSession,
+        present: Callable[[], Configuration],
+        core: AdministrationAPI,
+    ) -> None:
+        self._options, self._namespace, self._session, self._present = options, namespace, session, present
+        self._names = present().settings.scheduler_names
+        self._view = ClusterView(session, namespace, self._names)
+        self._check = ConfigurationCheck(session, namespace, core, present)
+        self._read_from: Mapping[str, str] | None = None
+        self._settings = AdmissionSettings()
+        self._keeper: Keeper | None = None
+
+    def attach(self, inbox: Inbox) -> None:
+        """See what the operator's watch shows."""
+        inbox.show_also(self._view, cluster.NAMESPACES, cluster.PRIORITY_CLASSES)
+
+    @property
+    def missing(self) -> str:
+        """What keeps admission from answering as it should; empty = nothing."""
+        if self._view.missing:
+            return f"not listed yet: {self._view.missing}"
+        return "starting" if self._keeper is None else self._keeper.missing
+
+    async def run(self, metrics: Metrics) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            StartupRefused: the port cannot be used.
+        """
+        self._view.account = await self._who_am_i()
+        tls = TlsContexts()
+        server = AdmissionServer(self._endpoints(), lambda: self.missing, ReviewMetrics(metrics))
+        port = await server.start(self._options.port, tls)
+        try:
+            log.info("admission listens", port=port, account=self._view.account)
+            self._keeper = Keeper(self._source(), self._registrar(), tls.serve)
+            await self._keeper.run()
+        finally:
+            await server.stop()
+
+    def _endpoints(self) -> dict[str, Endpoint]:
+        within_s, others_within_s = webhooks.TIMEOUT_S - MARGIN_S, webhooks.OTHERS_TIMEOUT_S - MARGIN_S
+        return {
+            webhooks.MUTATE: Endpoint(self._mutate, within_s, is_closed=True),
+            webhooks.MUTATE_OTHERS: Endpoint(self._mutate, others_within_s, is_closed=False),
+            webhooks.VALIDATE: Endpoint(self._check.answer, within_s, is_closed=False),
+        }
+
+    async def _mutate(self, review: Review) -> Answer:
+        """Raises ApiRefused, Unreachable: what has to be known for it cannot be read."""
+        is_pod = review.kind == "Pod"
+        spec = mapping(review.object.get("spec"))
+        await self._view.look_up(review.namespace, text(spec.get("priorityClassName")) if is_pod else "")
+        return decide(review, self._view.known, self._present_settings())
+
+    def _present_settings(self) -> AdmissionSettings:
+        """Those in force, read again only when they were replaced."""
+        entries = self._present().extra
+        if entries is not self._read_from:
+            self._settings, warnings = parse(entries, self._names)
+            self._read_from = entries
+            for warning in warnings:
+                log.warning("a setting of admission is not used", reason=warning)
+        return self._settings
+
+    def _source(self) -> Source:
+        options = self._options
+        if options.certificate is not None and options.key is not None:
+            return GivenSource(options.certificate, options.key, options.authority)
+        name = f"{options.service}.{self._namespace}"
+        url_host = urlsplit(options.url).hostname
+        names = [url_host] if url_host else [f"{name}.svc", name, f"{name}.svc.cluster.local"]
+        return OwnSource(AuthoritySecret(self._session, self._namespace), names)
+
+    def _registrar(self) -> Registrar:
+        options = self._options
+        door = Door(self._namespace, service=options.service, url=options.url)
+        ours = Ours(self._names, self._view.account, self._namespace)
+        return Registrar(self._session, Registration(door, ours, options.by_manifest))
+
+    async def _who_am_i(self) -> str:
+        """Our name to the API server; asked until it answers."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        request = Request("POST", _WHO_AM_I, orjson.dumps(body), is_fenced=False)
+        while True:
+            try:
+                reply = await self._session.send(request)
+                said, reason = reply.json(), f"{reply.status} {reply.message()}"
+            except Unreachable as error:
+                said, reason = {}, str(error)
+            if name := text(mapping(mapping(said.get("status")).get("userInfo")).get("username")):
+                return name
+            log.warning("the API server does not say who we are, asking again", reason=reason)
+            await asyncio.sleep(_ASK_AGAIN_S)
