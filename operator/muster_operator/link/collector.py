@@ -1,0 +1,41 @@
+"""Keeps Python's garbage collector off what a cluster looks like: a pass over it is a pause (semantics 26).
+
+A pod of 8 KB is some hundred dicts and lists once decoded; with Python's thresholds each decoded pod starts a pass, and
+every hundredth one walks all the pods that are known. With 20,000 pods that took 0.9 ms of each watch event, 0.03 ms
+without. Nothing here makes reference cycles per event, so counting references frees what is dropped; what does make
+cycles (tasks that failed, exceptions) is young when it dies, and is found before the rest is put out of sight.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+#: Containers allocated and not freed before a pass over the youngest; a page of 500 pods is about 200,000.
+YOUNG: Final = 100_000
+#: Passes over one generation before one over the next.
+MIDDLE: Final = 10
+OLD: Final = 20
+#: Objects taken from watch streams between two freezes.
+EVERY: Final = 5_000
+
+
+class Collector:
+    """Owned by the loop, because the ledger is what it spares. Does nothing before `begin`."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+        self._taken = 0
+
+    def begin(self) -> None:
+        """From now on the process is ours to tune."""
+        self._is_on = True
+        gc.set_threshold(YOUNG, MIDDLE, OLD)
+
+    def taken(self) -> None:
+        """One more object was taken in; what the last ones left in the ledger has come to stay."""
+        self._taken += 1
+        if self._is_on and self._taken >= EVERY:
+            self._taken = 0
+            gc.collect(1)
+            gc.freeze()
