@@ -27,6 +27,7 @@ from muster_operator.link import logs
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.api.kube import Attempts, Kube, Placeholders
 from muster_operator.link.api.pool import Pool
+from muster_operator.link.api.retry import PASSING
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside import refuse_beside_yunikorn
 from muster_operator.link.config.configmaps import merged, read_config_maps
@@ -127,7 +128,7 @@ async def run(options: Options, connect: Connect) -> None:
     stop_on_signals(stop)
     credentials = Credentials()
     fence = Fence(refused=metrics.fenced.inc)
-    session = KubeSession(credentials, fence)
+    session = KubeSession(credentials, fence, instance=options.candidacy.identity if options.candidacy else "")
     leading = Leadership(session, options.candidacy, fence) if options.candidacy else Unopposed(fence)
     metrics.leader.set_function(lambda: fence.left_s > 0)
     metrics.transitions.set_function(lambda: leading.transitions)
@@ -157,14 +158,14 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
         try:
             configuration = parse(merged(await read_config_maps(session, namespace)))
             await refuse_beside_yunikorn(session, configuration.settings.scheduler_names)
-        except Unreachable as error:
+        except (Unreachable, ApiRefused) as error:
+            if isinstance(error, ApiRefused) and error.status not in PASSING:
+                raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
             if time.monotonic() > deadline:
                 raise StartupRefused(f"the API server does not answer: {error}") from error
             log.warning("the API server does not answer, trying again", reason=str(error), in_seconds=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(5.0, wait_s * 2)
-        except ApiRefused as error:
-            raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
         else:
             logs.follow(configuration.log_levels)
             return configuration
