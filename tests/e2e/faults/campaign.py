@@ -1,0 +1,133 @@
+"""One round: a load, portion by portion, a kill with each portion, faults all the time; then the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from devcluster.cluster import Cluster
+from devcluster.errors import DevclusterError
+from devcluster.nodes import FakeNode
+from tests.e2e import aftermath
+from tests.e2e.faults import verdict
+from tests.e2e.faults.arena import Arena, arena
+from tests.e2e.faults.killer import Kill, Killer, Victim
+from tests.e2e.faults.load import Item, Load
+from tests.e2e.faults.schedule import Fault, Kind, Schedule
+from tests.e2e.faults.tally import Tally
+from tests.e2e.faults.user import User
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much: ``episodes`` are kills; ``gang`` and ``single`` pods are spread over them."""
+
+    seed: int
+    episodes: int
+    gang: int
+    single: int
+    nodes: int = 10
+    node_cpu: int = 4
+
+
+@dataclass(slots=True)
+class Result:
+    """What a round was and what was wrong in it."""
+
+    plan: Plan
+    violations: list[str] = field(default_factory=list)
+    pods: int = 0
+    items: Counter[str] = field(default_factory=Counter)
+    faults: Counter[tuple[Kind, Fault]] = field(default_factory=Counter)
+    requests: Counter[Kind] = field(default_factory=Counter)
+    kills: Counter[Victim] = field(default_factory=Counter)
+    again: int = 0
+    exits: list[str] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    recovery_s: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def fault_kinds(self) -> set[Fault]:
+        """Which faults there were."""
+        return {fault for _, fault in self.faults}
+
+
+class Campaign:
+    """A round in an arena that is open. ``say`` is told of each episode in one line."""
+
+    def __init__(self, plan: Plan, opened: Arena, say: Say) -> None:
+        self._plan, self._arena, self._say = plan, opened, say
+        muster, plane = opened.scene.muster, opened.plane
+        self._tally = Tally(muster.health_port)
+        victims = {Victim.OPERATOR: muster.operator, Victim.CORE: muster.core, Victim.APISERVER: plane.apiserver}
+        self._killer = Killer(plan.seed, victims, opened.proxy, self._tally.last_look)
+        self._load = Load(plan.seed, plan.node_cpu, plan.nodes * plan.node_cpu)
+        self._user = User(opened.scene.api, opened.scene.namespace)
+        self._items: list[Item] = []
+        self._result = Result(plan)
+
+    async def run(self) -> Result:
+        """All episodes, then quiet, then the verdict."""
+        result, start = self._result, time.monotonic()
+        for number in range(1, self._plan.episodes + 1):
+            await self._episode(number)
+        self._arena.proxy.quiet()
+        await self._user.apply([])
+        self._say("quiet from now on; waiting for the end of the load")
+        result.violations += await verdict.judge(self._arena, self._items)
+        await self._tally.look()
+        result.pods = sum(item.pods for item in self._items)
+        result.items.update(item.kind for item in self._items)
+        result.faults, result.requests = self._arena.proxy.done, self._arena.proxy.requests
+        result.kills, result.again = self._killer.count, self._killer.again
+        result.exits, result.counted = self._arena.kubelet.exits, self._tally.sums
+        result.violations += [f"ended by itself: {words}" for words in result.exits]
+        result.seconds = time.monotonic() - start
+        return result
+
+    async def _episode(self, number: int) -> None:
+        kill, portion = self._killer.next(), self._portion()
+        self._items += portion
+        try:
+            await asyncio.gather(self._user.apply(portion), self._survive(kill))
+        except DevclusterError as error:
+            raise DevclusterError(f"seed {self._plan.seed}, episode {number}, killed {kill}: {error}") from error
+        self._tell(number, kill)
+
+    async def _survive(self, kill: Kill) -> None:
+        """The kill, and the wait until everything serves again."""
+        await self._killer.strike(kill)
+        start = time.monotonic()
+        await self._arena.recovered()
+        self._result.recovery_s.append(time.monotonic() - start)
+
+    def _portion(self) -> list[Item]:
+        plan = self._plan
+        return self._load.portion(-(-plan.gang // plan.episodes), -(-plan.single // plan.episodes))
+
+    def _tell(self, number: int, kill: Kill) -> None:
+        faults = self._arena.proxy.done.total()
+        pods = sum(item.pods for item in self._items)
+        open_items = len(verdict.unsettled(self._items, self._arena.witness))
+        self._say(
+            f"seed {self._plan.seed}: {number} of {self._plan.episodes}: killed {kill}; serves again after"
+            f" {self._result.recovery_s[-1]:.1f} s; {pods} pods so far, {open_items} unsettled, {faults} faults"
+        )
+
+
+async def fight(home: Cluster, plan: Plan, say: Say) -> Result:
+    """A round from the first node to the empty cluster. ``home``: Muster is installed in it, and it has no nodes."""
+    nodes = [FakeNode(f"node-{number}", cpu=str(plan.node_cpu)) for number in range(plan.nodes)]
+    async with arena(home, f"chaos-{plan.seed}", Schedule(plan.seed), nodes) as opened:
+        result = await Campaign(plan, opened, say).run()
+        try:
+            await aftermath.check(opened.scene)
+        except AssertionError as error:
+            result.violations.append(f"afterwards: {error}")
+        return result

@@ -1,0 +1,43 @@
+"""Starts again whatever ended, as kubelets do with containers and static pods; notes who ended without being killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+
+from devcluster.process import Process
+
+LOOK_S = 0.05
+"""Between two looks. A real kubelet takes longer; being fast means meeting the wreckage while it is warm."""
+
+
+class Kubelet:
+    """``exits``: who ended by itself, with its exit code and last words. ``starts``: how often each was started."""
+
+    def __init__(self, processes: Iterable[Process]) -> None:
+        self._processes = [*processes]
+        self.exits: list[str] = []
+        self.starts = dict.fromkeys((process.name for process in self._processes), 0)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Keep them running until the block ends."""
+        task = asyncio.create_task(self._work())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _work(self) -> None:
+        while True:
+            for process in self._processes:
+                if not process.is_running():
+                    if process.returncode not in {None, -signal.SIGKILL}:
+                        self.exits.append(f"{process.name} ended with {process.returncode}: {process.tail(3)}")
+                    process.start()
+                    self.starts[process.name] += 1
+            await asyncio.sleep(LOOK_S)

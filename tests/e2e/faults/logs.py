@@ -1,0 +1,34 @@
+"""Looks for what nobody handled in the logs of operator and core. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+UNHANDLED = re.compile(
+    r"Traceback \(most recent call last\)"
+    r"|the agent failed"
+    r"|was never (retrieved|awaited)"
+    r'|"exception":'
+    r"|Unhandled|unhandled"
+    r'|"level": ?"(error|critical)"'
+    r"|^(ERROR|CRITICAL) "
+)
+
+HANDLED = re.compile(r"^ERROR kopf\S* Request attempt #\d+/\d+ failed; will retry")
+"""What kopf logs as an error before it tries again."""
+
+BEFORE = 2
+SHOWN = 600
+
+
+def unhandled(name: str, lines: Iterable[str]) -> list[str]:
+    """The lines that speak of an exception which nobody handled, or of an error, each with what came before it."""
+    found: list[str] = []
+    last: list[str] = []
+    for line in lines:
+        if UNHANDLED.search(line) and not HANDLED.match(line):
+            shown = [part.rstrip()[:SHOWN] for part in (*last[-BEFORE:], line)]
+            found.append(f"log of {name}: " + "\n    ".join(shown))
+        last = [*last[-BEFORE:], line]
+    return found

@@ -1,0 +1,59 @@
+"""The one who applies the load, straight at the API server, and insists: an API server that is dead is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import aiohttp
+
+from devcluster.api import Api, Json
+from devcluster.errors import ApiError
+from devcluster.resources import BY_KIND
+from devcluster.waiting import until
+from tests.e2e.faults.load import Deletion, Item
+
+PATIENCE_S = 60.0
+NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)
+
+
+class User:
+    """Applies items in a namespace, and deletes those that are to be deleted."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._to_delete: list[Item] = []
+
+    async def apply(self, items: Iterable[Item]) -> None:
+        """Make them, in their order; delete what is to go at once, and what was to go an episode later."""
+        late, self._to_delete = self._to_delete, []
+        for item in items:
+            for manifest in item.manifests:
+                await self._create(manifest)
+            if item.deletion is Deletion.AT_ONCE:
+                await self._delete(item)
+            elif item.deletion is Deletion.LATER:
+                self._to_delete.append(item)
+        for item in late:
+            await self._delete(item)
+
+    async def _create(self, manifest: Json) -> None:
+        async def is_there() -> bool:
+            try:
+                await self._api.create(manifest, self._namespace)
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            return True
+
+        await until(f"{manifest['metadata']['name']} is made", is_there, PATIENCE_S, tolerate=NOT_NOW)
+
+    async def _delete(self, item: Item) -> None:
+        for manifest in item.manifests:
+            plural, name = BY_KIND[manifest["kind"]].plural, manifest["metadata"]["name"]
+
+            async def is_told(plural: str = plural, name: str = name) -> bool:
+                await self._api.delete(plural, name, self._namespace)
+                return True
+
+            await until(f"{name} is deleted", is_told, PATIENCE_S, tolerate=NOT_NOW)

@@ -1,0 +1,96 @@
+"""Muster under faults and kills for as long as one likes (`make chaos`).
+
+    python -m tools.chaos --episodes 200 --seed 7
+
+An episode is one kill (-9) of operator, core or API server, alone or together, under a load of gangs and single pods
+and a proxy that makes the API server fail. Episodes come in rounds of at most a hundred; at the end of each round
+everything has to be served or refused, and every ledger the cluster. Exit code 1: something was lost, leaked, doubled,
+or failed without being handled; the last lines say what, and the seed that does it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import shutil
+import statistics
+import sys
+from pathlib import Path
+
+from devcluster import muster, signals
+from devcluster.cluster import Cluster, running
+from devcluster.flavour import Flavour
+from tests.e2e.faults.campaign import Plan, Result, fight
+
+ROUND = 100
+"""Episodes in a round; with them 500 pods of gangs and 500 single ones."""
+POD_SHARE = 5
+"""Pods of either sort for each episode."""
+
+
+def summary(result: Result) -> list[str]:
+    """A round in lines."""
+    faults = ", ".join(f"{count} x {fault}" for fault, count in sorted(_by_fault(result).items()))
+    kills = ", ".join(f"{victim} {count}" for victim, count in sorted(result.kills.items()))
+    items = ", ".join(f"{count} x {kind}" for kind, count in sorted(result.items.items()))
+    counted = ", ".join(f"{what} {count}" for what, count in sorted(result.counted.items()))
+    waits = result.recovery_s or [0.0]
+    return [
+        f"seed {result.plan.seed}: {result.plan.episodes} episodes in {result.seconds:.0f} s, {result.pods} pods",
+        f"  items: {items}",
+        f"  {result.requests.total()} requests of the operator; {result.faults.total()} faults: {faults}",
+        f"  kills: {kills}; of these {result.again} times again while recovering",
+        f"  serves again after a kill: median {statistics.median(waits):.1f} s, at most {max(waits):.1f} s",
+        f"  operator: {counted}",
+        f"  violations: {len(result.violations)}",
+        *(f"    {words}" for words in result.violations),
+    ]
+
+
+def _by_fault(result: Result) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for (_, fault), count in result.faults.items():
+        found[fault] = found.get(fault, 0) + count
+    return found
+
+
+async def chaos(episodes: int, seed: int, keep: Path | None) -> int:
+    """All rounds, on one cluster; the exit code. ``keep``: where logs go if something is wrong."""
+    async with running(which=Flavour.LOCAL, readable=True) as cluster, muster.installed(cluster):
+        done = 0
+        while done < episodes:
+            count = min(ROUND, episodes - done)
+            plan = Plan(seed, count, gang=POD_SHARE * count, single=POD_SHARE * count)
+            result = await fight(cluster, plan, lambda words: print(words, flush=True))
+            print("\n".join(summary(result)), flush=True)
+            if result.violations:
+                _tell(cluster, plan, keep)
+                return 1
+            done, seed = done + count, seed + 1
+    print(f"{done} episodes: nothing lost, nothing leaked, nothing doubled")
+    return 0
+
+
+def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
+    """How to do it again, and what to look at."""
+    print(f"do it again: make chaos N={plan.episodes} SEED={plan.seed}", file=sys.stderr)
+    if keep is not None:
+        target = keep / f"chaos-{plan.seed}"
+        shutil.copytree(cluster.folder / f"chaos-{plan.seed}" / "logs", target, dirs_exist_ok=True)
+        shutil.copy(cluster.folder / "audit.jsonl", target)
+        print(f"logs of operator and core, and the audit log: {target}", file=sys.stderr)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="chaos", description="Muster under faults and kills")
+    parser.add_argument("--episodes", type=int, default=200, help="kills, or pairs of them, in all")
+    parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
+    parser.add_argument("--keep", type=Path, default=None, help="a folder for the logs of a run that failed")
+    options = parser.parse_args()
+    seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    return signals.run(chaos(options.episodes, seed, options.keep))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
