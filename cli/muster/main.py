@@ -15,9 +15,11 @@ import uvloop
 
 from muster import config, validate
 from muster_core import main as core
+from muster_core.edge.administration import Administration
 from muster_core.edge.log_level import LogLevel as CoreLogLevel
 from muster_core.edge.rest.access.guard import AccessSettings
 from muster_operator import main as operator
+from muster_operator.admission.serving import WebhookOptions
 from muster_operator.link import logs
 from muster_operator.link.errors import LinkError
 from muster_operator.link.leading.leadership import DURATION_S, Candidacy
@@ -61,6 +63,13 @@ def run(  # noqa: PLR0913 # long: the command line is its options
     lease_name: operator.LeaseName = operator.LEASE_NAME,
     lease_duration: operator.LeaseDuration = DURATION_S,
     identity: operator.Identity = "",
+    webhook_service: operator.WebhookService = "",
+    webhook_url: operator.WebhookUrl = "",
+    webhook_port: operator.WebhookPort = operator.WEBHOOK_PORT,
+    webhook_cert: operator.WebhookCert = None,
+    webhook_key: operator.WebhookKey = None,
+    webhook_ca: operator.WebhookCa = None,
+    webhook_manifest: operator.WebhookManifest = False,
     health_port: Annotated[
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
     ] = 8081,
@@ -83,11 +92,14 @@ def run(  # noqa: PLR0913 # long: the command line is its options
         raise typer.Exit(2)
     logs.configure(log_level, log_format)
     candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)
+    webhook = WebhookOptions(
+        webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
+    )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    operator.Options(namespace, health_port, candidacy if leader_elect else None),
+                    operator.Options(namespace, health_port, candidacy if leader_elect else None, webhook),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,
@@ -112,4 +124,4 @@ async def run_embedded(operator_options: operator.Options, core_options: core.Op
         StartError: the core cannot.
     """
     async with core.running(core_options) as scheduler:
-        await operator.run(operator_options, lambda: InProcessClient(scheduler))
+        await operator.run(operator_options, lambda: InProcessClient(scheduler), lambda: Administration(scheduler))

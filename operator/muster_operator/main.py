@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -21,6 +21,7 @@ import structlog
 import typer
 import uvloop
 
+from muster_operator.admission.serving import Admission, WebhookOptions
 from muster_operator.agent.ledger import Ledger
 from muster_operator.handlers.memo import Memo
 from muster_operator.link import logs
@@ -58,8 +59,9 @@ from muster_operator.serving import Parts, serve, stop_on_signals
 from muster_operator.translate.placeholders import placeholder_body
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.raw import Raw
-from muster_si.api import SchedulerAPI
+from muster_si.api import AdministrationAPI, SchedulerAPI
 from muster_si.errors import AddressError
+from muster_si.transport.administration import AdministrationClient
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.grpc_client import GrpcClient
 
@@ -67,6 +69,7 @@ log = structlog.get_logger("muster")
 
 T = TypeVar("T")
 Connect = Callable[[], SchedulerAPI]
+Administer = Callable[[], AdministrationAPI]
 
 #: Seconds an API server that does not answer is waited for at the start before we say so and exit.
 API_SERVER_S: Final = 60.0
@@ -87,6 +90,28 @@ Identity = Annotated[
         "empty: new with every start",
     ),
 ]
+WEBHOOK_PORT: Final = 9089
+
+WebhookService = Annotated[
+    str,
+    typer.Option(envvar="MUSTER_WEBHOOK_SERVICE", help="the Service of our namespace before it; turns admission on"),
+]
+WebhookUrl = Annotated[
+    str,
+    typer.Option(envvar="MUSTER_WEBHOOK_URL", help="https://host:port instead, for an operator outside of the cluster"),
+]
+WebhookPort = Annotated[int, typer.Option(envvar="MUSTER_WEBHOOK_PORT", help="where the webhook listens")]
+WebhookCert = Annotated[
+    Path | None, typer.Option(envvar="MUSTER_WEBHOOK_CERT", help="its certificate, PEM; else we make our own")
+]
+WebhookKey = Annotated[Path | None, typer.Option(envvar="MUSTER_WEBHOOK_KEY", help="that one's key, PEM")]
+WebhookCa = Annotated[
+    Path | None, typer.Option(envvar="MUSTER_WEBHOOK_CA", help="who signed it, PEM; else the registration says it")
+]
+WebhookManifest = Annotated[
+    bool,
+    typer.Option(envvar="MUSTER_WEBHOOK_MANIFEST", help="deploy/webhooks.yaml is applied: keep only its authorities"),
+]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -101,6 +126,7 @@ class Options:
     namespace: str = "default"
     health_port: int = 8081
     candidacy: Candidacy | None = None
+    webhook: WebhookOptions = field(default_factory=WebhookOptions)
 
 
 class Readiness:
@@ -118,12 +144,13 @@ class Readiness:
         return "" if self.standing is None else self.standing.role
 
 
-async def run(options: Options, connect: Connect) -> None:
+async def run(options: Options, connect: Connect, administer: Administer) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return.
 
     Raises:
         LinkError: it cannot serve as it is configured, or a part that has to run for ever ended; one line.
     """
+    options.webhook.check()
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
     stop_on_signals(stop)
     credentials = Credentials()
@@ -138,6 +165,8 @@ async def run(options: Options, connect: Connect) -> None:
             if configuration is None:
                 return
             parts = assembled(configuration, session, credentials, metrics, connect, options.namespace)
+            if options.webhook.is_on:
+                parts = with_admission(parts, options, session, administer, metrics)
             readiness.standing = Standing(leading, parts.loop)
             await serve(parts, leading, session, options.namespace, stop)
     except ConfigurationRefused as refused:
@@ -191,6 +220,17 @@ def assembled(
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
     return Parts(loop, pool, core, Memo(inbox, credentials, reconfigurer.changed))
+
+
+def with_admission(
+    parts: Parts, options: Options, session: KubeSession, administer: Administer, metrics: Metrics
+) -> Parts:
+    """The same parts with admission, which sees what the watch shows."""
+    admission = Admission(
+        options.webhook, options.namespace, session, lambda: parts.core.configuration, administer(), metrics
+    )
+    admission.attach(parts.memo.inbox)
+    return replace(parts, admission=admission)
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
@@ -268,6 +308,13 @@ def main(  # noqa: PLR0913 - the command line is its options
     lease_name: LeaseName = LEASE_NAME,
     lease_duration: LeaseDuration = DURATION_S,
     identity: Identity = "",
+    webhook_service: WebhookService = "",
+    webhook_url: WebhookUrl = "",
+    webhook_port: WebhookPort = WEBHOOK_PORT,
+    webhook_cert: WebhookCert = None,
+    webhook_key: WebhookKey = None,
+    webhook_ca: WebhookCa = None,
+    webhook_manifest: WebhookManifest = False,
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="the ConfigMap's log.level wins")
     ] = LogLevel.INFO,
@@ -280,7 +327,17 @@ def main(  # noqa: PLR0913 - the command line is its options
         client = GrpcClient(core, tls=tls, allow_plaintext=allow_plaintext)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             candidacy = Candidacy(namespace, lease_name, identity or own_identity(), lease_duration)
-            runner.run(run(Options(namespace, health_port, candidacy if leader_elect else None), lambda: client))
+            webhook = WebhookOptions(
+                webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
+            )
+            options = Options(namespace, health_port, candidacy if leader_elect else None, webhook)
+            runner.run(
+                run(
+                    options,
+                    lambda: client,
+                    lambda: AdministrationClient(core, tls=tls, allow_plaintext=allow_plaintext),
+                )
+            )
     except (LinkError, AddressError) as error:
         typer.echo(f"muster operator cannot serve: {error}", err=True)
         raise typer.Exit(1) from error

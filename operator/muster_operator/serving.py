@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from muster_operator.admission.serving import Admission
 from muster_operator.handlers.framework import watching_cluster
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.pool import Pool
@@ -37,18 +38,20 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks."""
+    """What runs beside kopf's tasks. `admission`: None = it is off."""
 
     loop: Loop
     pool: Pool
     core: CoreLink
     memo: Memo
+    admission: Admission | None = None
 
 
 async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
     """Run all parts until `stop`, then drain: no more news, writes finished, goodbye to the core, the lease given back.
 
-    Who stands by watches and keeps its ledger, so that taking over is a registration and a replay.
+    Who stands by watches and keeps its ledger, so that taking over is a registration and a replay; it answers the API
+    server's questions too.
     """
     own = [
         asyncio.create_task(parts.loop.run(), name="agent"),
@@ -56,6 +59,8 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
         asyncio.create_task(_talk(parts.core, leading), name="session"),
     ]
+    if parts.admission is not None:
+        own.append(asyncio.create_task(parts.admission.run(), name="admission"))
     stopped = asyncio.create_task(stop.wait(), name="stop")
     try:
         async with watching_cluster(parts.memo, session, namespace) as watching:

@@ -94,8 +94,10 @@ class Admission:
         session: KubeSession,
         present: Callable[[], Configuration],
         core: AdministrationAPI,
+        metrics: Metrics,
     ) -> None:
         self._options, self._namespace, self._session, self._present = options, namespace, session, present
+        self._metrics = ReviewMetrics(metrics)
         self._names = present().settings.scheduler_names
         self._view = ClusterView(session, namespace, self._names)
         self._check = ConfigurationCheck(session, namespace, core, present)
@@ -114,7 +116,7 @@ class Admission:
             return f"not listed yet: {self._view.missing}"
         return "starting" if self._keeper is None else self._keeper.missing
 
-    async def run(self, metrics: Metrics) -> None:
+    async def run(self) -> None:
         """Serve until cancelled.
 
         Raises:
@@ -122,7 +124,7 @@ class Admission:
         """
         self._view.account = await self._who_am_i()
         tls = TlsContexts()
-        server = AdmissionServer(self._endpoints(), lambda: self.missing, ReviewMetrics(metrics))
+        server = AdmissionServer(self._endpoints(), lambda: self.missing, self._metrics)
         port = await server.start(self._options.port, tls)
         try:
             log.info("admission listens", port=port, account=self._view.account)
