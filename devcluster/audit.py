@@ -10,6 +10,9 @@ from typing import Any, Self
 
 import orjson
 
+BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io'
+"""How each event in the log begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -80,7 +83,16 @@ class AuditLog:
             file.seek(mark)
             content = file.read()
         whole = content[: content.rfind(b"\n") + 1]
-        return [Write.from_event(orjson.loads(line)) for line in whole.splitlines() if line]
+        return [Write.from_event(event) for line in whole.splitlines() if (event := _event(line)) is not None]
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """The event in a line; a server that was killed may have left half of one before it, or nothing but that."""
+    try:
+        event: dict[str, Any] = orjson.loads(line[max(line.rfind(BEGINNING), 0) :])
+    except orjson.JSONDecodeError:
+        return None
+    return event
 
 
 def bindings_per_pod(writes: Iterable[Write]) -> Counter[tuple[str, str, str]]:

@@ -11,6 +11,8 @@ def line(
     verb: str = "create", *, name: str = "p", subresource: str = "", code: int = 201, user: str = "u", uid: str = ""
 ) -> bytes:
     event = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
         "verb": verb,
         "user": {"username": user},
         "userAgent": "agent",
@@ -34,6 +36,12 @@ def test_a_line_still_being_written_is_left_for_the_next_time(tmp_path: Path) ->
     assert [write.name for write in log.since()] == ["first"]
     log.path.write_bytes(whole + line(name="second"))
     assert [write.name for write in log.since(len(whole))] == ["second"]
+
+
+def test_half_a_line_of_a_server_that_was_killed_costs_itself_and_no_other(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.path.write_bytes(line(name="first")[:60] + line(name="second") + b'{"kind":"Ev\n' + line(name="third"))
+    assert [write.name for write in log.since()] == ["second", "third"]
 
 
 def test_only_successful_bindings_count_and_each_counts(tmp_path: Path) -> None:
