@@ -18,7 +18,7 @@ from muster import manifest
 from muster_core.model.errors import ConfigurationError
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.config.catalogue import CATALOGUE, LEVELS, QUEUES, SETTINGS, Setting, doubts
+from muster_operator.link.config.catalogue import CATALOGUE, LEVELS, QUEUES, SETTINGS, doubts
 from muster_operator.link.config.configmaps import merged, read_config_maps, source
 from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import BadSetting, LinkError
@@ -130,7 +130,7 @@ def _print_defaults(output: Output) -> None:
 
 
 def _print_values(config_maps: Sequence[Raw], entries: Mapping[str, str], output: Output) -> None:
-    values = {setting.key: _value(entries, setting) for setting in SETTINGS.values() if setting.key != LEVELS} | {
+    values = {setting.key: setting.value(entries) for setting in SETTINGS.values() if setting.key != LEVELS} | {
         key: value for key, value in sorted(entries.items()) if key not in SETTINGS
     }
     if output is not Output.TABLE:
@@ -144,12 +144,9 @@ def _print_values(config_maps: Sequence[Raw], entries: Mapping[str, str], output
     _console().print(table)
 
 
-def _value(entries: Mapping[str, str], setting: Setting) -> str:
-    return entries.get(setting.key, "").strip() or setting.default
-
-
 def _origin(config_maps: Sequence[Raw], entries: Mapping[str, str], key: str) -> str:
-    where = source(config_maps, key) if entries.get(key, "").strip() else None
+    is_set = SETTINGS[key].is_set(entries) if key in SETTINGS else bool(entries[key].strip())
+    where = source(config_maps, key) if is_set else None
     return where.name if where else DEFAULT
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from muster_core.edge.config.load import load
+from muster_operator.link.config import admission
 from muster_operator.link.config import settings as operator
 from muster_operator.link.config.catalogue import LEVELS, SETTINGS
 from muster_si import keys
@@ -26,7 +27,7 @@ def of_the_operator() -> set[str]:
 
 
 def test_every_setting_that_is_read_is_in_the_catalogue_and_no_other() -> None:
-    assert set(SETTINGS) == of_the_core() | of_the_operator() | {LEVELS}
+    assert set(SETTINGS) == of_the_core() | of_the_operator() | set(admission.DEFAULTS) | {LEVELS}
 
 
 def test_the_page_is_made_of_the_catalogue() -> None:
@@ -45,3 +46,7 @@ def test_the_default_in_the_catalogue_is_the_operators(key: str) -> None:
     assert (written.settings, written.limits) == (absent.settings, absent.limits)
     assert (written.cluster_id, written.policy_group) == (absent.cluster_id, absent.policy_group)
     assert (written.log_levels, written.hot_refresh) == (absent.log_levels, absent.hot_refresh)
+
+
+def test_the_defaults_in_the_catalogue_are_those_of_admission() -> None:
+    assert {key: SETTINGS[key].default for key in admission.DEFAULTS} == admission.DEFAULTS

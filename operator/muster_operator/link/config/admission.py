@@ -58,40 +58,57 @@ class _Unfit(Exception):
 @dataclass(frozen=True, slots=True)
 class _Reader:
     entries: Mapping[str, str]
-    warnings: list[str] = field(default_factory=list)
+    doubts: dict[str, str] = field(default_factory=dict)
 
-    def read(self, key: str, parser: Callable[[str], T]) -> T:
-        """The value of the entry, or of the key's default."""
-        written = self.entries.get(key, DEFAULTS[key])
+    def switch(self, key: str) -> bool:
+        """True or false; an empty entry says neither."""
+        return self._read(key, _boolean, self.entries.get(key, "").strip() or DEFAULTS[key])
+
+    def patterns(self, key: str) -> Patterns:
+        """A list; an empty entry is an empty one."""
+        return self._read(key, _patterns, self.entries.get(key, DEFAULTS[key]))
+
+    def _read(self, key: str, parser: Callable[[str], T], written: str) -> T:
         try:
             return parser(written)
         except _Unfit as error:
             default = f'"{DEFAULTS[key]}"' if DEFAULTS[key] else "none"
-            self.warnings.append(f"{key}: {error}; till then its default counts, {default}")
+            self.doubts[key] = f"= {error}; till then its default counts, {default}"
             return parser(DEFAULTS[key])
 
 
 def parse(entries: Mapping[str, str], scheduler_names: frozenset[str]) -> tuple[AdmissionSettings, tuple[str, ...]]:
     """The settings, and a warning for each value that is not used. `scheduler_names`: those that are served."""
     reader = _Reader(entries)
-    settings = AdmissionSettings(
+    settings = _settings(reader, scheduler_names)
+    return settings, tuple(f"{key} {says}" for key, says in reader.doubts.items())
+
+
+def doubts(entries: Mapping[str, str]) -> dict[str, str]:
+    """By key what is wrong with its value."""
+    reader = _Reader(entries)
+    _settings(reader, frozenset())
+    return reader.doubts
+
+
+def _settings(reader: _Reader, scheduler_names: frozenset[str]) -> AdmissionSettings:
+    return AdmissionSettings(
         namespaces=NamespaceRules(
-            process=reader.read(PROCESS_NAMESPACES, _patterns),
-            bypass=reader.read(BYPASS_NAMESPACES, _patterns),
-            label=reader.read(LABEL_NAMESPACES, _patterns),
-            no_label=reader.read(NO_LABEL_NAMESPACES, _patterns),
+            process=reader.patterns(PROCESS_NAMESPACES),
+            bypass=reader.patterns(BYPASS_NAMESPACES),
+            label=reader.patterns(LABEL_NAMESPACES),
+            no_label=reader.patterns(NO_LABEL_NAMESPACES),
         ),
         access=AccessRules(
-            bypass_auth=reader.read(BYPASS_AUTH, _boolean),
-            trust_controllers=reader.read(TRUST_CONTROLLERS, _boolean),
-            system_users=reader.read(SYSTEM_USERS, _patterns),
-            external_users=reader.read(EXTERNAL_USERS, _patterns),
-            external_groups=reader.read(EXTERNAL_GROUPS, _patterns),
+            bypass_auth=reader.switch(BYPASS_AUTH),
+            trust_controllers=reader.switch(TRUST_CONTROLLERS),
+            system_users=reader.patterns(SYSTEM_USERS),
+            external_users=reader.patterns(EXTERNAL_USERS),
+            external_groups=reader.patterns(EXTERNAL_GROUPS),
         ),
-        unique_app_ids=reader.read(UNIQUE_APP_IDS, _boolean),
+        unique_app_ids=reader.switch(UNIQUE_APP_IDS),
         scheduler_name=_OWN_NAME if _OWN_NAME in scheduler_names else min(scheduler_names, default=_OWN_NAME),
     )
-    return settings, tuple(reader.warnings)
 
 
 def _boolean(written: str) -> bool:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from muster_operator.link.config import admission
 from muster_operator.link.config import settings as read
 from muster_operator.link.config.settings import subsystem_of
 from muster_si import keys
@@ -32,12 +33,24 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`default` is written as the ConfigMap would have it; `meaning` is one line for people."""
+    """`default` is written as the ConfigMap would have it; `meaning` is one line for people.
+
+    `is_list`: an empty value is an empty list; of others it is as if the entry were not there.
+    """
 
     key: str
     default: str
     takes: Takes
     meaning: str
+    is_list: bool = False
+
+    def is_set(self, entries: Mapping[str, str]) -> bool:
+        """Whether the entries say anything about it."""
+        return bool(entries.get(self.key, "").strip()) or (self.is_list and self.key in entries)
+
+    def value(self, entries: Mapping[str, str]) -> str:
+        """What counts with these entries, or the default."""
+        return entries[self.key].strip() if self.is_set(entries) else self.default
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,28 @@ OPERATOR: Final = (
     _at_start(read.WRITERS, "64", "requests to the API server in flight at once"),
 )
 
-ADMISSION: Final = (_at_start(read.UNIQUE_APP_IDS, "false", "a pod without an application gets one of its own"),)
+
+def _rules(key: str, meaning: str) -> Setting:
+    """A setting of admission; the texts are regular expressions with commas between them, unless it is a switch."""
+    default = admission.DEFAULTS[key]
+    return Setting(key, default, Takes.AT_ONCE, meaning, is_list=default not in {"true", "false"})
+
+
+ADMISSION: Final = (
+    _rules(admission.PROCESS_NAMESPACES, "namespaces whose pods become Muster's; empty = all"),
+    _rules(admission.BYPASS_NAMESPACES, "and those of them whose pods do not"),
+    _rules(admission.LABEL_NAMESPACES, "namespaces in which pods without an application get one written; empty = all"),
+    _rules(admission.NO_LABEL_NAMESPACES, "and those of them in which they do not"),
+    _at_start(read.UNIQUE_APP_IDS, "false", "a pod without an application gets one of its own"),
+    _rules(admission.BYPASS_AUTH, "`true`: everybody may write everybody's name into `user.info`"),
+    _rules(
+        admission.TRUST_CONTROLLERS,
+        "`false`: `systemUsers` do not count; unless `externalUsers` has them, workloads with an owner make no pods",
+    ),
+    _rules(admission.SYSTEM_USERS, "users that make pods for others: the controllers of Kubernetes, operators"),
+    _rules(admission.EXTERNAL_USERS, "other users that may write everybody's name"),
+    _rules(admission.EXTERNAL_GROUPS, "groups whose members may"),
+)
 
 LEVELS: Final = "log.<subsystem>.level"
 TELLING: Final = (
@@ -159,16 +193,7 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 #: Keys of YuniKorn that mean nothing here, and why nothing is missing.
 MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "admissionController.accessControl.bypassAuth": "soon",
-        "admissionController.accessControl.externalGroups": "soon",
-        "admissionController.accessControl.externalUsers": "soon",
-        "admissionController.accessControl.systemUsers": "soon",
-        "admissionController.accessControl.trustControllers": "soon",
-        "admissionController.filtering.bypassNamespaces": "soon",
         "admissionController.filtering.defaultQueue": "write a placement rule of the name fixed instead",
-        "admissionController.filtering.labelNamespaces": "soon",
-        "admissionController.filtering.noLabelNamespaces": "soon",
-        "admissionController.filtering.processNamespaces": "soon",
         "admissionController.webHook.amServiceName": "soon",
         "admissionController.webHook.schedulerServiceAddress": "the operator asks its own core",
         "service.dispatchTimeout": "nothing is dispatched through a channel that could be full",
@@ -181,21 +206,18 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def doubts(entries: Mapping[str, str]) -> list[Finding]:
-    """What is odd about the keys of these entries; values are judged elsewhere."""
-    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries)]
+    """What is odd about these entries: keys, and values that are not worth a refusal. Others are judged elsewhere."""
+    unfit = [Finding(key, says) for key, says in admission.doubts(entries).items()]
+    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit]
 
 
 def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:
     """The settings that differ and are read at the start only."""
     return [
-        Finding(setting.key, f"= {_value(new, setting)} counts after a restart; now it is {_value(old, setting)}")
+        Finding(setting.key, f"= {setting.value(new)} counts after a restart; now it is {setting.value(old)}")
         for setting in SETTINGS.values()
-        if setting.takes is Takes.AT_START and _value(old, setting) != _value(new, setting)
+        if setting.takes is Takes.AT_START and setting.value(old) != setting.value(new)
     ]
-
-
-def _value(entries: Mapping[str, str], setting: Setting) -> str:
-    return entries.get(setting.key, "").strip() or setting.default
 
 
 def _unknown(entries: Iterable[str]) -> list[Finding]:
@@ -220,7 +242,7 @@ def _without_effect(entries: Iterable[str]) -> list[Finding]:
 
 def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
     """Queue configurations that are not read, where none is: a file of a slightly wrong name."""
-    in_force = f"{_value(entries, SETTINGS[read.POLICY_GROUP])}{QUEUES}"
+    in_force = f"{SETTINGS[read.POLICY_GROUP].value(entries)}{QUEUES}"
     if in_force in entries:
         return []
     says = f"is not read: the queue configuration in force is {in_force} (see {read.POLICY_GROUP})"

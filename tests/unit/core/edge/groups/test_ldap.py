@@ -66,6 +66,13 @@ def test_a_name_with_a_special_character_is_that_user(directory: LdapDirectory) 
     assert directory("ann*").groups == ("star",)
 
 
+def test_attribute_names_in_lower_case_are_read_like_others(directory: LdapDirectory) -> None:
+    """A group written `cn=` instead of `CN=` ended YuniKorn with a panic (CVE-2026-78243)."""
+    assert group_name("cn=dev,ou=groups,dc=example,dc=com") == group_name("CN=dev,OU=groups,DC=example,DC=com") == "dev"
+    write(directory.secret, GroupAttr="memberof")
+    assert "dev" in directory("kim").groups
+
+
 @pytest.mark.parametrize("spelling", ["memberOf", "MEMBEROF", "memberof"])
 def test_the_case_of_the_attribute_does_not_count(directory: LdapDirectory, spelling: str) -> None:
     write(directory.secret, GroupAttr=spelling, ReturnAttr="cn")
