@@ -19,7 +19,7 @@ from muster_operator.model.pods import Condition
 from muster_operator.model.states import AppState, TaskState
 
 #: Seconds between two looks at a gang; they double up to the longest.
-FIRST_LOOK_S: Final = 5.0
+FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
 
 

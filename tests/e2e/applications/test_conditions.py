@@ -1,0 +1,116 @@
+"""Why a pod waits, as its user and an autoscaler read it; and what saying so costs the API server (contract 6.2)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.configuration import a_queue, queue_file
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang, a_pod, owned
+from tests.e2e.scene import Scene
+from tests.e2e.telling import condition, scheduled, waits_with
+
+LIMIT = {"limit": "", "users": ["ann"], "maxresources": {"vcore": "1"}}
+QUEUES = queue_file(
+    a_queue("quota", maximum={"vcore": "1"}),
+    a_queue("counted", maxapplications=1),
+    a_queue("limited", limits=[LIMIT]),
+    a_queue("turn", maximum={"vcore": "3"}),
+    a_queue("free"),
+)
+TAINT = {"key": "dedicated", "value": "others", "effect": "NoSchedule"}
+MINE = "example.com/checked"
+
+
+def at(queue: str, app: str, name: str, cpu: str = "1") -> Json:
+    return a_pod(name, cpu=cpu, labels={"applicationId": app, "queue": f"root.{queue}"})
+
+
+async def with_reason(scene: Scene, reason: str) -> set[str]:
+    """The pods, placeholders among them, that wait for this reason."""
+    pods = await scene.api.find("pods", scene.namespace)
+    return {pod["metadata"]["name"] for pod in pods if scheduled(pod).get("reason") == reason}
+
+
+async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_called_for(
+    open_scene: OpenScene,
+) -> None:
+    nodes = [FakeNode("node-0", cpu="16"), FakeNode("node-1", cpu="200", taints=[TAINT])]
+    scene = await open_scene(nodes, QUEUES)
+    await scene.create(
+        [at("quota", "q", "quota-0"), at("counted", "one", "counted-0"), owned(at("limited", "l", "limited-0"), "ann")]
+    )
+    await scene.create([at("turn", "busy", "turn-0")])
+    await scene.all_bound(4)
+    await scene.create([at("quota", "q", "quota-1")])
+    foreign = {"type": MINE, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await scene.api.patch(
+        "pods", "quota-1", {"status": {"conditions": [foreign]}}, scene.namespace, subresource="status"
+    )
+    await scene.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
+    await scene.create([at("free", "f", "big", "100")])
+    await scene.create([*a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600)])
+    await scene.create([at("turn", "late", "turn-late")])
+    left = "has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
+    await asyncio.gather(
+        waits_with(scene, "quota-1", "SchedulingSkipped", f"queue root.quota {left}"),
+        waits_with(scene, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 applications of at most 1"),
+        waits_with(scene, "limited-1", "SchedulingSkipped", "user ann", "root.limited", "vcore=1000 is asked for"),
+        waits_with(scene, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
+        waits_with(scene, "turn-late", "SchedulingSkipped", "gang gang came first in queue root.turn"),
+        waits_with(
+            scene, "gang-workers-0", "SchedulingSkipped", "0 of 3 placeholders", "queue root.turn has vcore=2000"
+        ),
+        waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far"),
+    )
+    assert await with_reason(scene, "Unschedulable") == {"big"}
+    held_back = await scene.api.get("pods", "quota-1", scene.namespace)
+    assert condition(held_back, MINE)["status"] == "True", "a condition of somebody else is left alone"
+    await scene.api.delete("pods", "quota-0", scene.namespace)
+
+    async def is_scheduled() -> bool:
+        pod = await scene.api.get("pods", "quota-1", scene.namespace)
+        return scheduled(pod).get("status") == "True" and condition(pod, MINE).get("status") == "True"
+
+    await scene.eventually("the condition is true once the pod is bound", is_scheduled, 10)
+
+
+async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_costs_nothing_while_it_waits(
+    open_scene: OpenScene,
+) -> None:
+    """Architecture 7: five writes a member, and one more for each pod that had to say why it waits."""
+    members = 3
+    scene = await open_scene([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="100", taints=[TAINT])])
+    await scene.create([a_pod("busy", labels={"applicationId": "busy"})])
+    await scene.all_bound(1)
+    mark = len(scene.writes(of_operator=True))
+    await scene.create(a_gang("gang", [Group("workers", members)], timeout_s=600))
+    lack = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+    await waits_with(scene, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders have their node", lack)
+    await waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far")
+    [short] = await with_reason(scene, "Unschedulable")
+    assert short.startswith("tg-gang-workers-")
+    [told] = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]
+    assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders have their node")
+    before = len(scene.writes(of_operator=True))
+    await asyncio.sleep(4)
+    assert len(scene.writes(of_operator=True)) == before, "waiting costs nothing"
+    await scene.api.delete("pods", "busy", scene.namespace)
+    await scene.all_bound(members)
+
+    async def has_told() -> Json | None:
+        found = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]
+        assert len(found) == 1, found
+        return found[0] if found[0]["action"] == "GangReservationComplete" else None
+
+    last = await scene.eventually("the series ends with the reservation", has_told, 10)
+    assert last is not None
+    assert last["series"]["count"] == 3
+    writes = Counter(write.what for write in scene.writes(of_operator=True)[mark:])
+    assert writes["create pods"] == writes["delete pods"] == members
+    assert writes["create pods/binding"] == 2 * members
+    assert writes["patch pods/status"] == members + 1
+    assert sum(writes.values()) <= 6 * members + 1 + 3, writes
