@@ -31,6 +31,7 @@ RESOURCES = (
     Resource("Namespace", "namespaces", _CORE, namespaced=False),
     Resource("Node", "nodes", _CORE, namespaced=False),
     Resource("Pod", "pods", _CORE),
+    Resource("ReplicationController", "replicationcontrollers", _CORE),
     Resource("ConfigMap", "configmaps", _CORE),
     Resource("Secret", "secrets", _CORE),
     Resource("Service", "services", _CORE),
@@ -39,6 +40,7 @@ RESOURCES = (
     Resource("LimitRange", "limitranges", _CORE),
     Resource("Event", "events", _CORE),
     Resource("Job", "jobs", _BATCH),
+    Resource("CronJob", "cronjobs", _BATCH),
     Resource("Deployment", "deployments", _APPS),
     Resource("StatefulSet", "statefulsets", _APPS),
     Resource("DaemonSet", "daemonsets", _APPS),
@@ -55,6 +57,14 @@ RESOURCES = (
     ),
     Resource(
         "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
+        "/apis/admissionregistration.k8s.io/v1", namespaced=False,
+    ),
+    Resource(
+        "ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+        "/apis/admissionregistration.k8s.io/v1", namespaced=False,
+    ),
+    Resource(
+        "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
         "/apis/admissionregistration.k8s.io/v1", namespaced=False,
     ),
 )  # fmt: skip
