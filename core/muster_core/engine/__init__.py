@@ -1,7 +1,7 @@
 """The only writer: takes an event or a decision, changes the world once, and returns what has to be said.
 
 In reading order: `step` is the door for events and takes each to
-`registration`, `applications`, `asks`, `allocations`, `nodes`, `clocks` or
+`registration`, `applications`, `asks`, `allocations` (and `revising`, where one is told anew), `nodes`, `clocks` or
 `configuration`; what is new for a partition that is `gone` is refused. `queues`
 makes, changes and ends queues, `history` keeps applications that are over.
 `growth` says who may go on when something grew; `cycle` gives leaves their

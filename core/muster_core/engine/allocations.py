@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from muster_core.engine import commit, gangs, ledger, lifecycle, notes, quota
+from muster_core.engine import commit, gangs, ledger, lifecycle, notes, quota, revising
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
-from muster_core.model.ids import AllocationId, allocation_id
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
@@ -15,7 +15,7 @@ from muster_core.world.world import Partition, World
 
 
 def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effect]:
-    """Count an allocation that exists; it needs no room: it has it."""
+    """Count an allocation that exists; it needs no room: it has it. One that is known is told anew (semantics 3)."""
     if spec.node not in partition.nodes:
         return _reject(partition, spec, f"node {spec.node} is not known")
     if spec.foreign or not spec.application:
@@ -23,8 +23,10 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
     app = partition.applications.get(spec.application)
     if app is None:
         return _reject(partition, spec, f"application {spec.application} is not known")
-    if _identity(spec) in app.allocations:
-        return _reject(partition, spec, f"allocation {spec.key} is known already")
+    known = app.allocations.get(_identity(spec))
+    if known is not None:
+        refusal = _contradiction(known.spec.key, known.node, spec)
+        return _reject(partition, spec, refusal) if refusal else revising.revise(partition, app, known, spec, now_ns)
     waiting = app.asks.get(spec.key)
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
@@ -97,6 +99,15 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
         queue.excused = queue.excused or not queue.max.allows(queue.allocated)
 
 
+def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> str:
+    """Why this cannot be said of an allocation of the same identity; empty = it can."""
+    if key != spec.key:
+        return f"allocation {spec.id} is known already, of ask {key}"
+    if node != spec.node:
+        return f"allocation {spec.key} is on node {node} already: release it there before it is on node {spec.node}"
+    return ""
+
+
 def _ask_of(spec: AllocationSpec) -> AskSpec:
     """The ask that an existing allocation would have had (seed 000, "Application recovery")."""
     return AskSpec(
@@ -160,8 +171,13 @@ def _recover_clock(partition: Partition, app: Application, since_ns: int) -> lis
 
 def _report_foreign(partition: Partition, spec: AllocationSpec) -> list[Effect]:
     identity = _identity(spec)
-    if identity in partition.foreign:
-        return _reject(partition, spec, f"allocation {spec.key} is known already")
+    known = partition.foreign.get(identity)
+    if known is not None:
+        refusal = _contradiction(known.key, known.node, spec)
+        if refusal:
+            return _reject(partition, spec, refusal)
+        revising.revise_foreign(partition, identity, spec)
+        return []
     partition.foreign[identity] = spec
     partition.nodes.record(spec.node).foreigners[identity] = None
     partition.nodes.take(spec.node, spec.resources, foreign=True)

@@ -6,6 +6,7 @@ never decides; it keeps the sums of the four ledgers equal (invariants.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from muster_core.engine import growth, holds, notes
@@ -17,7 +18,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world import priorities
-from muster_core.world.applications import Allocation, Application, Ask, GroupCount
+from muster_core.world.applications import Allocation, Application, Ask, GroupCount, resize_sums
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
@@ -149,7 +150,7 @@ def drop(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
     """Take one allocation out of application, queues, user and node."""
-    _count_use(partition, app, allocation, now_ns - allocation.allocated_ns)
+    _count_use(partition, app, allocation, now_ns)
     app.queue.gone += 1
     app.remove_allocation(allocation)
     if allocation.preemption:
@@ -165,8 +166,37 @@ def drop(
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
 
 
-def _count_use(partition: Partition, app: Application, allocation: Allocation, span_ns: int) -> None:
-    """What it used over time (contract 6.5): placeholders and what was preempted are counted apart."""
+def retell(partition: Partition, allocation: Allocation, spec: AskSpec) -> None:
+    """Something else is said of an allocation that is there; its sums are the business of `resize`."""
+    is_tagged = allocation.successor is None and spec.tags != allocation.spec.tags
+    if is_tagged:
+        _untag(partition, allocation.node, allocation.spec)
+    allocation.spec = spec
+    if is_tagged:
+        _tag(partition, allocation.node, spec)
+
+
+def resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
+    """Count an allocation that was `old` as large as it is now, in application, queues, user and node.
+
+    The new amount first: between the two a queue over its maximum would look as if it were within it.
+    """
+    _count_use(partition, app, replace(allocation, spec=old), now_ns)
+    allocation.sized_ns = now_ns
+    now = allocation.spec.resources
+    resize_sums(app, allocation, old.resources)
+    charge(partition, app, now, 1)
+    for queue in app.queue.path_up():
+        queue.excused = queue.excused or not queue.max.allows(queue.allocated - old.resources)
+        if allocation.preemption:
+            queue.preempting += now - old.resources
+    charge(partition, app, old.resources, -1)
+    partition.nodes.take(allocation.node, now)
+    partition.nodes.give_back(allocation.node, old.resources)
+
+
+def _count_use(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
+    """What it used since it has its size (contract 6.5): placeholders and what was preempted are counted apart."""
     instance_type = partition.nodes.record(allocation.node).spec.attributes.get(_INSTANCE_TYPE, "")
     if allocation.spec.placeholder:
         kind = app.placeheld
@@ -174,7 +204,8 @@ def _count_use(partition: Partition, app: Application, allocation: Allocation, s
         kind = app.preempted
     else:
         kind = app.used
-    kind.add(instance_type, allocation.spec.resources, span_ns)
+    since_ns = allocation.sized_ns or allocation.allocated_ns
+    kind.add(instance_type, allocation.spec.resources, now_ns - since_ns)
 
 
 def _tag(partition: Partition, node: NodeId, spec: AskSpec) -> None:

@@ -123,6 +123,8 @@ class Allocation:
     utilization: Resources | None = None
     #: The number of the preemption that told it to go; 0 = none did.
     preemption: int = 0
+    #: Since when it is as large as it is; 0 = since it was allocated.
+    sized_ns: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -356,6 +358,18 @@ def _let_wait(app: Application, ask: Ask) -> None:
         keys = app.waiting[ask.kind] = {}
         app.priorities.replace(None, ask.kind.priority)
     keys[ask.spec.key] = None
+
+
+def resize_sums(app: Application, allocation: Allocation, old: Resources) -> None:
+    """Count an allocation that was `old` as large as it is now."""
+    more = allocation.spec.resources - old
+    if not allocation.spec.placeholder:
+        app.allocated += more
+        app.peak = app.peak.widened(app.allocated)
+        return
+    app.gang.allocated += more
+    if allocation.releasing is None:
+        app.gang.reserved += more
 
 
 def lacking(app: Application) -> Resources:

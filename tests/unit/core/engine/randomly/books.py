@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster_core.model.effects import AllocationAnswer, Effect, NewAllocation
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, PartitionId
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec
+from muster_core.world.applications import Allocation
 from muster_core.world.world import Partition
 
 Place = tuple[ApplicationId, AllocationId]
@@ -49,6 +50,12 @@ class Books:
                 place = (new.ask.application, new.id)
                 assert place not in self.given, f"{place} is given twice"
                 self.given[place] = new
+
+    def revise(self, app: ApplicationId, known: Allocation) -> None:
+        """The pod of an allocation is another than it was asked for."""
+        place = (app, known.id)
+        if place in self.given:
+            self.given[place] = replace(self.given[place], ask=known.spec)
 
     def agree_with(self, partition: Partition) -> None:
         """The core and its resource manager know the same allocations."""

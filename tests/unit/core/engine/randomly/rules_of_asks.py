@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.events import AskAdded, AskReleased
+from muster_core.model.events import AllocationReported, AskAdded, AskReleased
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import PlacementConstraint, Target, TargetOperator
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
-from tests.unit.builders import PARTITION, SECOND, an_affinity, an_ask
+from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, an_ask
 from tests.unit.core.engine.randomly.ground import Ground
 
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
@@ -114,3 +114,14 @@ class Asks(Ground):
         app = self.one_of(data, [app for app in self.apps() if app.asks])
         key = data.draw(st.sampled_from(sorted(app.asks)))
         self.tell(AskReleased(PARTITION, app.id, key, Termination.STOPPED_BY_RM))
+
+    @precondition(lambda self: any(app.allocations for app in self.apps()))
+    @rule(data=st.data(), vcore=st.sampled_from([0, 300, 1000, 2500, 7000]), role=st.sampled_from(_ROLES))
+    def revise(self, data: st.DataObject, vcore: int, role: dict[str, str]) -> None:
+        """A pod that has its place is resized in place or labelled, also on its way out; now and then it moves: no."""
+        app = self.one_of(data, [app for app in self.apps() if app.allocations])
+        known = app.allocations[data.draw(st.sampled_from(sorted(app.allocations)))]
+        node = data.draw(st.sampled_from([known.node] * 9 + list(self.nodes())))
+        spec = an_allocation(known.spec.key, node, app=app.id, vcore=vcore, identity=known.id)
+        self.tell(AllocationReported(replace(spec, tags=role)))
+        self.books.revise(app.id, known)

@@ -1,0 +1,57 @@
+"""An allocation that is there is told anew: its pod was resized in place, or labelled otherwise (semantics 3).
+
+Application, queues, user and node change as one. It needs no room: like one that was told of for the first time, it
+has what it has, also where that is over a maximum or over the node. Where it was, and of which group, stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_core.engine import gangs, ledger, quota
+from muster_core.model.effects import Effect
+from muster_core.model.ids import AllocationId
+from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.world.applications import Allocation, Application, lacking
+from muster_core.world.world import Partition
+
+
+def revise(
+    partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int
+) -> list[Effect]:
+    """Put what is told of an application's allocation in the place of what was; the same once more changes nothing."""
+    old = allocation.spec
+    new = replace(
+        old,
+        resources=told.resources,
+        tags=told.tags,
+        priority=told.priority,
+        allow_preempt_self=told.allow_preempt_self,
+        allow_preempt_other=told.allow_preempt_other,
+    )
+    if new == old:
+        return []
+    ledger.retell(partition, allocation, new)
+    if new.resources == old.resources:
+        return []
+    return _resize(partition, app, allocation, old, now_ns)
+
+
+def _resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> list[Effect]:
+    ledger.resize(partition, app, allocation, old, now_ns)
+    over = [effect for queue in app.queue.path_up() for effect in quota.went_over(partition, queue, now_ns)]
+    if not allocation.spec.placeholder or not app.is_reserving:
+        return over
+    left = lacking(app)
+    if app.gang.pledge:
+        ledger.set_pledge(partition, app, left, backed=app.gang.backed and bool(left))
+    return gangs.after_placing(partition, app, now_ns) + over
+
+
+def revise_foreign(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
+    """The same of one that belongs to no application: its node has to give more room to it, or less."""
+    old = partition.foreign[identity]
+    partition.foreign[identity] = told
+    if told.resources != old.resources:
+        partition.nodes.take(told.node, told.resources, foreign=True)
+        partition.nodes.give_back(told.node, old.resources, foreign=True)
