@@ -210,10 +210,11 @@ def assembled(
 ) -> Parts:
     """All parts, wired; nothing runs yet."""
     settings = configuration.settings
-    inbox = Inbox(metrics)
+    ledger = Ledger(settings)
+    inbox = Inbox(metrics, lambda: ledger.settings)
     kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
     pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc)
-    loop = Loop(Ledger(settings), inbox, pool.submit, metrics)
+    loop = Loop(ledger, inbox, pool.submit, metrics)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(connect(), encoder, configuration, inbox, metrics.sessions.inc)
     reconfigurer = Reconfigurer(session, namespace, core, pool.submit)

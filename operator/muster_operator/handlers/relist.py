@@ -15,6 +15,7 @@ from muster_operator.handlers.fastlane import BACKOFF_S, RELIST_S
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
 from muster_operator.link.inbox import Inbox
+from muster_operator.link.versions import READ
 from muster_operator.translate.raw import Raw
 
 log = structlog.get_logger("muster.relist")
@@ -55,7 +56,7 @@ async def _list(session: KubeSession, inbox: Inbox, plural: str, path: str, *, f
         for raw in page.get("items") or []:
             keys.add(_key(plural, raw))
             if first:
-                await inbox.watched(plural, None, raw)
+                await inbox.watched(plural, READ, raw)
         token = (page.get("metadata") or {}).get("continue") or ""
         if not token:
             break

@@ -1,34 +1,44 @@
 """The agent's inbox: everything that happens anywhere ends here, in order, and one task takes it out (`link.loop`).
 
-Watch streams wait when too much waits already, so that a list of 20,000 pods does not have to lie in memory raw; the
-core's callbacks and the results of commands never wait.
+Objects of watch streams become facts at its door (`link.door`). Streams wait when too much waits already; the core's
+callbacks and the results of commands never wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from muster_operator.link.door import Door
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import FromCore, Session
+from muster_operator.link.versions import READ
+from muster_operator.model.facts import Fact
 from muster_operator.model.results import Result
+from muster_operator.model.settings import Settings
 from muster_operator.translate.raw import Raw
 
 #: Inputs that may wait before the watch streams are held back.
 LIMIT: Final = 2000
-#: `Watched.kind` of an object that was read by itself, and may be older than what the stream has shown since.
-READ: Final = "READ"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """An object as a watch stream shows it; `kind` is ADDED, MODIFIED, DELETED, READ, or None from a list."""
+class Seen:
+    """What a watch stream, a list or a read shows of an object, where that is new."""
+
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object that could not be read: a fault of ours, for objects that are merely odd are no fact."""
 
     plural: str
-    kind: str | None
     raw: Raw
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,7 @@ class Ended:
     result: Result
 
 
-Input = Watched | ListBegun | Listed | SessionUp | SessionLost | Fenced | Said | Ended
+Input = Seen | Unreadable | ListBegun | Listed | SessionUp | SessionLost | Fenced | Said | Ended
 
 
 class Onlooker(Protocol):
@@ -99,8 +109,9 @@ class Onlooker(Protocol):
 class Inbox:
     """Implements what kopf's handlers, the fast lane, the session and the writers tell to."""
 
-    def __init__(self, metrics: Metrics, limit: int = LIMIT) -> None:
+    def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
+        self._door = Door(settings)
         self._also: dict[str, Onlooker] = {}
         self._waiting: deque[Input] = deque()
         self._something, self._room = asyncio.Event(), asyncio.Event()
@@ -121,7 +132,7 @@ class Inbox:
             await self._room.wait()
         if plural in self._also:
             self._also[plural].watched(plural, kind, raw)
-        self.put(Watched(plural, kind, raw))
+        self._take_in(plural, kind, raw)
 
     async def list_begun(self, plural: str) -> None:
         """Take note that a list is about to be asked for."""
@@ -155,12 +166,21 @@ class Inbox:
 
     def read_pod(self, raw: Raw) -> None:
         """Take a pod that was read to settle a command."""
-        self.put(Watched("pods", READ, raw))
+        self._take_in("pods", READ, raw)
 
     def put(self, item: Input) -> None:
         """Take any input; never waits."""
         self._waiting.append(item)
         self._something.set()
+
+    def _take_in(self, plural: str, kind: str | None, raw: Raw) -> None:
+        try:
+            fact = self._door.fact(plural, kind, raw)
+        except Exception as error:  # noqa: BLE001 - the loop counts and logs it, as it does with its own
+            self.put(Unreadable(plural, raw, error))
+            return
+        if fact is not None:
+            self.put(Seen(fact))
 
     def take(self) -> Input | None:
         """The oldest input, None = nothing waits."""

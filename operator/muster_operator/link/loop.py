@@ -17,7 +17,6 @@ import structlog
 from muster_operator.agent import answering, obeying, observing, reminders
 from muster_operator.agent.ledger import Ledger
 from muster_operator.link.collector import Collector
-from muster_operator.link.facts import fact_of
 from muster_operator.link.inbox import (
     Ended,
     Fenced,
@@ -26,16 +25,16 @@ from muster_operator.link.inbox import (
     ListBegun,
     Listed,
     Said,
+    Seen,
     SessionLost,
     SessionUp,
-    Watched,
+    Unreadable,
 )
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.relists import Missed, missed_by
 from muster_operator.link.si.core import is_state_dump
 from muster_operator.link.si.current import Current, Stage
 from muster_operator.link.si.decode import decoded, decoded_callback
-from muster_operator.link.versions import Versions
 from muster_operator.model.commands import Command
 from muster_operator.model.outcome import Outcome
 from muster_si import muster_pb2
@@ -55,7 +54,6 @@ class Loop:
         self._ledger, self._inbox, self._submit, self._metrics = ledger, inbox, submit, metrics
         self._current = Current(ledger, inbox.put)
         self._missed: dict[str, Missed] = {}
-        self._versions = Versions()
         self._collector = Collector()
 
     @property
@@ -106,8 +104,11 @@ class Loop:
     def _handle(self, item: Input | None, out: Outcome) -> None:
         now = time.monotonic()
         match item:
-            case Watched():
-                self._watched(item, out, now)
+            case Seen():
+                self._collector.taken()
+                _add(out, observing.observe(self._ledger, item.fact, now))
+            case Unreadable():
+                raise item.error
             case Said():
                 self._said(item, out, now)
             case Ended():
@@ -120,14 +121,6 @@ class Loop:
             case None:
                 _add(out, reminders.remind(self._ledger, now))
         self._go_on(out, now)
-
-    def _watched(self, item: Watched, out: Outcome, now: float) -> None:
-        """An object that looks as it did when it was last seen, or older, is not news: lists show thousands of them."""
-        self._collector.taken()
-        if self._versions.is_news(item):
-            fact = fact_of(item.plural, item.kind, item.raw, self._ledger.settings)
-            if fact is not None:
-                _add(out, observing.observe(self._ledger, fact, now))
 
     def _list(self, item: ListBegun | Listed, out: Outcome, now: float) -> None:
         """What was known before a list was asked for and is not in it has vanished unseen."""

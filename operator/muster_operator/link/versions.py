@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from muster_operator.link.inbox import READ, Watched
-from muster_operator.translate.raw import mapping, text
+from muster_operator.translate.raw import Raw, mapping, text
 
+#: The kind of an object that was read by itself, and may be older than what the stream has shown since.
+READ: Final = "READ"
 #: Deleted objects remembered: a pod that was read just before it was deleted must not come back to life.
 REMEMBERED: Final = 10_000
 
@@ -19,17 +20,17 @@ class Versions:
         self._seen: dict[str, str] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
-    def is_news(self, item: Watched) -> bool:
-        """Whether this state is new; it is remembered as seen."""
-        metadata = mapping(item.raw.get("metadata"))
-        key, version = f"{item.plural}/{text(metadata.get('uid'))}", text(metadata.get("resourceVersion"))
-        if item.kind == "DELETED":
+    def is_news(self, plural: str, kind: str | None, raw: Raw) -> bool:
+        """Whether this state is new; it is remembered. `kind`: as in a watch event, READ, or None from a list."""
+        metadata = mapping(raw.get("metadata"))
+        key, version = f"{plural}/{text(metadata.get('uid'))}", text(metadata.get("resourceVersion"))
+        if kind == "DELETED":
             self._forget(key)
             return True
         seen = self._seen.get(key)
         if version and version == seen:
             return False
-        if item.kind == READ and (key in self._gone or _is_older(version, seen)):
+        if kind == READ and (key in self._gone or _is_older(version, seen)):
             return False
         self._seen[key] = version
         return True
