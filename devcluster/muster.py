@@ -24,6 +24,9 @@ ACCOUNT = "muster-operator"
 NAMESPACE = "muster"
 """Where its configuration lives and its service account is."""
 
+LEASE = "muster"
+"""The Lease there that says which of several operators leads."""
+
 MANIFESTS = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
 """The product's own: namespace, service account and the smallest role that does."""
 
@@ -46,7 +49,7 @@ class Setup:
     """Both halves in one process with the in-process transport between them (``muster run --embedded``)."""
     env: Mapping[str, str] = field(default_factory=dict)
     identity: str = "muster-0"
-    """Who the operator is in the Lease. As in a pod, one name is one place: a restart takes over from itself at once."""
+    """Who the operator is in the Lease. One name is one place, as in a pod: it takes over from itself at once."""
 
 
 @asynccontextmanager

@@ -71,8 +71,10 @@ T = TypeVar("T")
 Connect = Callable[[], SchedulerAPI]
 Administer = Callable[[], AdministrationAPI]
 
-#: Seconds an API server that does not answer is waited for at the start before we say so and exit.
+#: Seconds an API server that does not answer, or not yet, is waited for at the start before we say so and exit.
 API_SERVER_S: Final = 60.0
+#: Answers that an API server which begins gives to everybody: busy, or not yet sure who may do what.
+MAY_PASS: Final = PASSING | {401, 403}
 LEASE_NAME: Final = "muster"
 
 LeaderElect = Annotated[
@@ -188,9 +190,10 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             configuration = parse(merged(await read_config_maps(session, namespace)))
             await refuse_beside_yunikorn(session, configuration.settings.scheduler_names)
         except (Unreachable, ApiRefused) as error:
-            if isinstance(error, ApiRefused) and error.status not in PASSING:
+            late = time.monotonic() > deadline
+            if isinstance(error, ApiRefused) and (late or error.status not in MAY_PASS):
                 raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
-            if time.monotonic() > deadline:
+            if late:
                 raise StartupRefused(f"the API server does not answer: {error}") from error
             log.warning("the API server does not answer, trying again", reason=str(error), in_seconds=wait_s)
             await asyncio.sleep(wait_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.e2e.gate import Gate
 from tests.e2e.scene import Scene
 
 OpenScene = Callable[..., Awaitable[Scene]]
+MakeSetup = Callable[..., Setup]
 
 QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 """Settings of every scenario: an application that ended is forgotten soon, so that empty ledgers can be waited for."""
@@ -93,10 +95,12 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
             gated: bool = False,
             started: bool = True,
             embedded: bool = False,
+            env: Mapping[str, str] | None = None,
         ) -> Scene:
             gate = await _gate(home, stack) if gated else None
             settings = {**QUICK, **(config or {})}
-            scene = await _open(home, stack, [*nodes], settings, gate, embedded=embedded)
+            setup = partial(Setup, embedded=embedded, env=env or {})
+            scene = await _open(home, stack, [*nodes], settings, gate, setup)
             scenes.append(scene)
             if started:
                 await scene.muster.start()
@@ -118,8 +122,7 @@ async def _open(
     nodes: list[FakeNode],
     config: Mapping[str, str],
     gate: Gate | None,
-    *,
-    embedded: bool,
+    setup: MakeSetup,
 ) -> Scene:
     namespace = f"scene-{next(_numbers)}"
     await cluster.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -128,13 +131,14 @@ async def _open(
     stack.push_async_callback(cluster.remove_nodes)
     await cluster.add_nodes(nodes)
     stack.push_async_callback(_no_pod, cluster, namespace)
-    muster = Muster(await _setup(cluster, namespace, config, gate, embedded=embedded))
+    kubeconfig, folder = await _home(cluster, namespace, config, gate)
+    muster = Muster(setup(kubeconfig, folder, log_level="debug"))
     stack.push_async_callback(muster.stop)
     return Scene(cluster, muster, namespace, gate)
 
 
-async def _setup(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None, *, embedded: bool) -> Setup:
-    """Where Muster will run, with its ConfigMap written."""
+async def _home(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> tuple[Path, Path]:
+    """Where Muster will run, its kubeconfig and folder, with its ConfigMap written and nobody's lease in the way."""
     home = muster_processes.NAMESPACE
     document: Json = {
         "apiVersion": "v1",
@@ -144,10 +148,11 @@ async def _setup(cluster: Cluster, name: str, config: Mapping[str, str], gate: G
     }
     await cluster.admin.delete("configmaps", "muster-configs", home)
     await cluster.admin.create(document, home)
+    await cluster.admin.delete("leases", muster_processes.LEASE, home)
     kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, home, gate.url if gate else None)
     folder = cluster.folder / name
     folder.mkdir()
-    return Setup(kubeconfig, folder, log_level="debug", embedded=embedded)
+    return kubeconfig, folder
 
 
 async def _gate(cluster: Cluster, stack: AsyncExitStack) -> Gate:

@@ -81,17 +81,19 @@ class Reply:
 
 
 class KubeSession:
-    """The operator's connections to the API server."""
+    """The operator's connections to the API server. `instance`: which of several operators, for the audit log."""
 
     def __init__(
         self,
         credentials: Credentials,
         fence: Fence | None = None,
         *,
+        instance: str = "",
         connections: int = 100,
         request_s: float = REQUEST_S,
     ) -> None:
         self._credentials, self._fence = credentials, fence
+        self._agent = f"{USER_AGENT} ({instance})" if instance else USER_AGENT
         self._timeout = aiohttp.ClientTimeout(total=request_s)
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
@@ -169,7 +171,7 @@ class KubeSession:
             self._session = aiohttp.ClientSession(
                 connector=connector, auto_decompress=True, read_bufsize=2**18, proxy=info.proxy_url
             )
-        headers = {"User-Agent": USER_AGENT, "Accept": JSON, **info.as_http_headers()}
+        headers = {"User-Agent": self._agent, "Accept": JSON, **info.as_http_headers()}
         self._headers = {kind: {**headers, "Content-Type": kind} for kind in (JSON, MERGE_PATCH, STRATEGIC_PATCH)}
         self._server, self._info = info.server.rstrip("/"), info
         return self._session

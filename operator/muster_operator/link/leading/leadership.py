@@ -148,7 +148,7 @@ class Leadership:
                 await self._turn()
             except (ApiRefused, Unreachable) as error:
                 self._note(str(error))
-                self._is_fresh = self._is_fresh and isinstance(error, Unreachable)
+                self._is_fresh = False
             else:
                 self._note("")
             await asyncio.sleep(self._pause_s())
