@@ -54,29 +54,30 @@ def _by_fault(result: Result) -> dict[str, int]:
     return found
 
 
-async def chaos(episodes: int, seed: int, keep: Path | None) -> int:
+async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | None) -> int:
     """All rounds, on one cluster; the exit code. ``keep``: where logs go if something is wrong."""
     async with running(which=Flavour.LOCAL, readable=True) as cluster, muster.installed(cluster):
-        done = 0
+        done = rounds = 0
         while done < episodes:
             count = min(ROUND, episodes - done)
-            plan = Plan(seed, count, gang=POD_SHARE * count, single=POD_SHARE * count)
+            pair = operators or 1 + rounds % 2
+            plan = Plan(seed, count, gang=POD_SHARE * count, single=POD_SHARE * count, operators=pair)
             result = await fight(cluster, plan, lambda words: print(words, flush=True))
             print("\n".join(summary(result)), flush=True)
             if result.violations:
                 _tell(cluster, plan, keep)
                 return 1
-            done, seed = done + count, seed + 1
+            done, rounds, seed = done + count, rounds + 1, seed + 1
     print(f"{done} episodes: nothing lost, nothing leaked, nothing doubled")
     return 0
 
 
 def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
     """How to do it again, and what to look at."""
-    print(f"do it again: make chaos N={plan.episodes} SEED={plan.seed}", file=sys.stderr)
+    print(f"do it again: make chaos N={plan.episodes} SEED={plan.seed} OPERATORS={plan.operators}", file=sys.stderr)
     if keep is not None:
-        target = keep / f"chaos-{plan.seed}"
-        shutil.copytree(cluster.folder / f"chaos-{plan.seed}" / "logs", target, dirs_exist_ok=True)
+        target = keep / plan.name
+        shutil.copytree(cluster.folder / plan.name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
         shutil.copy(cluster.folder / "audit.jsonl", target)
         print(f"logs of operator and core, and the audit log: {target}", file=sys.stderr)
 
@@ -86,10 +87,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos", description="Muster under faults and kills")
     parser.add_argument("--episodes", type=int, default=200, help="kills, or pairs of them, in all")
     parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
+    parser.add_argument("--operators", type=int, default=None, help="how many; by turns one and two if not given")
     parser.add_argument("--keep", type=Path, default=None, help="a folder for the logs of a run that failed")
     options = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    return signals.run(chaos(options.episodes, seed, options.keep))
+    return signals.run(chaos(options.episodes, seed, options.operators, options.keep))
 
 
 if __name__ == "__main__":

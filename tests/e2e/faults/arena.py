@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -12,10 +12,12 @@ from devcluster import muster as muster_processes
 from devcluster.api import Json
 from devcluster.cluster import Cluster
 from devcluster.controlplane import ControlPlane
-from devcluster.errors import ApiError, ConditionNotMet, DevclusterError, ProcessFailed
+from devcluster.errors import ApiError, ConditionNotMet, ProcessFailed
 from devcluster.muster import Muster, Setup
 from devcluster.nodes import FakeNode
+from devcluster.process import Process
 from devcluster.waiting import until
+from tests.e2e.faults.killer import Victim
 from tests.e2e.faults.kubelet import Kubelet
 from tests.e2e.faults.proxy import FaultyProxy
 from tests.e2e.faults.schedule import Schedule
@@ -23,6 +25,8 @@ from tests.e2e.faults.witness import Witness
 from tests.e2e.scene import Scene
 
 CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
+LEASE = {"MUSTER_LEASE_DURATION": "3"}
+NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)
 READY_S = 60.0
 GONE_S = 60.0
 
@@ -32,28 +36,39 @@ class Arena:
     """All of it, running."""
 
     scene: Scene
+    musters: list[Muster]
     plane: ControlPlane
     proxy: FaultyProxy
     kubelet: Kubelet
     witness: Witness
 
+    async def leader(self) -> Muster | None:
+        """The one of several that leads and is in session; None = nobody is, just now."""
+        for muster in self.musters:
+            with suppress(*NOT_NOW):
+                if await muster.role() == "ok" and _is_in_session(await muster.dump()):
+                    return muster
+        return None
+
+    async def process(self, victim: Victim) -> Process:
+        """Who that is: with several operators the one that leads, or its core."""
+        if victim is Victim.APISERVER:
+            return self.plane.apiserver
+        muster = await self.leader() or self.musters[0]
+        return muster.core if victim is Victim.CORE else muster.operator
+
     async def recovered(self) -> None:
         """Wait until the API server and Muster say that they serve. Raises ProcessFailed with the logs' ends."""
-        muster = self.scene.muster
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
 
-            async def all_serve() -> bool:
-                await self.scene.api.request("GET", "/readyz")
-                async with session.get(f"http://127.0.0.1:{muster.health_port}/readyz") as answer:
-                    is_ready = answer.status == 200
-                return is_ready and _is_in_session(await muster.dump())
+        async def serves() -> bool:
+            await self.scene.api.request("GET", "/readyz")
+            return await self.leader() is not None
 
-            tolerate = (aiohttp.ClientError, TimeoutError, ApiError)
-            try:
-                await until("everything serves again", all_serve, READY_S, tolerate=tolerate)
-            except ConditionNotMet as error:
-                why = f"{error}; ended by itself: {self.kubelet.exits}"
-                raise ProcessFailed("muster", why, muster.tails()) from error
+        try:
+            await until("everything serves again", serves, READY_S, tolerate=NOT_NOW)
+        except ConditionNotMet as error:
+            tails = "\n".join(muster.tails() for muster in self.musters)
+            raise ProcessFailed("muster", f"{error}; ended by itself: {self.kubelet.exits}", tails) from error
 
 
 def _is_in_session(dump: Json) -> bool:
@@ -62,9 +77,15 @@ def _is_in_session(dump: Json) -> bool:
 
 
 @asynccontextmanager
-async def arena(home: Cluster, name: str, schedule: Schedule, nodes: list[FakeNode]) -> AsyncIterator[Arena]:
-    """The arena for the length of the block, in a cluster in which Muster is installed and which has no other nodes."""
-    assert home.plane is not None, "only our own control plane may be killed"
+async def arena(
+    home: Cluster, name: str, schedule: Schedule, nodes: list[FakeNode], operators: int = 1
+) -> AsyncIterator[Arena]:
+    """The arena for the length of the block, in a cluster in which Muster is installed and which has no other nodes.
+
+    Each operator has a core of its own, as in a pod.
+    """
+    plane = home.plane
+    assert plane is not None, "only our own control plane may be killed"
     async with AsyncExitStack() as stack:
         await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         stack.push_async_callback(home.admin.delete, "namespaces", name)
@@ -72,30 +93,35 @@ async def arena(home: Cluster, name: str, schedule: Schedule, nodes: list[FakeNo
         stack.push_async_callback(home.remove_nodes)
         await home.add_nodes(nodes)
         stack.push_async_callback(_emptied, home, name)
-        proxy = await stack.enter_async_context(
-            FaultyProxy(home.admin.access, home.plane.authority.issue(name, ["127.0.0.1"]), schedule)
-        )
-        muster = Muster(await _setup(home, name, proxy.url))
-        stack.push_async_callback(muster.stop)
+        files = plane.authority.issue(name, ["127.0.0.1"])
+        proxy = await stack.enter_async_context(FaultyProxy(home.admin.access, files, schedule))
+        musters = [Muster(setup) for setup in await _setups(home, name, proxy.url, operators)]
+        for muster in musters:
+            stack.push_async_callback(muster.stop)
         witness = Witness(nodes)
-        await stack.enter_async_context(witness.watching(home.plane.etcd_url))
-        kubelet = Kubelet([home.plane.apiserver, muster.core, muster.operator])
+        await stack.enter_async_context(witness.watching(plane.etcd_url))
+        processes = [process for muster in musters for process in (muster.core, muster.operator)]
+        kubelet = Kubelet([plane.apiserver, *processes])
         await stack.enter_async_context(kubelet.working())
-        made = Arena(Scene(home, muster, name, None), home.plane, proxy, kubelet, witness)
+        scene = Scene(home, musters[0], name, None)
+        made = Arena(scene, musters, plane, proxy, kubelet, witness)
         await made.recovered()
         yield made
 
 
-async def _setup(home: Cluster, name: str, server: str) -> Setup:
-    """Where Muster will run, with its ConfigMap written; its logs are only of what users can see."""
+async def _setups(home: Cluster, name: str, server: str, operators: int) -> list[Setup]:
+    """Where they will run, with their ConfigMap written; their logs are only of what users can see."""
     namespace = muster_processes.NAMESPACE
     document: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
     await home.admin.delete("configmaps", "muster-configs", namespace)
     await home.admin.create(document, namespace)
     kubeconfig = await home.kubeconfig_for(muster_processes.ACCOUNT, namespace, server)
-    folder = home.folder / name
-    folder.mkdir()
-    return Setup(kubeconfig, folder)
+    setups = []
+    for number in range(operators):
+        folder = home.folder / name / f"muster-{number}"
+        folder.mkdir(parents=True)
+        setups.append(Setup(kubeconfig, folder, identity=f"muster-{number}", env=LEASE))
+    return setups
 
 
 async def _has_account(home: Cluster, namespace: str) -> None:
@@ -115,5 +141,4 @@ async def _emptied(home: Cluster, namespace: str) -> None:
         await home.admin.delete_all("pods", namespace)
         return not await home.admin.find("pods", namespace)
 
-    tolerate = (ApiError, aiohttp.ClientError, TimeoutError, DevclusterError)
-    await until("the load's pods are gone", is_empty, GONE_S, every_s=0.2, tolerate=tolerate)
+    await until("the load's pods are gone", is_empty, GONE_S, every_s=0.2, tolerate=NOT_NOW)

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
 from devcluster.process import Process
+from devcluster.waiting import until
 from tests.e2e.faults.proxy import WRITES, FaultyProxy
 from tests.e2e.faults.schedule import Kind
 
 MOMENT_S = 4.0
 """How long a moment is waited for; where so much never happens, the kill comes then."""
 
+DEATH_S = 10.0
 LATEST_WRITE = 25
 RECOVERY = frozenset({Kind.LIST, Kind.PAGE, Kind.WATCH, Kind.WATCH_PODS})
 """What an operator asks for when it starts."""
@@ -47,22 +50,24 @@ class Kill:
 
 ALONE = ((Victim.OPERATOR,), (Victim.CORE,), (Victim.APISERVER,))
 TOGETHER = ((Victim.OPERATOR, Victim.CORE), (Victim.OPERATOR, Victim.APISERVER), (Victim.CORE, Victim.APISERVER))
-DECK = (*(((victims), False) for victims in (*ALONE, *ALONE[:2], *TOGETHER)), (ALONE[0], True), (ALONE[1], True))
+DECK = (*((victims, False) for victims in (*ALONE, *ALONE[:2], *TOGETHER)), (ALONE[0], True), (ALONE[1], True))
 """Victims, and whether they die twice: ten episodes, in an order that the seed chooses."""
 
 
 class Killer:
-    """``count``: who was killed how often. ``before`` is called ahead of each kill, to take down what would be lost."""
+    """``count``: who was killed how often. ``find``: which process that is just now, for of several operators the one
+    that leads is meant. ``before`` is called ahead of each kill, to take down what would be lost.
+    """
 
     def __init__(
         self,
         seed: int,
-        processes: Mapping[Victim, Process],
+        find: Callable[[Victim], Awaitable[Process]],
         proxy: FaultyProxy,
         before: Callable[[], Awaitable[None]],
     ) -> None:
         self._random = random.Random(f"{seed}/kills")
-        self._processes = processes
+        self._find = find
         self._proxy = proxy
         self._before = before
         self._deck: list[tuple[tuple[Victim, ...], bool]] = []
@@ -93,5 +98,21 @@ class Killer:
 
     async def _kill(self, victims: tuple[Victim, ...]) -> None:
         await self._before()
-        await asyncio.gather(*(self._processes[victim].kill() for victim in victims))
+        processes = [await self._find(victim) for victim in victims]
+        await asyncio.gather(*(_die(process) for process in processes))
         self.count.update(victims)
+
+
+async def _die(process: Process) -> None:
+    """SIGKILL; returns when this life of it is over, whoever may have begun the next one by then."""
+
+    async def lives() -> bool:
+        return process.pid is not None
+
+    async def is_over() -> bool:
+        return process.pid != pid
+
+    await until(f"{process.name} runs, to be killed", lives, DEATH_S, every_s=0.01)
+    pid = process.pid
+    process.signal(signal.SIGKILL)
+    await until(f"{process.name} is dead", is_over, DEATH_S, every_s=0.01)

@@ -14,12 +14,11 @@ LOOK_S = 0.05
 
 
 class Kubelet:
-    """``exits``: who ended by itself, with its exit code and last words. ``starts``: how often each was started."""
+    """``exits``: who ended by itself, with its exit code and last words."""
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self._processes = [*processes]
         self.exits: list[str] = []
-        self.starts = dict.fromkeys((process.name for process in self._processes), 0)
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
@@ -39,5 +38,4 @@ class Kubelet:
                     if process.returncode not in {None, -signal.SIGKILL}:
                         self.exits.append(f"{process.name} ended with {process.returncode}: {process.tail(3)}")
                     process.start()
-                    self.starts[process.name] += 1
             await asyncio.sleep(LOOK_S)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from urllib.parse import urlencode
 
 import aiohttp
@@ -44,7 +45,7 @@ class FaultyProxy(Proxy):
     def __init__(self, upstream: Access, files: ServerFiles, schedule: Schedule) -> None:
         super().__init__(upstream, files)
         self._schedule = schedule
-        self._quiet = False
+        self._quieted = asyncio.Event()
         self.done: Counter[tuple[Kind, Fault]] = Counter()
         self.requests: Counter[Kind] = Counter()
         self._moved = asyncio.Condition()
@@ -56,7 +57,7 @@ class FaultyProxy(Proxy):
 
     def quiet(self) -> None:
         """No more faults: what is still to be settled shall settle."""
-        self._quiet = True
+        self._quieted.set()
 
     async def reaches(self, kinds: frozenset[Kind], count: int) -> None:
         """Wait until so many more requests of these kinds have come."""
@@ -67,7 +68,7 @@ class FaultyProxy(Proxy):
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Do to the request what its number says."""
         kind = kind_of(request.method, request.path, request.query)
-        stroke = None if self._quiet else self._schedule.next(kind)
+        stroke = None if self._quieted.is_set() else self._schedule.next(kind)
         self.requests[kind] += 1
         async with self._moved:
             self._moved.notify_all()
@@ -85,7 +86,7 @@ class FaultyProxy(Proxy):
         kind = kind_of(request.method, request.path, request.query)
         left = stroke.after if kind is Kind.WATCH_PODS else 0
         rest = b""
-        while left > 0 or self._quiet:
+        while left > 0 or self._quieted.is_set():
             chunk = await answer.content.readany()
             if not chunk:
                 return
@@ -109,18 +110,23 @@ class FaultyProxy(Proxy):
                 await asyncio.sleep(stroke.delay_s)
                 return await self._pass_on(request, None)
             case Fault.SILENT_BEFORE:
-                await asyncio.sleep(SILENCE_S)
+                await self._silence()
             case Fault.SILENT_AFTER | Fault.RESET_AFTER:
                 async with self.forwarded(request) as answer:
                     await answer.read()
                 if stroke.fault is Fault.SILENT_AFTER:
-                    await asyncio.sleep(SILENCE_S)
+                    await self._silence()
             case Fault.RESET_BEFORE:
                 pass
             case _:
                 code, reason, retry_after_s = REFUSALS[stroke.fault]
                 return refusal(code, reason, "a fault was injected", retry_after_s)
         return cut(request)
+
+    async def _silence(self) -> None:
+        """Nothing, until the client has enough of it, or faults are over."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._quieted.wait(), SILENCE_S)
 
 
 async def _break(request: web.Request, stream: web.StreamResponse, fault: Fault) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,36 +19,41 @@ PATIENCE_S = 1.0
 
 
 class Tally:
-    """Sums of one operator's counters; ``port``: where its metrics are."""
+    """``sums`` over all lives of all operators; ``ports``: where their metrics are."""
 
-    def __init__(self, port: int) -> None:
-        self._url = f"http://127.0.0.1:{port}/metrics"
+    def __init__(self, ports: Iterable[int]) -> None:
+        self._seen: dict[int, Counter[str]] = {port: Counter() for port in ports}
         self._earlier: Counter[str] = Counter()
-        self._now: Counter[str] = Counter()
 
     async def look(self) -> None:
-        """Read the counters of the operator that lives now; an operator that is dead has said its last."""
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S)) as session,
-                session.get(self._url) as answer,
-            ):
-                text = await answer.text()
-        except (aiohttp.ClientError, TimeoutError):
-            return
-        self._now = Counter()
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name in COUNTED:
-                    self._now[COUNTED[sample.name]] += int(sample.value)
-
-    async def last_look(self) -> None:
-        """The same, ahead of a kill."""
-        await self.look()
-        self._earlier += self._now
-        self._now = Counter()
+        """Read the counters of the operators that live now; one that is dead has said its last."""
+        for port, last in self._seen.items():
+            now = await _counters(port)
+            if not now:
+                continue
+            if any(now[name] < count for name, count in last.items()):  # a new life
+                self._earlier += last
+            self._seen[port] = now
 
     @property
     def sums(self) -> Counter[str]:
-        """Over all lives."""
-        return self._earlier + self._now
+        """As far as it was looked."""
+        return sum(self._seen.values(), self._earlier)
+
+
+async def _counters(port: int) -> Counter[str]:
+    """One operator's, empty if it does not answer."""
+    found: Counter[str] = Counter()
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_S)) as session,
+            session.get(f"http://127.0.0.1:{port}/metrics") as answer,
+        ):
+            text = await answer.text()
+    except (aiohttp.ClientError, TimeoutError):
+        return found
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in COUNTED:
+                found[COUNTED[sample.name]] += int(sample.value)
+    return found

@@ -30,10 +30,10 @@ async def judge(arena: Arena, items: Sequence[Item], settle_s: float = SETTLE_S)
     wrong += await _disagreements(arena)
     wrong += arena.witness.violations[:SHOWN]
     wrong += doubled(arena)
-    muster = arena.scene.muster
-    for process in (muster.operator, muster.core):
-        text = await asyncio.to_thread(process.log.read_text, errors="replace")
-        wrong += logs.unhandled(process.name, text.splitlines())[:SHOWN]
+    for muster in arena.musters:
+        for process in (muster.operator, muster.core):
+            text = await asyncio.to_thread(process.log.read_text, errors="replace")
+            wrong += logs.unhandled(f"{process.name} of {muster.setup.identity}", text.splitlines())[:SHOWN]
     return wrong
 
 
@@ -112,7 +112,8 @@ async def _disagreements(arena: Arena) -> list[str]:
     found: list[str] = []
 
     async def agree() -> bool:
-        dump = await arena.scene.muster.dump()
+        leader = await arena.leader()
+        dump = await (leader or arena.musters[0]).dump()
         found[:] = ledgers.differences(dump, arena.witness.pods.values())
         return not found
 
