@@ -35,8 +35,9 @@ def framework_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.process.ultimate_exiting_timeout = None
     settings.networking.request_timeout = 60
-    # An API server that restarts is back in seconds; after these the stream is started over, for ever.
-    settings.networking.error_backoffs = (0.2, 0.5, 1, 2, 2)
+    # An API server that restarts is back in seconds, one that is upgraded in a minute or two. After these a stream is
+    # started over, for ever; but what kopf asks at its start (which kinds there are) ends the process.
+    settings.networking.error_backoffs = (0.2, 0.5, 1, 2, 2, *[5] * 24)
     settings.execution.default_backoff = 5
     return settings
 
