@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import yaml
 
 from devcluster.api import Api
@@ -13,6 +15,7 @@ from devcluster.connection import load
 from devcluster.errors import ApiError
 from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 from devcluster.nodes import FakeNode
+from tests.e2e.admission.asked import NAME, VALIDATING, registered, unregister, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scene import Scene
@@ -82,9 +85,17 @@ async def test_other_things_are_forbidden_to_the_operators_account(method: str, 
     assert refused.value.status == 403
 
 
-async def test_every_right_of_the_role_is_used(open_scene: OpenScene) -> None:
-    """A gang, a lost answer, a Soft time-out and pods that wait: all that the operator ever asks of the API server."""
-    scene = await open_scene([FakeNode("node-0", cpu="3500m")], gated=True)
+@pytest_asyncio.fixture(loop_scope="session")
+async def unregistered(cluster: Cluster) -> AsyncIterator[None]:
+    """Afterwards, when the operator is gone, no webhook is left that others would wait for."""
+    yield
+    await unregister(cluster)
+
+
+async def test_every_right_of_the_role_is_used(unregistered: None, open_scene: OpenScene) -> None:
+    """A gang, a lost answer, a Soft time-out, pods that wait and a webhook whose certificates are lost: all it asks."""
+    scene = await open_scene([FakeNode("node-0", cpu="3500m")], gated=True, env=webhook())
+    await registered(scene)
     scene.gate.lose_answer("POST", r"/binding")
     await scene.create(a_gang("fits", [Group("workers", 2)], timeout_s=600))
     await scene.all_bound(2)
@@ -92,6 +103,13 @@ async def test_every_right_of_the_role_is_used(open_scene: OpenScene) -> None:
     await scene.all_bound(3)
 
     await scene.eventually("the pods that wait have their conditions", lambda: _asked(scene, "/status"))
+    await scene.api.patch("secrets", NAME, {"data": {"cakey1.pem": None}}, NAMESPACE)
+    renewed = ("PUT", f"/apis/admissionregistration.k8s.io/v1/{VALIDATING}/{NAME}", False)
+
+    async def is_renewed() -> bool:
+        return scene.gate.requests[renewed] > 0
+
+    await scene.eventually("the new authority is registered", is_renewed)
     used = {found for request in scene.gate.requests if (found := right(*request))}
     assert granted(MANIFESTS) - used == UNSEEN
 

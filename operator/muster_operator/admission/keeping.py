@@ -24,7 +24,7 @@ from muster_operator.link.errors import ApiRefused, LinkError, NotLeading
 log = structlog.get_logger("muster.admission")
 
 #: Seconds between rounds: a configuration that somebody broke is whole again after one.
-EVERY_S: Final = 5.0
+EVERY_S: Final = 3.0
 
 
 class Source(Protocol):
@@ -124,8 +124,10 @@ class Keeper:
             log.info("serving with a new certificate", until=new.not_after.isoformat())
         if self._trust.serving is None:
             return
-        self._is_registered = set(self._trust.serving.authorities) <= set(standing)
-        await self._registrar.keep(self._trust.to_tell(standing, now))
+        wanted = self._trust.to_tell(standing, now)
+        self._is_registered = all(set(self._trust.serving.authorities) <= set(bundle) for bundle in standing)
+        await self._registrar.keep(wanted)
+        self._trust.told([wanted for _ in standing], now)
         self._is_registered = True
 
     def _say(self, problem: str) -> None:

@@ -51,14 +51,13 @@ class Registrar:
             VALIDATING: lambda bundle: webhooks.validating(door, ours, bundle),
         }
 
-    async def standing(self) -> tuple[bytes, ...]:
-        """The authorities that both configurations name: whom every API server trusts for us.
+    async def standing(self) -> tuple[tuple[bytes, ...], ...]:
+        """The authorities that stand in each of the configurations.
 
         Raises:
             ApiRefused, Unreachable: they cannot be read.
         """
-        found = [split(webhooks.bundle_of(await self._read(path) or {})) for path in self._makers]
-        return tuple(one for one in found[0] if all(one in others for others in found[1:]))
+        return tuple([split(webhooks.bundle_of(await self._read(path) or {})) for path in self._makers])
 
     async def keep(self, bundle: tuple[bytes, ...]) -> None:
         """Have both stand as they should, with these authorities; nothing is written where nothing differs.

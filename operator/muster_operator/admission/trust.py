@@ -14,7 +14,7 @@ from typing import Final
 from muster_operator.admission.certificates import Leaf
 
 #: API servers hear of a registration through their own watch: milliseconds, and seconds where they are in trouble.
-SETTLE: Final = timedelta(seconds=10)
+SETTLE: Final = timedelta(seconds=5)
 #: Replicas look at the Secret every few seconds; one that was cut off gets this long.
 RETIRE: Final = timedelta(minutes=10)
 
@@ -32,21 +32,22 @@ class Trust:
         """This is what should be served from now on, as soon as that is possible."""
         self._wanted = leaf
 
-    def to_tell(self, standing: Iterable[bytes], now: datetime) -> tuple[bytes, ...]:
-        """The authorities to register, given those that stand there: the wanted ones, and what retires.
+    def to_tell(self, standing: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
+        """The authorities to register, given those that stand in each registration: the wanted ones, and what retires.
 
         None where the wanted leaf names none: then they are somebody else's to tell.
         """
         wanted = self._wanted.authorities if self._wanted is not None else ()
         if not wanted:
             return ()
-        unwanted = [one for one in standing if one not in wanted]
+        unwanted = dict.fromkeys(one for bundle in standing for one in bundle if one not in wanted)
         self._unwanted_since = {one: self._unwanted_since.get(one, now) for one in unwanted}
         return (*wanted, *(one for one in unwanted if now - self._unwanted_since[one] < RETIRE))
 
-    def told(self, authorities: Iterable[bytes], now: datetime) -> None:
-        """These stand in the registration."""
-        self._known_since = {one: self._known_since.get(one, now) for one in authorities}
+    def told(self, standing: Iterable[Iterable[bytes]], now: datetime) -> None:
+        """These stand in each registration; known is what stands in all."""
+        known = set.intersection(*map(set, standing))
+        self._known_since = {one: self._known_since.get(one, now) for one in known}
 
     def to_serve(self, now: datetime) -> Leaf | None:
         """What to serve with from now on, None = go on as it is. The first one does not wait: nothing is served yet."""

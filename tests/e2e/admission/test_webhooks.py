@@ -1,0 +1,287 @@
+"""Admission on a real API server: what is set, what is refused, and what goes on without us."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Api, Json
+from devcluster.certificates import Authority
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
+from devcluster.muster import NAMESPACE
+from devcluster.nodes import FakeNode
+from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, unregister, webhook
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import PREFIX, a_pod
+from tests.e2e.scene import Scene
+
+FORGED = json.dumps({"user": "root", "groups": ["system:masters"]})
+#: None of these is a way around a check.
+CLOAKS = {"app": "yunikorn", "applicationId": "a", "admission.muster/ignore": "true", "control-plane": "true"}
+TEMPLATED = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"}
+TEMPLATED |= {"daemonsets": "DaemonSet", "jobs": "Job", "cronjobs": "CronJob"}
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def unregistered(cluster: Cluster) -> AsyncIterator[None]:
+    """Afterwards, when nobody is left who would register again, nothing is: other scenarios run without."""
+    yield
+    await unregister(cluster)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ann(cluster: Cluster) -> AsyncIterator[Api]:
+    """A user who may do anything but say who she is."""
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "ann"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
+    }
+    await cluster.admin.apply(binding)
+    async with Api(cluster.admin.access) as api:
+        api._session.headers.update({"Impersonate-User": "ann", "Impersonate-Group": "analysts"})
+        yield api
+    await cluster.admin.delete("clusterrolebindings", "ann")
+
+
+def workload(kind: str, name: str, annotations: Mapping[str, str], *, scheduler: str = "muster") -> Json:
+    """An object of the kind whose pods have these annotations, with every label that might be a way around."""
+    pod = a_pod(name, labels={**CLOAKS, "of": name}, scheduler=scheduler)
+    template: Json = {"metadata": {**pod["metadata"], "annotations": dict(annotations)}, "spec": pod["spec"]}
+    del template["metadata"]["name"]
+    spec: Json = {"template": template}
+    if kind in {"Job", "CronJob"}:
+        spec["suspend"] = True
+    else:
+        template["spec"]["restartPolicy"] = "Always"
+        spec["selector"] = {"matchLabels": {"of": name}}
+    if kind in {"Deployment", "ReplicaSet", "StatefulSet"}:
+        spec["replicas"] = 0
+    if kind == "StatefulSet":
+        spec["serviceName"] = name
+    if kind == "CronJob":
+        spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": {"template": template}}}
+    group = "batch/v1" if kind in {"Job", "CronJob"} else "apps/v1"
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": name, "labels": dict(CLOAKS)}, "spec": spec}
+
+
+def forgery(kind: str, annotation: str | None) -> Json:
+    """A merge patch of the template's user."""
+    template = {"template": {"metadata": {"annotations": {USER_INFO: annotation}}}}
+    return {"spec": {"jobTemplate": {"spec": template}} if kind == "CronJob" else template}
+
+
+async def refusal(attempt: object) -> str:
+    """The API server's words about an attempt that it has to refuse."""
+    with pytest.raises(ApiError) as refused:
+        await attempt  # type: ignore[misc]  # a coroutine of any result
+    assert refused.value.status in {403, 500, 503}, refused.value
+    return str(refused.value)
+
+
+async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_while_certificates_change(
+    open_scene: OpenScene, ann: Api
+) -> None:
+    scene = await open_scene([FakeNode("node-0")], env=webhook())
+    await registered(scene)
+    async with a_stream_of_pods(scene):
+        first = await bundle(scene)
+        broken = {"cacert1.pem": base64.b64encode(b"garbage").decode(), "cakey2.pem": None}
+        await scene.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
+        await pods_are_changed(scene, ann)
+        await nobody_forges_a_user(scene.namespace, ann)
+        await scene.eventually("a new certificate is served", lambda: is_served_anew(scene), 40)
+        assert await bundle(scene) != first
+    await what_is_broken_is_put_right(scene)
+
+
+async def pods_are_changed(scene: Scene, ann: Api) -> None:
+    space = scene.namespace
+
+    plain = await ann.create(a_pod("plain", scheduler="default-scheduler"), space)
+    assert plain["spec"]["schedulerName"] == "muster"
+    assert plain["metadata"]["labels"]["applicationId"] == plain["metadata"]["labels"][f"{PREFIX}app-id"]
+    said = json.loads(plain["metadata"]["annotations"][USER_INFO])
+    assert said["user"] == "ann"
+    assert "analysts" in said["groups"]
+    labels = {f"{PREFIX}app-id": "mine", f"{PREFIX}queue": "root.default"}
+    named = (await ann.create(a_pod("named", labels=labels), space))["metadata"]["labels"]
+    assert (named["applicationId"], named["queue"]) == ("mine", "root.default")
+    await scene.all_bound(2)
+    system = await ann.create(a_pod("system", scheduler="default-scheduler"), "kube-system")
+    assert system["spec"]["schedulerName"] == "default-scheduler"
+    await scene.api.delete("pods", "system", "kube-system", grace_s=0)
+
+
+async def nobody_forges_a_user(space: str, ann: Api) -> None:
+    forged = a_pod("forged", labels=CLOAKS)
+    forged["metadata"]["annotations"][USER_INFO] = FORGED
+    assert "user.info" in await refusal(ann.create(forged, space))
+    change = {"metadata": {"labels": CLOAKS, "annotations": {USER_INFO: FORGED}}}
+    assert "user.info" in await refusal(ann.patch("pods", "plain", change, space))
+    assert "user.info" in await refusal(ann.patch("pods", "plain", change, space, subresource="status"))
+    await ann.patch("pods", "plain", {"metadata": {"labels": CLOAKS}}, space)
+    for plural, kind in TEMPLATED.items():
+        assert "user.info" in await refusal(ann.create(workload(kind, f"bad-{plural}", {USER_INFO: FORGED}), space))
+        await ann.create(workload(kind, plural, {}), space)
+        assert "user.info" in await refusal(ann.patch(plural, plural, forgery(kind, FORGED), space))
+
+
+@asynccontextmanager
+async def a_stream_of_pods(scene: Scene) -> AsyncIterator[None]:
+    """One after the other for the length of the block; each has to be admitted."""
+    path = f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All"
+    ended = asyncio.Event()
+
+    async def create() -> int:
+        number = 0
+        while not ended.is_set():
+            await scene.api.request("POST", path, a_pod(f"pod-{number}"))
+            number += 1
+            await asyncio.sleep(0.05)
+        return number
+
+    stream = asyncio.create_task(create())
+    try:
+        yield
+    finally:
+        ended.set()
+        assert await stream > 20
+
+
+async def what_is_broken_is_put_right(scene: Scene) -> None:
+    hooks = (await scene.api.get(MUTATING, NAME))["webhooks"]
+    await scene.api.patch(MUTATING, NAME, {"webhooks": hooks[1:]})
+    await scene.api.delete(VALIDATING, NAME)
+
+    async def is_whole() -> bool:
+        found = await scene.api.get(MUTATING, NAME)
+        return found["webhooks"] == hooks and bool(await scene.api.get(VALIDATING, NAME))
+
+    await scene.eventually("what was broken is put right", is_whole, 15)
+
+
+async def is_served_anew(scene: Scene) -> bool:
+    """Whether the operator has said so after its first certificate."""
+    return scene.muster.operator.tail(5000).count("serving with a new certificate") > 1
+
+
+async def test_bad_configurations_are_refused_and_without_us_only_our_own_pods_are(
+    open_scene: OpenScene, ann: Api
+) -> None:
+    """Then the webhook is killed: what names Muster waits for it, everything else in the cluster goes on."""
+    scene = await open_scene([FakeNode("node-0")], env=webhook())
+    await registered(scene)
+    await only_what_could_be_in_force_is_stored(scene)
+    space = scene.namespace
+    await ann.create(workload("Deployment", "ours", {}), space)
+    await ann.create(a_pod("before"), space)
+    await scene.muster.operator.kill()
+
+    assert "own-pods.admission.muster" in await refusal(ann.create(a_pod("ours"), space))
+    assert "own-workloads" in await refusal(ann.create(workload("Job", "ours", {}), space))
+    assert "own-workloads" in await refusal(ann.patch("deployments", "ours", forgery("Deployment", FORGED), space))
+    assert "own-cronjobs" in await refusal(
+        ann.create(workload("CronJob", "bad", {USER_INFO: FORGED}, scheduler="default-scheduler"), space)
+    )
+    change = {"metadata": {"annotations": {USER_INFO: FORGED}}}
+    assert "own-pods" in await refusal(ann.patch("pods", "before", change, space))
+
+    other = await ann.create(a_pod("other", scheduler="default-scheduler"), space)
+    assert other["spec"]["schedulerName"] == "default-scheduler"
+    await ann.create(workload("Deployment", "other", {}, scheduler="default-scheduler"), space)
+    await ann.patch("deployments", "ours", {"spec": {"replicas": 0, "paused": True}}, space)
+    await ann.patch("pods", "before", {"metadata": {"labels": {"other": "change"}}}, space)
+    for home in ("kube-system", NAMESPACE):
+        await ann.create(a_pod("vital"), home)
+        await scene.api.delete("pods", "vital", home, grace_s=0)
+    await scene.api.patch("configmaps", "muster-configs", {"data": {"queues.yaml": "broken"}}, NAMESPACE)
+    await scene.api.patch("configmaps", "muster-configs", {"data": {"queues.yaml": None}}, NAMESPACE)
+    await scene.api.delete("pods", "other", space, grace_s=0)
+
+    await scene.muster.start()
+    await scene.eventually("ours are admitted again", lambda: ann.create(a_pod("ours"), space), 20)
+    await scene.all_bound(2)
+
+
+async def only_what_could_be_in_force_is_stored(scene: Scene) -> None:
+    async def change(entries: Json, name: str = "muster-configs") -> Json:
+        return await scene.api.patch("configmaps", name, {"data": entries}, NAMESPACE)
+
+    said = await refusal(change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: leaf.with.dots\n"}))
+    assert "queues.yaml:4" in said, said
+    assert "service.placeholderRunAsUser" in await refusal(change({"service.placeholderRunAsUser": "root"}))
+    defaults = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "muster-defaults"},
+        "data": {"queues.yaml": "partitions: 7"},
+    }
+    assert "partitions" in await refusal(scene.api.create(defaults, NAMESPACE))
+    # An entry of muster-configs wins, so that a default which it hides may be anything.
+    await change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: root\n"})
+    await scene.api.create(defaults, NAMESPACE)
+    assert "partitions" in await refusal(change({"queues.yaml": None}))
+    await scene.api.delete("configmaps", "muster-defaults", NAMESPACE)
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"queues.yaml": "?"}}
+    await scene.api.create(other, NAMESPACE)
+    await scene.api.delete("configmaps", "other", NAMESPACE)
+
+    await scene.muster.core.kill()
+    await change({"queues.yaml": "partitions:\n- name: default\n  queues:\n  - name: root\n    submitacl: '*'\n"})
+    assert "service.placeholderRunAsUser" in await refusal(change({"service.placeholderRunAsUser": "root"}))
+
+
+async def bundle(scene: Scene) -> str:
+    """The authorities that the API server trusts for the first hook."""
+    found: str = (await scene.api.get(MUTATING, NAME))["webhooks"][0]["clientConfig"]["caBundle"]
+    return found
+
+
+async def test_given_certificates_are_served_and_read_again_when_they_are_replaced(
+    open_scene: OpenScene, tmp_path: Path
+) -> None:
+    files = {"MUSTER_WEBHOOK_CERT": "tls.crt", "MUSTER_WEBHOOK_KEY": "tls.key", "MUSTER_WEBHOOK_CA": "ca.crt"}
+    one, other = given(tmp_path / "one"), given(tmp_path / "other")
+    write(one, tmp_path)
+    scene = await open_scene([], env=webhook(**{name: str(tmp_path / file) for name, file in files.items()}))
+    await registered(scene)
+    assert base64.b64decode(await bundle(scene)) == one["ca.crt"]
+    with pytest.raises(ApiError):  # none of our own is made
+        await scene.api.get("secrets", NAME, NAMESPACE)
+    write(other, tmp_path)
+
+    async def is_replaced() -> bool:
+        await scene.api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All", a_pod("probe"))
+        return await is_served_anew(scene)
+
+    await scene.eventually("the new certificate is served", is_replaced, 40)
+    assert base64.b64decode(await bundle(scene)).startswith(other["ca.crt"])
+
+
+def given(folder: Path) -> dict[str, bytes]:
+    """A certificate of an authority of its own, by the names of the files."""
+    folder.mkdir()
+    authority = Authority(folder)
+    leaf = authority.issue("tls", ["127.0.0.1"])
+    return {
+        "tls.crt": leaf.certificate.read_bytes(),
+        "tls.key": leaf.key.read_bytes(),
+        "ca.crt": authority.file.read_bytes(),
+    }
+
+
+def write(files: Mapping[str, bytes], folder: Path) -> None:
+    """Replace them, one after the other."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
