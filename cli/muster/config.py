@@ -76,7 +76,7 @@ def show(
         _end(str(error), 1)
     _print_values(config_maps, entries, output)
     for finding in doubts(entries):
-        typer.echo(f"warning: {finding}", err=True)
+        typer.echo(f"warning: {finding.line}", err=True)
     try:
         parse(entries)
     except BadSetting as error:

@@ -50,4 +50,4 @@ def _judge(text: str, file: str) -> Verdict:
     entries = merged([config_map])
     found = parse(entries)
     verdict = validate(found.queues, found.extra, f"{file}: {found.policy_group}.yaml")
-    return replace(verdict, warnings=(*verdict.warnings, *(str(finding) for finding in doubts(entries))))
+    return replace(verdict, warnings=(*verdict.warnings, *(finding.line for finding in doubts(entries))))

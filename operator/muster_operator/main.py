@@ -131,6 +131,14 @@ class Options:
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Both ways to the core: as its resource manager, and as one of its administrators."""
+
+    scheduler: SchedulerAPI
+    administration: AdministrationAPI
+
+
 class Readiness:
     """What keeps the operator from being ready, and what else probes are told; `standing` once there is one."""
 
@@ -166,9 +174,10 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             configuration = await _unless(stop, configured(session, options.namespace))
             if configuration is None:
                 return
-            parts = assembled(configuration, session, credentials, metrics, connect, options.namespace)
+            ways = Ways(connect(), administer())
+            parts = assembled(configuration, session, credentials, metrics, ways, options.namespace)
             if options.webhook.is_on:
-                parts = with_admission(parts, options, session, administer, metrics)
+                parts = with_admission(parts, options, session, ways.administration, metrics)
             readiness.standing = Standing(leading, parts.loop)
             await serve(parts, leading, session, options.namespace, stop)
     except ConfigurationRefused as refused:
@@ -208,7 +217,7 @@ def assembled(
     session: KubeSession,
     credentials: Credentials,
     metrics: Metrics,
-    connect: Connect,
+    ways: Ways,
     namespace: str,
 ) -> Parts:
     """All parts, wired; nothing runs yet."""
@@ -219,20 +228,18 @@ def assembled(
     pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc)
     loop = Loop(ledger, inbox, pool.submit, metrics)
     encoder = Encoder(configuration.cluster_id, settings.partition)
-    core = CoreLink(connect(), encoder, configuration, inbox, metrics.sessions.inc)
-    reconfigurer = Reconfigurer(session, namespace, core, pool.submit)
+    core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
+    reconfigurer = Reconfigurer(session, namespace, core, ways.administration, pool.submit)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
     return Parts(loop, pool, core, Memo(inbox, credentials, reconfigurer.changed))
 
 
 def with_admission(
-    parts: Parts, options: Options, session: KubeSession, administer: Administer, metrics: Metrics
+    parts: Parts, options: Options, session: KubeSession, core: AdministrationAPI, metrics: Metrics
 ) -> Parts:
     """The same parts with admission, which sees what the watch shows."""
-    admission = Admission(
-        options.webhook, options.namespace, session, lambda: parts.core.configuration, administer(), metrics
-    )
+    admission = Admission(options.webhook, options.namespace, session, lambda: parts.core.configuration, core, metrics)
     admission.attach(parts.memo.inbox)
     return replace(parts, admission=admission)
 

@@ -58,10 +58,11 @@ class Finding:
     """What the author of an entry should know of it."""
 
     key: str
-    says: str
+    line: str
 
-    def __str__(self) -> str:
-        return f"{self.key} {self.says}"
+
+def _about(key: str, says: str) -> Finding:
+    return Finding(key, f"{key} {says}")
 
 
 def _at_once(key: str, default: str, meaning: str) -> Setting:
@@ -207,21 +208,21 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 
 def doubts(entries: Mapping[str, str]) -> list[Finding]:
     """What is odd about these entries: keys, and values that are not worth a refusal. Others are judged elsewhere."""
-    unfit = [Finding(key, says) for key, says in admission.doubts(entries).items()]
+    unfit = [_about(key, says) for key, says in admission.doubts(entries).items()]
     return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit]
 
 
 def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:
     """The settings that differ and are read at the start only."""
     return [
-        Finding(setting.key, f"= {setting.value(new)} counts after a restart; now it is {setting.value(old)}")
+        _about(setting.key, f"= {setting.value(new)} counts after a restart; now it is {setting.value(old)}")
         for setting in SETTINGS.values()
         if setting.takes is Takes.AT_START and setting.value(old) != setting.value(new)
     ]
 
 
 def _unknown(entries: Iterable[str]) -> list[Finding]:
-    return [Finding(key, f"is not a setting of Muster{_meant(key)}") for key in sorted(entries) if not _is_known(key)]
+    return [_about(key, f"is not a setting of Muster{_meant(key)}") for key in sorted(entries) if not _is_known(key)]
 
 
 def _is_known(key: str) -> bool:
@@ -237,7 +238,7 @@ def _meant(key: str) -> str:
 
 
 def _without_effect(entries: Iterable[str]) -> list[Finding]:
-    return [Finding(key, f"has no effect here: {MEANINGLESS[key]}") for key in sorted(entries) if key in MEANINGLESS]
+    return [_about(key, f"has no effect here: {MEANINGLESS[key]}") for key in sorted(entries) if key in MEANINGLESS]
 
 
 def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
@@ -246,4 +247,4 @@ def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
     if in_force in entries:
         return []
     says = f"is not read: the queue configuration in force is {in_force} (see {read.POLICY_GROUP})"
-    return [Finding(key, says) for key in sorted(entries) if key.endswith(QUEUES)]
+    return [_about(key, says) for key in sorted(entries) if key.endswith(QUEUES)]

@@ -2,14 +2,15 @@
 
 What is in force and does not do what its author may expect (a key that nobody reads, a value that takes a restart) is
 told there too, once for each state of the ConfigMaps. The watch shows them at the start as well, so that holds for the
-configuration that the operator began with.
+configuration that the operator began with. The core judges what it would make of it before anything is changed; one
+that stands by asks its own core, so that it never takes over with a configuration that the leader has refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -23,7 +24,9 @@ from muster_operator.link.errors import ApiRefused, BadSetting, Unreachable
 from muster_operator.link.si.core import CoreLink
 from muster_operator.model.commands import Command
 from muster_operator.translate.raw import Raw
-from muster_si.errors import Refused, SchedulerInterfaceError
+from muster_si import muster_pb2
+from muster_si.api import AdministrationAPI
+from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
 
 log = structlog.get_logger("muster.config")
 
@@ -31,8 +34,16 @@ log = structlog.get_logger("muster.config")
 class Reconfigurer:
     """Reads the ConfigMaps again when one changed. What needs a restart stays as it was (contract 3)."""
 
-    def __init__(self, session: KubeSession, namespace: str, core: CoreLink, submit: Callable[[Command], None]) -> None:
+    def __init__(
+        self,
+        session: KubeSession,
+        namespace: str,
+        core: CoreLink,
+        administration: AdministrationAPI,
+        submit: Callable[[Command], None],
+    ) -> None:
         self._session, self._namespace, self._core, self._submit = session, namespace, core, submit
+        self._administration = administration
         self._at_start = core.configuration.extra
         self._one_at_a_time = asyncio.Lock()
         self._told: dict[Source, list[str]] = {}
@@ -52,24 +63,30 @@ class Reconfigurer:
 
     async def _take(self, config_maps: tuple[Raw, ...]) -> None:
         """Put what stands there in force, or leave everything as it is and say why."""
-        policy_group = self._core.configuration.policy_group
+        queues = f"{self._core.configuration.policy_group}{catalogue.QUEUES}"
         try:
             entries = merged(config_maps)
-            await self._replace(parse(entries, policy_group))
+            warnings = await self._replace(parse(entries, self._core.configuration.policy_group))
         except BadSetting as error:
             self._refuse(source(config_maps, error.key), str(error))
         except Refused as error:
-            self._refuse(source(config_maps, f"{policy_group}{catalogue.QUEUES}"), error.reason)
+            self._refuse(source(config_maps, queues), error.reason)
         else:
-            self._doubt(config_maps, entries)
+            of_core = [catalogue.Finding(_key_of(warning, entries) or queues, warning) for warning in warnings]
+            self._doubt(config_maps, entries, of_core)
 
-    async def _replace(self, new: Configuration) -> None:
-        """Raises Refused: the core does not take it."""
+    async def _replace(self, new: Configuration) -> Sequence[str]:
+        """Put it in force, unless it is so already; returns what the core says of it beside yes.
+
+        Raises:
+            Refused: the core does not take it.
+        """
         old = self._core.configuration
         # These are read once, at the start: the core would not know us under another name.
         new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=old.settings)
+        warnings = await self._judged(new)
         if new == old:
-            return
+            return warnings
         try:
             await self._core.reconfigure(new)
         except Refused:
@@ -78,15 +95,30 @@ class Reconfigurer:
             log.info("the next session begins with the new configuration", reason=str(error))
         logs.follow(new.log_levels)
         log.info("configuration replaced")
+        return warnings
+
+    async def _judged(self, new: Configuration) -> Sequence[str]:
+        """What the core warns of; nothing where it does not answer, for then it judges when it is back."""
+        request = muster_pb2.ValidateConfigurationRequest(config=new.queues, extraConfig=new.extra)
+        try:
+            judgement = await self._administration.validate_configuration(request)
+        except SchedulerInterfaceError as error:
+            log.info("the core does not judge the configuration now", reason=str(error))
+            return ()
+        if judgement.findings:
+            raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(judgement.findings))
+        return judgement.warnings
 
     def _refuse(self, where: Source | None, reason: str) -> None:
         log.warning("the new configuration is refused, the old one stays in force", configmap=where, reason=reason)
         if where is not None:
             self._submit(notices.refusal(self._namespace, where, reason))
 
-    def _doubt(self, config_maps: tuple[Raw, ...], entries: Mapping[str, str]) -> None:
+    def _doubt(
+        self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalogue.Finding]
+    ) -> None:
         """Tell each ConfigMap what is doubtful in it, unless that was told last."""
-        findings = [*catalogue.doubts(entries), *catalogue.awaiting_restart(self._at_start, entries)]
+        findings = [*of_core, *catalogue.doubts(entries), *catalogue.awaiting_restart(self._at_start, entries)]
         told = _by_source(config_maps, findings)
         for where, said in told.items():
             if self._told.get(where) != said:
@@ -95,10 +127,16 @@ class Reconfigurer:
         self._told = told
 
 
+def _key_of(warning: str, entries: Mapping[str, str]) -> str:
+    """The setting that a warning of the core begins with; empty if it is of the queues."""
+    key = warning.partition(":")[0]
+    return key if key in entries else ""
+
+
 def _by_source(config_maps: tuple[Raw, ...], findings: Iterable[catalogue.Finding]) -> dict[Source, list[str]]:
     found: dict[Source, list[str]] = defaultdict(list)
     for finding in findings:
         where = source(config_maps, finding.key)
         if where is not None:
-            found[where].append(str(finding))
+            found[where].append(finding.line)
     return dict(found)

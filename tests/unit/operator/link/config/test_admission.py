@@ -75,7 +75,7 @@ def test_a_bad_value_is_told_by_key_and_fix_and_the_default_counts(key: str, val
     assert finds(found.access.system_users, CONTROLLER)
     assert found.access.trust_controllers
     assert doubts({key: value}) == {key: warnings[0].removeprefix(f"{key} ")}
-    assert warnings[0] in [str(finding) for finding in doubts_of_all({key: value})]
+    assert warnings[0] in [finding.line for finding in doubts_of_all({key: value})]
 
 
 def test_one_bad_entry_leaves_the_others() -> None:

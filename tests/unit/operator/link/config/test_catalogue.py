@@ -8,7 +8,7 @@ from muster_operator.link.config.catalogue import MEANINGLESS, SETTINGS, awaitin
 
 
 def said(entries: dict[str, str]) -> list[str]:
-    return [str(finding) for finding in doubts(entries)]
+    return [finding.line for finding in doubts(entries)]
 
 
 def test_every_known_key_and_level_is_silent() -> None:
@@ -46,7 +46,7 @@ def test_a_queue_configuration_of_another_name_is_named_where_there_is_none_in_f
 
 def test_only_what_is_read_at_the_start_awaits_one() -> None:
     old = {"service.clusterId": "a", "gang.waitTimeout": "1s"}
-    assert [str(late) for late in awaiting_restart(old, {"gang.waitTimeout": "2s"})] == [
+    assert [late.line for late in awaiting_restart(old, {"gang.waitTimeout": "2s"})] == [
         "service.clusterId = mycluster counts after a restart; now it is a"
     ]
     assert awaiting_restart({}, {"service.clusterId": " mycluster "}) == []

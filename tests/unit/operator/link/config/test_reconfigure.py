@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +21,9 @@ from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import CoreLink
 from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import Command, PostEvent, Subject
-from muster_si.errors import RefusalCode, Refused
+from muster_si import muster_pb2
+from muster_si.api import AdministrationAPI
+from muster_si.errors import RefusalCode, Refused, SessionLost
 from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, reply, serving, status
 from tests.unit.operator.link.si.scheduler import Peer
 
@@ -30,15 +33,33 @@ EVENTS = "POST /apis/events.k8s.io/v1/namespaces/muster/events"
 MOST_CHANGES = 6
 
 
+@dataclass
+class Judge:
+    """What the core would say of a configuration. Not a core."""
+
+    findings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    is_away: bool = False
+
+    async def validate_configuration(
+        self, request: muster_pb2.ValidateConfigurationRequest
+    ) -> muster_pb2.ValidateConfigurationResponse:
+        if self.is_away:
+            raise SessionLost("away")
+        return muster_pb2.ValidateConfigurationResponse(findings=self.findings, warnings=self.warnings)
+
+
 class Author:
     """Who writes `muster-configs`, and what follows for Kubernetes."""
 
-    def __init__(self, peer: Peer, session: KubeSession, started: Mapping[str, str]) -> None:
+    def __init__(self, peer: Peer, judge: Judge, session: KubeSession, started: Mapping[str, str]) -> None:
         self.data: dict[str, str] = {}
         self.commands: list[Command] = []
         self.inbox = Inbox(Metrics())
         self.link = CoreLink(peer, Encoder("rm", "default"), parse(started), self.inbox, lambda: None)
-        self._reconfigurer = Reconfigurer(session, "muster", self.link, self.commands.append)
+        self._reconfigurer = Reconfigurer(
+            session, "muster", self.link, cast("AdministrationAPI", judge), self.commands.append
+        )
 
     async def writes(self, data: dict[str, str]) -> list[PostEvent]:
         """The events that follow when the ConfigMap comes to hold this data."""
@@ -49,7 +70,9 @@ class Author:
 
 
 @asynccontextmanager
-async def an_author(peer: Peer, started: Mapping[str, str] | None = None) -> AsyncIterator[Author]:
+async def an_author(
+    peer: Peer, started: Mapping[str, str] | None = None, *, judge: Judge | None = None, leads: bool = True
+) -> AsyncIterator[Author]:
     server = ApiServer()
 
     def configs() -> Any:
@@ -60,9 +83,9 @@ async def an_author(peer: Peer, started: Mapping[str, str] | None = None) -> Asy
         server.plan(f"{CONFIGS}muster-configs", configs)
     async with serving(server):
         session = KubeSession(FixedCredentials(server.url, ["t"]))
-        author = Author(peer, session, started or {})
-        running = asyncio.create_task(author.link.run())
-        await author.inbox.something(5.0)
+        author = Author(peer, judge or Judge(), session, started or {})
+        running = asyncio.create_task(author.link.run() if leads else asyncio.sleep(0))
+        await author.inbox.something(5.0 if leads else 0.0)
         try:
             yield author
         finally:
@@ -116,6 +139,30 @@ async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict
     )
     assert event.reason == notices.REFUSED
     assert said in event.note
+
+
+async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stands_by() -> None:
+    peer = Peer()
+    async with an_author(peer, judge=Judge(findings=["queues.yaml:3: no"]), leads=False) as author:
+        [event] = await author.writes({"queues.yaml": "bad"})
+        assert event.reason == notices.REFUSED
+        assert "queues.yaml:3: no" in event.note
+        assert author.link.configuration.queues == ""
+    assert peer.configurations == []
+
+
+async def test_what_the_core_accepts_with_a_word_is_told_on_the_config_map() -> None:
+    async with an_author(Peer(), judge=Judge(warnings=["partitions[0].x: 0 means unlimited"])) as author:
+        [event] = await author.writes({"queues.yaml": "odd"})
+        assert (event.reason, event.note) == (notices.DOUBTED, "partitions[0].x: 0 means unlimited")
+        assert author.link.configuration.queues == "odd"
+
+
+async def test_a_core_that_does_not_judge_now_is_told_all_the_same() -> None:
+    peer = Peer()
+    async with an_author(peer, judge=Judge(is_away=True)) as author:
+        assert await author.writes({"queues.yaml": "new"}) == []
+    assert [request.config for request in peer.configurations] == ["new"]
 
 
 async def test_an_unknown_key_is_told_once_with_the_one_that_was_meant() -> None:
