@@ -113,6 +113,25 @@ SETTINGS = [
     "<policyGroup>.yaml",
 ]
 
+#: 7 and 1.6: what is written, refused and left alone. The words are ours.
+ADMISSION = [
+    "pod-create-owner",
+    "pod-create-owner-by-controller",
+    "pod-create-scheduler",
+    "pod-create-application",
+    "pod-create-queue",
+    "pod-create-allow-preemption",
+    "pod-create-placeholder",
+    "pod-update",
+    "workload-create",
+    "workload-update",
+    "label-app-yunikorn",
+    "namespace.enableYuniKorn, .enableYunikorn",
+    "namespace.generateAppId",
+    "static-pods",
+    "without-webhook",
+]
+
 #: 4.
 ENDPOINTS = """
 GET /ws/v1/clusters

@@ -107,6 +107,7 @@ CONTRACT = {
     "properties": contract.PROPERTIES,
     "rules": contract.RULES,
     "settings": contract.SETTINGS,
+    "admission": contract.ADMISSION,
     "endpoints": contract.ENDPOINTS,
     "metrics": list(contract.METRICS),
     "resolvers": [name or "none" for name in contract.RESOLVERS],

@@ -1,0 +1,155 @@
+"""deploy/admission-policy.yaml on a real API server: what it refuses without any webhook, and what it lets pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Api, Json
+from devcluster.cluster import Cluster, documents
+from devcluster.connection import load
+from devcluster.errors import ApiError
+from devcluster.muster import ACCOUNT, NAMESPACE
+from devcluster.resources import BY_KIND
+from devcluster.waiting import until
+from muster_operator.admission.kinds import KINDS
+from tests.e2e.manifests import PLACEHOLDER, PREFIX, a_pod
+
+POLICY = Path(__file__).parents[3] / "deploy" / "admission-policy.yaml"
+USER_INFO = f"{PREFIX}user.info"
+DEV = "policed"
+BOSS, OTHER = json.dumps({"user": "boss"}), json.dumps({"user": "other"})
+ME = {USER_INFO: json.dumps({"user": f"system:serviceaccount:{DEV}:dev"})}
+ONCE = {"dryRun": "All"}
+"""Admission is asked, and nothing is stored."""
+
+
+def a_thing(kind: str, annotations: Json, name: str = "x", scheduler: str = "muster") -> Json:
+    """The object of a kind whose pods have these annotations."""
+    labels = {"app": "yunikorn", "of": f"{kind}-{name}"}
+    pod = a_pod("p", scheduler=scheduler)
+    restarts = "Never" if kind in {"Job", "CronJob"} else "Always"
+    template: Json = {
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": {**pod["spec"], "restartPolicy": restarts},
+    }
+    specs: dict[str, Json] = {
+        "ReplicationController": {"replicas": 0, "selector": labels, "template": template},
+        "Job": {"suspend": True, "template": template},
+        "CronJob": {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": {"template": template}}},
+    }
+    sized = {} if kind == "DaemonSet" else {"replicas": 0}
+    spec = specs.get(kind, {**sized, "selector": {"matchLabels": labels}, "template": template})
+    if kind == "StatefulSet":
+        spec["serviceName"] = "none"
+    head = {"apiVersion": KINDS[kind].api_version, "kind": kind}
+    if kind == "Pod":
+        return {**head, **template, "metadata": {**template["metadata"], "name": name}}
+    return {**head, "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def change(kind: str, annotations: Json) -> Json:
+    """A merge patch of the pods' annotations."""
+    patch: Json = {"metadata": {"annotations": annotations}}
+    for step in reversed(KINDS[kind].template):
+        patch = {step: patch}
+    return patch
+
+
+@dataclass(frozen=True)
+class People:
+    """`dev` may edit things in a namespace; `controller` has an account in kube-system; `muster` is the operator's."""
+
+    dev: Api
+    controller: Api
+    muster: Api
+
+
+async def refused(who: Api, kind: str, annotations: Json, *, stored: str = "", scheduler: str = "muster") -> str:
+    """What the API server says against making it, or against the change of a stored one; empty = nothing."""
+    path = BY_KIND[kind].path(DEV, stored or None)
+    try:
+        if stored:
+            await who.request("PATCH", path, change(kind, annotations), ONCE, "application/merge-patch+json")
+        else:
+            await who.request("POST", path, a_thing(kind, annotations, scheduler=scheduler), ONCE)
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy 'muster-admission'" not in error.message:
+            raise
+        return error.message
+    return ""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def people(home: Cluster) -> AsyncIterator[People]:
+    """The namespace with an owned and a free thing of each kind, its people, and the policy in force."""
+    if home.plane is None:
+        pytest.skip("a policy for the whole cluster, so only where it is ours")
+    admin = home.admin
+    async with AsyncExitStack() as stack:
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEV}})
+        stack.push_async_callback(admin.delete, "namespaces", DEV)
+        stack.push_async_callback(admin.delete_all, "pods", DEV)  # at once: the next Muster would take them for its own
+        apis = []
+        for account, namespace in (("dev", DEV), ("tester", "kube-system"), (ACCOUNT, NAMESPACE)):
+            if account != ACCOUNT:
+                await _editor(home, stack, account, namespace)
+            apis.append(await stack.enter_async_context(Api(await load(await home.kubeconfig_for(account, namespace)))))
+        await until(
+            "the default account", lambda: admin.get("serviceaccounts", "default", DEV), 30, tolerate=(ApiError,)
+        )
+        for kind in KINDS:
+            await admin.create(a_thing(kind, {USER_INFO: BOSS}, "owned"), DEV)
+            await admin.create(a_thing(kind, {}, "free"), DEV)
+        for document in documents(POLICY):
+            await admin.create(document)
+            stack.push_async_callback(admin.delete, BY_KIND[document["kind"]].plural, document["metadata"]["name"])
+        await until("the policy is in force", lambda: refused(apis[0], "Pod", {USER_INFO: BOSS}), 30, every_s=0.1)
+        yield People(*apis)
+
+
+async def _editor(home: Cluster, stack: AsyncExitStack, account: str, namespace: str) -> None:
+    """A service account that may edit what is in the namespace of the test."""
+    await home.admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, namespace)
+    stack.push_async_callback(home.admin.delete, "serviceaccounts", account, namespace)
+    binding: Json = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": account},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
+    await home.admin.create(binding, DEV)
+
+
+async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People) -> None:
+    for kind in KINDS:
+        assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}), kind
+        assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}, stored="free"), kind
+        for now in (OTHER, None, ""):
+            assert "cannot change" in await refused(people.dev, kind, {USER_INFO: now}, stored="owned"), kind
+        for who in (people.dev, people.controller):
+            assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}), kind
+            assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}, stored="free"), kind
+
+
+async def test_the_policy_lets_everything_else_pass(people: People, home: Cluster) -> None:
+    for kind in KINDS:
+        template_is_fixed = kind == "Job"
+        assert await refused(people.dev, kind, {}) == "", kind
+        assert await refused(people.dev, kind, ME) == "", kind
+        assert await refused(people.controller, kind, {USER_INFO: BOSS}) == "", kind
+        assert await refused(people.dev, kind, {PLACEHOLDER: "true"}, scheduler="other") == "", kind
+        if not template_is_fixed:
+            assert await refused(people.dev, kind, {"a": "b"}, stored="owned") == "", kind
+            assert await refused(people.controller, kind, {USER_INFO: OTHER}, stored="owned") == "", kind
+            assert bool(await refused(people.dev, kind, ME, stored="free")) == (kind == "Pod"), kind
+    assert await refused(people.muster, "Pod", {PLACEHOLDER: "true"}) == ""
+    system = a_thing("Pod", {USER_INFO: BOSS, PLACEHOLDER: "true"})
+    await home.admin.request("POST", "/api/v1/namespaces/kube-system/pods", system, ONCE)
