@@ -68,18 +68,89 @@ def test_fractions_are_rounded_after_adding() -> None:
     assert taken(spec)["vcore"] == 1
 
 
-def test_a_resize_counts_the_larger_of_written_and_granted() -> None:
-    spec = {"containers": [a_container(cpu="1")]}
+def in_force(name: str = "main", granted: Raw | None = None, **requests: str) -> Raw:
+    """A container's status: what it was granted, and what is in force; the same if only that is given."""
+    return {
+        "name": name,
+        "allocatedResources": requests if granted is None else granted,
+        "resources": {"requests": requests},
+    }
+
+
+def pending(reason: str) -> Raw:
+    return {"type": "PodResizePending", "status": "True", "reason": reason}
+
+
+@pytest.mark.parametrize(
+    "written, granted, actual, milli",
+    [
+        ("1", "1", "1", 1000),
+        ("2", "1", "1", 2000),  # asked for, not granted yet
+        ("2", "2", "1", 2000),  # granted, not in force yet
+        ("1", "2", "2", 2000),  # to be smaller: until it is
+        ("1", "1", "2", 2000),
+    ],
+)
+def test_a_resize_counts_the_largest_of_written_granted_and_in_force(
+    written: str, granted: str, actual: str, milli: int
+) -> None:
+    status = {"containerStatuses": [in_force(granted={"cpu": granted}, cpu=actual)]}
+    assert taken({"containers": [a_container(cpu=written)]}, status)["vcore"] == milli
+
+
+def test_each_resource_of_a_resize_counts_by_itself() -> None:
+    spec = {"containers": [a_container(cpu="1", memory="1")]}
+    status = {"containerStatuses": [in_force(granted={"memory": "3"}, cpu="2", memory="2")]}
+    assert taken(spec, status) == {"vcore": 2000, "memory": 3, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    "told, milli",
+    [
+        ({"conditions": [pending("Infeasible")]}, 2000),
+        ({"conditions": [{"type": "Ready"}, pending("Deferred")]}, 9000),
+        ({"conditions": [{"type": "PodResizeInProgress", "status": "True"}]}, 9000),
+        ({"resize": "Infeasible"}, 2000),  # before Kubernetes 1.33
+        ({"resize": "Infeasible", "conditions": [pending("Deferred")]}, 9000),
+    ],
+)
+def test_a_resize_that_can_never_be_does_not_count_and_one_that_may_come_does(told: Raw, milli: int) -> None:
+    status = {"containerStatuses": [in_force(cpu="2")], **told}
+    assert taken({"containers": [a_container(cpu="9")]}, status)["vcore"] == milli
+
+
+def test_a_status_without_resources_says_nothing_of_them() -> None:
+    """As kube-scheduler has it: an old kubelet tells what it granted and not what is in force."""
     status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}]}
-    assert taken(spec, status)["vcore"] == 2000
+    assert taken({"containers": [a_container(cpu="1")]}, status)["vcore"] == 1000
 
 
-def test_a_resize_that_cannot_be_does_not_count() -> None:
-    spec = {"containers": [a_container(cpu="9")]}
-    granted = {"name": "main", "allocatedResources": {"cpu": "2"}}
-    infeasible = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
-    status = {"containerStatuses": [granted], "conditions": [infeasible]}
-    assert taken(spec, status)["vcore"] == 2000
+def test_a_sidecar_can_be_resized_and_an_init_container_can_not() -> None:
+    spec = {"containers": [], "initContainers": [a_sidecar("mesh", cpu="1"), a_container("migrate", cpu="1")]}
+    status = {"initContainerStatuses": [in_force("mesh", cpu="3"), in_force("migrate", cpu="7")]}
+    assert taken(spec, status)["vcore"] == 3000 + 1000
+
+
+def test_resources_of_the_whole_pod_can_be_resized() -> None:
+    """KEP-5419."""
+    spec = {"containers": [a_container(cpu="1")], "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+    status = {"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}, "allocatedResources": {"cpu": "4"}}
+    assert taken(spec, status) == {"vcore": 4000, "memory": 2**30, "pods": 1}
+    status["conditions"] = [pending("Infeasible")]
+    assert taken({**spec, "resources": {"requests": {"cpu": "9"}}}, status)["vcore"] == 4000
+
+
+def test_of_the_pods_own_resources_only_those_that_kubernetes_reads_there_count() -> None:
+    own = {"cpu": "2", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "8", "ephemeral-storage": "1Gi"}
+    spec = {"containers": [a_container(**{"nvidia.com/gpu": "1"})], "resources": {"requests": own}}
+    assert taken(spec) == {"vcore": 2000, "hugepages-2Mi": 2**22, "nvidia.com/gpu": 1, "pods": 1}
+
+
+def test_limits_and_ephemeral_containers_take_nothing() -> None:
+    """The API server makes requests of limits; an ephemeral container has none."""
+    limited = {"name": "main", "resources": {"limits": {"cpu": "4"}}}
+    spec = {"containers": [limited], "ephemeralContainers": [a_container("debug", cpu="1")]}
+    assert taken(spec) == {"pods": 1}
 
 
 @pytest.mark.parametrize("cpu", ["many", "-1", "1e30"])
