@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import applications, endings, tasks, telling
+from muster_operator.agent import applications, endings, refusals, tasks, telling
 from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, SetCondition
@@ -62,6 +62,7 @@ def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: f
 
 def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
     telling.warn(out, task.pod.ref, words.REASON_BIND_FAILURE, f"binding to node {task.node} failed: {message}")
+    refusals.keep_place(ledger, out, task, now)
     tasks.roll_back(ledger, out, task, now, message)
 
 

@@ -1,11 +1,12 @@
-"""What follows when a kubelet refuses a pod that was bound to its node (semantics 5, 17).
+"""What follows when a pod is not started by the kubelet of its node, or cannot be bound to it (semantics 5, ADR 0011).
 
-Such a pod is Failed for ever; its controller makes another. That one keeps off the node for a while. In a gang that
-runs its place must not be lost meanwhile: the queue would give the head room, and the node the room, to somebody else,
-and the gang would be one short. So the core is told of a placeholder in the place of the refused pod, one without a
-pod, before it is told that the pod is gone; the pod that comes is asked for as any member and takes the place over by
-the ordinary swap, on this node or, as long as it keeps off it, on another. The core's word that the placeholder has to
-go is confirmed at once, for there is no pod to delete.
+A pod that its kubelet refuses is Failed for ever; its controller makes another. That one keeps off the node for a
+while. In a gang that runs its place must not be lost meanwhile: the queue would give the head room, and the node the
+room, to somebody else, and the gang would be one short. So the core is told of a placeholder in the place of the
+refused pod, one without a pod, before it is told that the pod is gone; the pod that comes is asked for as any member
+and takes the place over by the ordinary swap, on this node or, as long as it keeps off it, on another. The core's word
+that the placeholder has to go is confirmed at once, for there is no pod to delete. A member whose bind failed is asked
+for again itself, and takes its own place over.
 
 Differs: YuniKorn gives the place of a refused member to whoever is next.
 """
@@ -24,6 +25,7 @@ from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
 from muster_operator.model.news import AllocationReleased, AllocationReported
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.states import AppState, TaskState
+from muster_si import keys
 
 #: Makes the key of a place from the UID of the pod that was refused.
 _MARK = "/place"
@@ -34,14 +36,27 @@ def refused(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     app, node = ledger.applications.get(task.app), task.node
     if app is None or node is None or not task.pod.kubelet_refusal:
         return
-    is_kept = task.release is None and _is_short_without(ledger, app, task)
-    if is_kept:
-        _keep(ledger, out, task, node, now)
-    if is_kept or not task.pod.membership.placeholder:
+    is_kept = keep_place(ledger, out, task, now)
+    is_free = keys.TAG_REQUIRED_NODE not in task.pod.tags
+    if is_free and (is_kept or not task.pod.membership.placeholder):
         nodes = tasks.nodes_to_avoid(task.avoid, node)
         app.refusals.append(Refusal(task.pod.membership.task_group, nodes, now + ledger.settings.avoid_node_s))
     if app.gang is not None:
         _tell(ledger, out, app, task, is_kept=is_kept)
+
+
+def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
+    """Keep the place of a pod that loses its node for whoever takes it over; False if no gang is short without it."""
+    app, node = ledger.applications.get(task.app), task.node
+    if app is None or node is None or task.release is not None or not _is_short_without(ledger, app, task):
+        return False
+    key = PodUid(task.uid + _MARK)
+    known = allocation_of(ledger, task, node)
+    ask = replace(known.ask, key=key, placeholder=True, originator=False)
+    ledger.places[key] = Place(task.app, task.pod.membership.task_group, node)
+    remember(ledger, Deadline(now + ledger.settings.keep_place_s, Look.PLACE, key))
+    out.news.append(AllocationReported(replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)))
+    return True
 
 
 def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
@@ -63,15 +78,6 @@ def _stands(task: Task) -> bool:
     return task.held and (is_swapped or (task.release is None and task.state is not TaskState.KILLING))
 
 
-def _keep(ledger: Ledger, out: Outcome, task: Task, node: NodeName, now: float) -> None:
-    key = PodUid(task.uid + _MARK)
-    known = allocation_of(ledger, task, node)
-    ask = replace(known.ask, key=key, placeholder=True, originator=False)
-    ledger.places[key] = Place(task.app, task.pod.membership.task_group, node)
-    remember(ledger, Deadline(now + ledger.settings.keep_place_s, Look.PLACE, key))
-    out.news.append(AllocationReported(replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)))
-
-
 def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
     pod = task.pod
     note = f"the kubelet of node {task.node} refused pod {pod.ref.name} ({pod.kubelet_refusal})"
@@ -88,7 +94,7 @@ def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
     app.refusals = [refusal for refusal in app.refusals if refusal.until > now]
     group = task.pod.membership.task_group
     found = next((refusal for refusal in app.refusals if refusal.group == group), None)
-    if found is not None and task.node is None:
+    if found is not None and task.node is None and keys.TAG_REQUIRED_NODE not in task.pod.tags:
         app.refusals.remove(found)
         tasks.keep_off(ledger, task, found.nodes, found.until)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from muster_operator.model.allocations import TerminationType
 from muster_operator.model.commands import DeletePod
-from muster_operator.model.ids import PodUid
-from muster_operator.model.news import AllocationReleased, AskSubmitted
+from muster_operator.model.ids import AllocationId, PodUid
+from muster_operator.model.news import AllocationReleased, AllocationReported, AskSubmitted
 from muster_operator.model.outcome import Outcome
 from muster_si import keys
-from tests.unit.operator.agent.driver import asked, done, events, live, orders, refused
+from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused
 from tests.unit.operator.agent.gang import a_member, creates, pod_of, reserving, uid
 
 
@@ -90,3 +91,24 @@ def test_a_placeholder_ask_that_comes_too_late_is_no_failure_of_the_gang() -> No
     assert [type(command) for command in driver.cancelled(uid(late)).commands] == [DeletePod]
     assert creates(driver.gone_uid(PodUid(uid(late)))) == []
     assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
+
+
+def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
+    """Semantics 5: the gang keeps its place; released and asked for only, it would stand behind everybody."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    driver.released(uid(placeholders[0]), TerminationType.PLACEHOLDER_REPLACED)
+    driver.gone_uid(PodUid(uid(placeholders[0])))
+    (bind,) = orders(driver.allocated("uid-w0"))
+    place, gone, again = driver.result(refused(bind)).news
+    assert isinstance(place, AllocationReported)
+    assert (place.allocation.ask.key, place.allocation.ask.placeholder) == ("uid-w0/place", True)
+    assert isinstance(gone, AllocationReleased)
+    assert isinstance(again, AskSubmitted)
+    assert (again.ask.key, again.ask.tags[keys.TAG_AVOID_NODES]) == ("uid-w0", "n1")
+    key, replaced = PodUid("uid-w0/place"), TerminationType.PLACEHOLDER_REPLACED
+    confirmed = driver.released(key, replaced).news
+    assert confirmed == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
+    assert driver.ledger.places == {}

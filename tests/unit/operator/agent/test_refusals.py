@@ -20,6 +20,7 @@ JOB = AppId("job")
 PLACE = PodUid("uid-w0/place")
 REPLACED = TerminationType.PLACEHOLDER_REPLACED
 SETTINGS = Settings()
+FIELD = {"key": "metadata.name", "operator": "In", "values": ["n0"]}
 
 
 @dataclass
@@ -173,6 +174,21 @@ def test_a_refused_pod_without_a_gang_is_replaced_on_another_node() -> None:
     assert last_ask(simulation, "w9").ask.tags[keys.TAG_AVOID_NODES] == node
     assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w10").ask.tags
     assert simulation.ledger.places == {}
+
+
+def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_nobody_inherits_its_trouble() -> None:
+    simulation = started()
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [FIELD]}]}}
+    pods = [a_pod(name, app=JOB, affinity={"nodeAffinity": affinity}) for name in ("w0", "w9")]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "apiVersion": "apps/v1", "uid": "d", "name": "d"}]
+    simulation.kubernetes.add(pods[0])
+    simulation.run()
+    refuse(simulation)
+    simulation.kubernetes.add(pods[1])
+    simulation.run()
+    assert keys.TAG_REQUIRED_NODE in last_ask(simulation, "w9").ask.tags
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w9").ask.tags
 
 
 def test_a_refused_placeholder_of_a_gang_that_has_all_its_places_keeps_its_place() -> None:
