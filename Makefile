@@ -18,7 +18,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test e2e soak bench demo proto diagrams
+.PHONY: help setup check test e2e soak chaos bench demo proto diagrams
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ e2e: setup ## only the end-to-end tests
 
 soak: setup ## random events against the core's invariants (EVENTS=100000 SEED=7; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))
+
+chaos: setup ## kills and faults under load, then look for what was lost, leaked or doubled (N=200 SEED=7 OPERATORS=2 KEEP=folder)
+	$(BIN)/python -m devcluster build
+	$(BIN)/python -m tools.chaos --episodes $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),--operators $(OPERATORS)) $(if $(KEEP),--keep $(KEEP))
 
 bench: setup ## measure, and compare with the numbers in docs/
 	$(BIN)/python -m benchmarks $(ARGS)
