@@ -1,7 +1,7 @@
 """What a pod takes is what kube-scheduler counts: the documentation's examples, its own arithmetic, and the laws.
 
-The table ``pods_of_kube_scheduler.json`` was computed by ``PodRequests`` of k8s.io/component-helpers v0.36.1, with status,
-for pods made at random: containers, sidecars, overhead, pod-level resources, resizes under way.
+The table ``pods_of_kube_scheduler.json`` was computed by ``PodRequests`` of k8s.io/component-helpers v0.36.1 (reading
+the status too) for pods made at random: containers, sidecars, overhead, pod-level resources, resizes under way.
 """
 
 from __future__ import annotations
