@@ -94,6 +94,9 @@ APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
 #: that no empty cluster of these nodes could hold it, naming member and
 #: resource (semantics 10).
 APP_TAG_MEMBERS: Final = "muster/members"
+#: "true": the application is there already, and this says what the quota tags of
+#: its namespace are now; nothing else of the message counts, nothing is answered.
+APP_TAG_RENEWAL: Final = "muster/namespace-changed"
 
 # -- ours: nodes --------------------------------------------------------------
 NODE_LABEL_PREFIX: Final = "kubernetes.io/label/"  # + label key = value

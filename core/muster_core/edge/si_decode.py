@@ -252,6 +252,8 @@ class Decoder:
             created_ns=fields.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND),
             forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
             quota=quota,
+            namespace=tags.get(keys.APP_TAG_NAMESPACE, ""),
+            is_renewal=tags.get(keys.APP_TAG_RENEWAL) == "true",
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
             intake.answers.append(_style_warning(self._rm, new))

@@ -20,7 +20,7 @@ from muster_core.model.effects import (
 from muster_core.model.events import ApplicationRemoved, ClockKind
 from muster_core.model.ids import QueuePath
 from muster_core.model.release import Termination
-from muster_core.model.specs import ApplicationSpec
+from muster_core.model.specs import ApplicationSpec, NamespaceQuota
 from muster_core.model.states import APPLICATION, ApplicationEvent, follow
 from muster_core.plan.impossible import bounds_of, gang_obstacle, obstacle
 from muster_core.plan.placement import Chosen, choose_queue
@@ -34,6 +34,8 @@ def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect
     if partition.is_closing:
         return _reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
     known = partition.applications.get(spec.id)
+    if spec.is_renewal:
+        return _renew(partition, known, spec, now_ns) if known is not None else []
     if known is not None:
         return _reject(partition, spec, now_ns, f"application {spec.id} exists already, its state is {known.state}")
     chosen = choose_queue(partition.queues, partition.config.rules, spec)
@@ -47,7 +49,7 @@ def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect
         return _enter(partition, queues.open_leaf(partition, chosen, on_demand), spec, now_ns)
     leaf = partition.queues.by_path[chosen.path]
     # It is in before a gang may leave: the leaf is never empty in between.
-    return [*_enter(partition, leaf, spec, now_ns), *_retune(partition, leaf, spec, now_ns)]
+    return [*_enter(partition, leaf, spec, now_ns), *_retune(partition, leaf, spec.quota, now_ns)]
 
 
 def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
@@ -63,10 +65,24 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     return effects
 
 
-def _retune(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
+def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
+    """The namespace says something else: a leaf on demand becomes what it would be if it were made now. One that it
+    shares with other namespaces keeps what this one does not say.
+
+    Differs: YuniKorn hears of it with the next application, and of an annotation that was removed never.
+    """
+    leaf, said = app.queue, spec.quota
+    sharers = (partition.applications[name].spec.namespace for name in leaf.applications)
+    if all(namespace == spec.namespace for namespace in sharers):
+        fresh = queues.leaf_on_demand(partition.queues, leaf.path, said)
+        said = NamespaceQuota(max=fresh.max, guaranteed=fresh.guaranteed, max_applications=fresh.max_applications)
+    return _retune(partition, leaf, said, now_ns)
+
+
+def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int) -> list[Effect]:
     """Apply the namespace's quota to the leaf; a waiting gang that it makes impossible fails (semantics 11)."""
     before, was = leaf.max, {leaf.path: quota.before(partition, leaf)}
-    if not queues.apply_quota(partition, leaf, spec.quota) or leaf.max == before:
+    if not queues.apply_quota(partition, leaf, said) or leaf.max == before:
         return []
     effects = quota.reconsider(partition, was, now_ns)
     for app in [partition.applications[name] for name in leaf.applications]:

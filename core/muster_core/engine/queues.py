@@ -34,9 +34,9 @@ _NO_QUOTA: Final = NamespaceQuota()
 
 
 def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> QueueConfig:
-    """What a leaf that is to be made on demand will be: by the template above it, then by the namespace's quota."""
+    """What a leaf made on demand is when it is made: by the template above it, then by the namespace's quota."""
     name = queue_name(path)
-    template = nearest(tree, path).template
+    template = nearest(tree, parent_path(path)).template
     if path == RECOVERY or (template is None and quota == _NO_QUOTA):
         return QueueConfig(name)
     leaf = QueueConfig(name)

@@ -79,6 +79,9 @@ class ApplicationSpec:
     #: want of a queue.
     forced: bool = False
     quota: NamespaceQuota = NamespaceQuota()
+    namespace: str = ""
+    #: Of an application that is there: what its namespace says now. Only `quota` counts.
+    is_renewal: bool = False
 
     @property
     def is_gang(self) -> bool:

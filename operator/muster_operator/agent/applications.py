@@ -6,12 +6,13 @@ How it ends is in ``endings``.
 from __future__ import annotations
 
 from muster_operator.agent import gangs, mismatches, namespaces, refusals, reserving, tasks, telling
-from muster_operator.agent.asks import application_spec
+from muster_operator.agent.asks import application_spec, renewal_spec
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Phase, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.groups import GangDefinition, GangProblem
 from muster_operator.model.ids import AppId
+from muster_operator.model.namespaces import Namespace
 from muster_operator.model.news import ApplicationSubmitted
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Pod
@@ -20,6 +21,7 @@ from muster_operator.translate.task_groups import read_gang
 
 #: The core has answered, and the application may have asks and allocations.
 ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
+_KNOWN_TO_THE_CORE = ANSWERED | {AppState.SUBMITTED}
 
 
 def step(app: Application, event: AppEvent) -> None:
@@ -70,12 +72,24 @@ def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         remember(ledger, Deadline(now + namespaces.WAIT_S, Look.NAMESPACE, app.id))
 
 
-def namespace_seen(ledger: Ledger, out: Outcome, name: str) -> None:
-    """A namespace exists and looks like this; it is recorded already."""
-    if namespaces.is_ready(ledger, name):
-        for app in ledger.applications.values():
-            if app.state is AppState.NEW and app.namespace == name:
-                submit(ledger, out, app)
+def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, now: Namespace) -> None:
+    """A namespace looks like this; it is recorded already. What waited for it is submitted, the rest hears what is new.
+
+    An annotation that cannot be read takes nothing away from those who run: the quota that they have stays.
+    """
+    if now.terminating:
+        return
+    is_changed = before is None or before.tags != now.tags
+    if now.problems and (before is None or before.problems != now.problems):
+        telling.warn_namespace(out, now.name, "; ".join(now.problems))
+    own = [app for app in ledger.applications.values() if app.namespace == now.name]
+    if is_changed and not now.problems:
+        # Applications of one user that name one queue are in one leaf: one speaks for all.
+        speakers = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
+        out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in speakers.values()]
+    for app in own:
+        if app.state is AppState.NEW:
+            submit(ledger, out, app)
 
 
 def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId) -> None:

@@ -108,3 +108,9 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
         style=app.gang.style,
         execution_timeout_ms=app.gang.placeholder_timeout_ms,
     )
+
+
+def renewal_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
+    """The same for an application that is there, of which only the quota of its namespace counts (contract 1.6)."""
+    spec = application_spec(ledger, app)
+    return replace(spec, tags={**spec.tags, keys.APP_TAG_RENEWAL: "true"})

@@ -85,8 +85,9 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
                 record(ledger, fact)
                 node_gone(ledger, out, name, now)
         case NamespaceSeen(namespace):
+            before = ledger.namespaces.get(namespace.name)
             record(ledger, fact)
-            applications.namespace_seen(ledger, out, namespace.name)
+            applications.namespace_seen(ledger, out, before, namespace)
         case NamespaceGone() | PriorityClassSeen():
             record(ledger, fact)
 

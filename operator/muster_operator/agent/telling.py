@@ -66,3 +66,11 @@ def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str =
     out.commands.append(
         PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
     )
+
+
+def warn_namespace(out: Outcome, name: str, note: str) -> None:
+    """A problem of a namespace's annotations, which its pods cannot solve."""
+    reason = words.REASON_SCHEDULING
+    out.commands.append(
+        PostEvent(Subject.NAMESPACE, "", name, "", EventType.WARNING, reason, reason, note, Importance.PROBLEM)
+    )

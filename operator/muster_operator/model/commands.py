@@ -83,6 +83,7 @@ class Subject(StrEnum):
 
     POD = "Pod"
     NODE = "Node"
+    NAMESPACE = "Namespace"
     CONFIG_MAP = "ConfigMap"
     LEASE = "Lease"
 
@@ -106,8 +107,8 @@ class Importance(IntEnum):
 class PostEvent:
     """A Kubernetes event (events.k8s.io/v1) that a user acts on (semantics 28).
 
-    ``namespace`` and ``uid`` are empty for a node. Events of equal non-empty ``series`` are one event whose note and
-    count move on; an empty one stands alone.
+    ``namespace`` and ``uid`` are empty for what is in no namespace. Events of equal non-empty ``series`` are one event
+    whose note and count move on; an empty one stands alone.
     """
 
     subject: Subject

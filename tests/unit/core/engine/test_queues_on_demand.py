@@ -242,3 +242,44 @@ def test_a_leaf_that_goes_before_its_turn_keeps_nobody_from_theirs() -> None:
         AskAdded(an_ask("second", app="stays")),
     )
     assert placed(said) == {"second": "n0"}
+
+
+def renew(scene: Scene, name: str, of: NamespaceQuota, *, namespace: str = "ns") -> Sequence[Effect]:
+    """The namespace of an application says something else."""
+    return submit(scene, replace(spec(name, "", of=of), namespace=namespace, is_renewal=True))
+
+
+def of_namespace(name: str, to: str, of: NamespaceQuota, namespace: str = "ns") -> ApplicationSpec:
+    return replace(spec(name, to, of=of), namespace=namespace)
+
+
+def test_a_namespace_that_says_something_else_is_heard_at_once_and_answered_nothing() -> None:
+    scene = Scene(configuration(template=template(1000, most=9)), nodes=1)
+    submit(scene, of_namespace("one", "root.ns", quota(500, 100)))
+    assert placed(scene.ask(an_ask("a", app="one"))) == {}
+    said = renew(scene, "one", quota(2000))
+    assert placed([*said]) == {"a": "n0"}
+    assert rejection([*said]) == ""
+    assert settings(scene, "root.ns") == (Limit({"vcore": 2000}), Resources({"vcore": 0}), 9)
+
+
+def test_an_annotation_that_was_removed_leaves_the_template() -> None:
+    scene = Scene(configuration(template=template(1000)))
+    submit(scene, of_namespace("one", "root.ns", quota(5000)))
+    renew(scene, "one", quota())
+    assert queue(scene, "root.ns").max == Limit({"vcore": 1000})
+
+
+def test_a_leaf_of_several_namespaces_keeps_what_one_of_them_does_not_say() -> None:
+    scene = Scene(configuration())
+    submit(scene, of_namespace("one", "root.kim", quota(5000)))
+    submit(scene, of_namespace("two", "root.kim", quota(), "other"))
+    renew(scene, "two", quota(guaranteed=100), namespace="other")
+    assert settings(scene, "root.kim") == (Limit({"vcore": 5000}), Resources({"vcore": 100}), 0)
+
+
+def test_a_namespace_is_not_heard_by_configured_queues_nor_for_applications_that_are_gone() -> None:
+    scene = Scene(configuration(a_queue("a", vcore=3000)))
+    submit(scene, of_namespace("one", "root.a", quota()))
+    assert [*renew(scene, "one", quota(1000)), *renew(scene, "gone", quota(1000))] == []
+    assert queue(scene, "root.a").max == Limit({"vcore": 3000})

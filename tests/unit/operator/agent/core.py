@@ -143,6 +143,8 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
                         app.asks[held.parked.key] = held.parked
 
     def _submitted(self, spec: ApplicationSpec) -> None:
+        if keys.APP_TAG_RENEWAL in spec.tags:
+            return
         if spec.app in self.apps:
             self.refused.append(f"{spec.app} is there already")
             return

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.facts import NamespaceGone
+from muster_operator.model.ids import AppId
 from muster_operator.model.news import ApplicationSubmitted
 from muster_operator.model.outcome import Outcome
-from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused
+from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused, waiting
 from tests.unit.operator.agent.kubernetes import namespace_seen
-from tests.unit.operator.objects import Raw, a_group, a_namespace, a_pod, gang_annotations
+from tests.unit.operator.objects import QUEUE, Raw, a_group, a_namespace, a_pod, gang_annotations
 
-QUOTA = '{"cpu": "1"}'
-TAG = "namespace.resourcequota"
+TWO_CPUS = '{"cpu": "2"}'
+TAG, RENEWAL = "namespace.resourcequota", "muster/namespace-changed"
 
 
 def in_new(name: str = "w0", **annotations: str) -> Raw:
@@ -43,7 +44,7 @@ def test_an_application_waits_for_its_namespace_and_has_its_quota() -> None:
     driver = live()
     assert not driver.see(in_new())
     assert not driver.see(in_new("w1"))
-    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=QUOTA))))
+    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
     assert TAG in found
     assert asked(driver.accepted()) == ["uid-w0", "uid-w1"]
     assert not driver.wait(60)
@@ -53,8 +54,34 @@ def test_an_application_whose_namespace_does_not_come_is_submitted_after_five_se
     driver = live()
     driver.see(in_new())
     assert not driver.wait(4.9)
-    assert len(tags(driver.wait(0.2))) == 1
-    assert not driver.fact(namespace_seen(a_namespace("new", namespace_quota=QUOTA)))
+    [found] = tags(driver.wait(0.2))
+    assert TAG not in found
+    [renewal] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
+    assert (TAG in renewal, renewal[RENEWAL]) == (True, "true")
+
+
+def test_a_changed_quota_is_told_once_for_each_queue_and_user() -> None:
+    driver = live()
+    for name in ("one", "two", "three"):
+        raw = a_pod(name, app=name)
+        raw["metadata"]["labels"][QUEUE] = "root.a" if name == "three" else "root.b"
+        driver.see(raw)
+        driver.accepted(AppId(name))
+    changed = driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
+    assert [found[RENEWAL] for found in tags(changed)] == ["true", "true"]
+    assert not driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
+    [removed, _] = tags(driver.fact(namespace_seen(a_namespace())))
+    assert TAG not in removed
+
+
+def test_an_annotation_that_became_unreadable_is_told_on_the_namespace_and_takes_nothing_away() -> None:
+    driver = live()
+    waiting(driver)
+    bad = namespace_seen(a_namespace(namespace_quota="2 CPUs"))
+    out = driver.fact(bad)
+    assert events(out) == [("dev", "Scheduling", "Scheduling")]
+    assert out.news == []
+    assert not driver.fact(bad)
 
 
 def test_another_namespace_is_not_the_one_that_is_waited_for() -> None:
@@ -68,7 +95,7 @@ def test_a_pod_of_a_namespace_made_again_waits_for_the_new_one() -> None:
     driver.fact(namespace_seen(leaving("new")))
     assert not driver.see(in_new())
     assert not driver.fact(NamespaceGone("new"))
-    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=QUOTA))))
+    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
     assert TAG in found
 
 
