@@ -145,13 +145,32 @@ class Leadership:
         """
         while True:
             try:
-                await self._turn()
+                await self.turn()
             except (ApiRefused, Unreachable) as error:
                 self._note(str(error))
-                self._is_fresh = False
             else:
                 self._note("")
             await asyncio.sleep(self._pause_s())
+
+    async def turn(self) -> None:
+        """Look unless we know, then take or renew if it is free or ours.
+
+        Raises:
+            LeadershipLost: we led, and another took it.
+            ApiRefused: the server does not do it.
+            Unreachable: no answer came.
+        """
+        is_known, self._is_fresh = self._is_fresh, False
+        if not is_known:
+            await self._look()
+            self._end_if_lost()
+        if self._sight.free_in_s(self._candidacy.identity, self._clock()) > 0:
+            return
+        sent = self._clock()
+        wanted = self._sight.lease.taken_by(self._candidacy.identity, self._candidacy.duration_s, _now())
+        self._is_fresh = await self._put(wanted)
+        if self._is_fresh:
+            self._took(sent)
 
     async def release(self) -> None:
         """Give the lease back if we hold it; where that fails it runs out by itself."""
@@ -168,19 +187,6 @@ class Leadership:
             log.info("the lease was not given back", reason=str(error))
         else:
             log.info("gave the lease back", lease=self._candidacy.name)
-
-    async def _turn(self) -> None:
-        """Look unless we know, then take or renew if it is free or ours."""
-        if not self._is_fresh:
-            await self._look()
-            self._end_if_lost()
-        if self._sight.free_in_s(self._candidacy.identity, self._clock()) > 0:
-            return
-        sent = self._clock()
-        wanted = self._sight.lease.taken_by(self._candidacy.identity, self._candidacy.duration_s, _now())
-        self._is_fresh = await self._put(wanted)
-        if self._is_fresh:
-            self._took(sent)
 
     async def _look(self) -> None:
         reply = await self._send("GET", f"/{self._candidacy.name}")
@@ -230,7 +236,7 @@ class Leadership:
         self.trouble = trouble
 
     def _pause_s(self) -> float:
-        if self._is_fresh and not self.trouble:
+        if self._is_fresh:
             return self._candidacy.duration_s * RENEW
         look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - spreads, hides nothing
         return min(look_s, self._soonest_s() or look_s)
