@@ -85,7 +85,7 @@ class Load:
     def _next_gang(self) -> Item:
         if not self._gangs:
             whole = [self._soft, self._hard, self._soft, self._hard, self._job, self._job]
-            odd = [self._incomplete, self._too_large, self._too_large_hard, self._giant_member]
+            odd: list[Make] = [self._incomplete, self._too_large, self._too_large_hard, self._giant_member]
             self._gangs = [*whole, *odd, self._deleted_gang, self._deleted_gang]
             self._random.shuffle(self._gangs)
         return self._gangs.pop()(self._name("gang"))
@@ -107,36 +107,39 @@ class Load:
         sizes: tuple[int, ...] = self._random.choice([(2,), (3,), (4,), (6,), (8,), (1, 3), (2, 4)])
         return [Group(f"g{number}", size, cpu=self._cpu()) for number, size in enumerate(sizes)]
 
-    def _gang(self, name: str, style: str, groups: list[Group], end: End, timeout_s: int = LONG_S) -> Item:
-        pods = self._marked(name, a_gang(name, groups, style=style, timeout_s=timeout_s))
-        return Item(name, pods, end, gang=len(pods), kind=f"{style} gang")
-
     def _soft(self, name: str) -> Item:
-        return self._gang(name, "Soft", self._groups(), End.SERVED)
+        pods = self._marked(name, a_gang(name, self._groups(), style="Soft", timeout_s=LONG_S))
+        return Item(name, pods, End.SERVED, gang=len(pods), kind="Soft gang")
 
     def _hard(self, name: str) -> Item:
-        return self._gang(name, "Hard", self._groups(), End.SERVED)
+        pods = self._marked(name, a_gang(name, self._groups(), style="Hard", timeout_s=LONG_S))
+        return Item(name, pods, End.SERVED, gang=len(pods), kind="Hard gang")
+
+    def _odd_gang(self, name: str, style: str, group: Group, end: End, kind: str) -> Item:
+        """One that cannot be complete as it is; its time-out is short."""
+        pods = self._marked(name, a_gang(name, [group], style=style, timeout_s=SHORT_S))
+        return Item(name, pods, end, gang=len(pods), kind=kind)
 
     def _incomplete(self, name: str) -> Item:
         """Most of its real pods never come; the clock gives their places back."""
         group = Group("g0", self._random.randint(4, 8), cpu="250m", real=self._random.randint(1, 2))
-        return self._gang(name, "Soft", [group], End.SERVED, SHORT_S)
+        return self._odd_gang(name, "Soft", group, End.SERVED, "incomplete gang")
 
     def _too_large(self, name: str) -> Item:
         """Larger than the cluster, and Soft: after its time-out its pods are scheduled one by one."""
         members = self._cluster_cpu // self._node_cpu + 2
         group = Group("g0", members, cpu=f"{self._node_cpu}", real=2, real_cpu="500m")
-        return self._gang(name, "Soft", [group], End.SERVED, SHORT_S)
+        return self._odd_gang(name, "Soft", group, End.SERVED, "Soft gang larger than the cluster")
 
     def _too_large_hard(self, name: str) -> Item:
         members = self._cluster_cpu // self._node_cpu + 2
         group = Group("g0", members, cpu=f"{self._node_cpu}", real=2, real_cpu="500m")
-        return self._gang(name, "Hard", [group], End.FAILED, SHORT_S)
+        return self._odd_gang(name, "Hard", group, End.FAILED, "Hard gang larger than the cluster")
 
     def _giant_member(self, name: str) -> Item:
         """No node could hold a member even if it were empty."""
         group = Group("g0", 2, cpu=f"{self._node_cpu + 1}")
-        return self._gang(name, "Hard", [group], End.REFUSED, SHORT_S)
+        return self._odd_gang(name, "Hard", group, End.REFUSED, "gang with a member larger than a node")
 
     def _deleted_gang(self, name: str) -> Item:
         style = self._random.choice(["Soft", "Hard"])
@@ -159,26 +162,26 @@ class Load:
     # --- single pods ---
 
     def _single(self, name: str) -> Item:
-        return self._alone(name, self._pod(name, self._cpu()), End.SERVED)
+        return self._alone(name, self._pod(name, self._cpu()), End.SERVED, "pod")
 
     def _stays(self, name: str) -> Item:
         pod = self._pod(name, "50m")
         return Item(name, self._marked(name, [pod], runs=False), End.SERVED, single=1, kind="pod that stays")
 
     def _huge(self, name: str) -> Item:
-        return self._alone(name, self._pod(name, f"{self._node_cpu + 1}"), End.REFUSED)
+        return self._alone(name, self._pod(name, f"{self._node_cpu + 1}"), End.REFUSED, "pod larger than a node")
 
     def _homeless(self, name: str) -> Item:
         pod = self._pod(name, "100m")
         pod["spec"]["nodeSelector"] = {"chaos.muster/nowhere": "true"}
-        return self._alone(name, pod, End.REFUSED)
+        return self._alone(name, pod, End.REFUSED, "pod that no node will do for")
 
     def _deleted_single(self, name: str) -> Item:
         pods = self._marked(name, [self._pod(name, self._cpu())])
         return Item(name, pods, End.DELETED, single=1, deletion=self._deletion(), kind="deleted pod")
 
-    def _alone(self, name: str, pod: Json, end: End) -> Item:
-        return Item(name, self._marked(name, [pod]), end, single=1, kind="pod")
+    def _alone(self, name: str, pod: Json, end: End, kind: str) -> Item:
+        return Item(name, self._marked(name, [pod]), end, single=1, kind=kind)
 
     def _pod(self, name: str, cpu: str) -> Json:
         """Of an application of its own, of one shared with others, or of none that it names."""

@@ -36,6 +36,9 @@ REFUSALS = {
 }
 """Status, reason and Retry-After of the faults that are answers."""
 
+STROKE = web.RequestKey("stroke", Stroke)
+"""How a watch will end."""
+
 STREAM_FAULTS = frozenset({Fault.CUT, Fault.TORN, Fault.EXPIRED})
 
 
@@ -79,7 +82,7 @@ class FaultyProxy(Proxy):
 
     async def stream(self, request: web.Request, answer: aiohttp.ClientResponse, stream: web.StreamResponse) -> None:
         """Pass a watch's lines on until its stroke falls."""
-        stroke: Stroke | None = request.get("stroke")
+        stroke = request.get(STROKE)
         if stroke is None:
             await super().stream(request, answer, stream)
             return
@@ -98,8 +101,8 @@ class FaultyProxy(Proxy):
 
     async def _pass_on(self, request: web.Request, stroke: Stroke | None) -> web.StreamResponse:
         """Forward it; a watch remembers how it will end."""
-        if is_watch(request):
-            request["stroke"] = stroke
+        if stroke is not None and is_watch(request):
+            request[STROKE] = stroke
         async with self.forwarded(request, _small_pages(request)) as answer:
             return await self.relay(request, answer)
 

@@ -1,0 +1,132 @@
+"""The proxy does to each request what its stroke says: here with a schedule that gives every request the same one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Access, Api, Json
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
+from tests.e2e.faults.proxy import FaultyProxy
+from tests.e2e.faults.schedule import Fault, Kind, Schedule, Stroke
+
+Opened = tuple[FaultyProxy, Api]
+Open = Callable[[Stroke], Awaitable[Opened]]
+
+
+class Always(Schedule):
+    """The same stroke for everything."""
+
+    def __init__(self, stroke: Stroke) -> None:
+        super().__init__(0)
+        self._stroke = stroke
+
+    def next(self, kind: Kind) -> Stroke | None:
+        return self._stroke
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def through(local: Cluster) -> AsyncIterator[Open]:
+    """Opens a proxy with that stroke, and a client that goes through it."""
+    opened: list[Opened] = []
+    assert local.plane is not None
+    files = local.plane.authority.issue("faulty", ["127.0.0.1"])
+
+    async def open_one(stroke: Stroke) -> Opened:
+        proxy = await FaultyProxy(local.admin.access, files, Always(stroke)).__aenter__()
+        api = Api(Access(proxy.url, local.admin.access.tls, local.admin.access.token))
+        opened.append((proxy, api))
+        return proxy, api
+
+    yield open_one
+    for proxy, api in opened:
+        await api.__aexit__(None, None, None)
+        await proxy.__aexit__(None, None, None)
+    await local.admin.delete_all("configmaps", "default", labelSelector="test=faults")
+
+
+def a_configmap(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"test": "faults"}}}
+
+
+async def is_there(local: Cluster, name: str) -> bool:
+    found = await local.admin.find("configmaps", "default", labelSelector="test=faults")
+    return name in {item["metadata"]["name"] for item in found}
+
+
+@pytest.mark.parametrize(
+    "fault, status",
+    [(Fault.CONFLICT, 409), (Fault.THROTTLED, 429), (Fault.ERROR, 500), (Fault.UNAVAILABLE, 503), (Fault.GONE, 410)],
+)
+async def test_a_refusal_is_answered_and_the_server_never_asked(
+    fault: Fault, status: int, through: Open, local: Cluster
+) -> None:
+    proxy, api = await through(Stroke(fault))
+    with pytest.raises(ApiError) as refused:
+        await api.create(a_configmap(f"refused-{status}"))
+    assert refused.value.status == status
+    assert not await is_there(local, f"refused-{status}")
+    assert proxy.done == {(Kind.OTHER, fault): 1}
+
+
+@pytest.mark.parametrize("fault, acted", [(Fault.RESET_BEFORE, False), (Fault.RESET_AFTER, True)])
+async def test_a_reset_comes_before_or_after_the_server_acted(
+    fault: Fault, *, acted: bool, through: Open, local: Cluster
+) -> None:
+    _, api = await through(Stroke(fault))
+    with pytest.raises(aiohttp.ClientError):
+        await api.create(a_configmap(f"reset-{acted}".lower()))
+    assert await is_there(local, f"reset-{acted}".lower()) is acted
+
+
+@pytest.mark.parametrize("fault, acted", [(Fault.SILENT_BEFORE, False), (Fault.SILENT_AFTER, True)])
+async def test_a_silent_request_waits_until_its_client_has_enough(
+    fault: Fault, *, acted: bool, through: Open, local: Cluster
+) -> None:
+    _, api = await through(Stroke(fault))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(api.create(a_configmap(f"silent-{acted}".lower())), 0.5)
+    assert await is_there(local, f"silent-{acted}".lower()) is acted
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT, Fault.TORN, Fault.EXPIRED])
+async def test_a_watch_ends_after_its_lines_as_its_stroke_says(fault: Fault, through: Open, local: Cluster) -> None:
+    proxy, _ = await through(Stroke(fault, after=1))
+    lines = bytearray()
+    url = f"{proxy.url}/api/v1/pods?watch=true"
+    headers = {"Authorization": f"Bearer {local.admin.access.token}"}
+    broke = False
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(url, ssl=local.admin.access.tls) as answer,
+    ):
+        pod: Json = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"seen-{fault.name.lower()}"},
+            "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]},
+        }
+        await local.admin.create(pod)
+        try:
+            async for chunk in answer.content.iter_any():
+                lines += chunk
+        except aiohttp.ClientError:
+            broke = True
+    assert f"seen-{fault.name.lower()}".encode() in lines
+    assert broke is (fault is Fault.TORN)
+    assert (b'"code":410' in lines) is (fault is Fault.EXPIRED)
+    assert lines.endswith(b"\n") is (fault is not Fault.TORN)
+
+
+async def test_quiet_ends_every_silence_and_every_fault(through: Open, local: Cluster) -> None:
+    proxy, api = await through(Stroke(Fault.SILENT_BEFORE))
+    waiting = asyncio.create_task(api.create(a_configmap("interrupted")))
+    await proxy.reaches(frozenset({Kind.OTHER}), 1)
+    proxy.quiet()
+    with pytest.raises(aiohttp.ClientError):
+        await waiting
+    await api.create(a_configmap("quiet"))
+    assert await is_there(local, "quiet")
