@@ -84,11 +84,28 @@ def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """The core completed the application; its id may be used again, at once by members that came meanwhile."""
+    """The core completed the application; its id may be used again, also by members that came meanwhile."""
     applications.step(app, AppEvent.COMPLETE)
     app.is_over = True
     gangs.kill_all(ledger, out, app, now, "the application completed")
-    _forget(ledger, out, app, now)
+    _forget_completed(ledger, out, app, now)
+
+
+def ask_answered(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """The core does not know an ask any more: go on if its completed application waited for that."""
+    app = ledger.applications.get(task.app)
+    if app is not None:
+        _forget_completed(ledger, out, app, now)
+
+
+def _forget_completed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Asks that met the core's word that the application completed are answered before its id is used again.
+
+    The two come on different streams (semantics 1): an answer that comes later would be taken for one to the ask that
+    the same pod makes with its next application.
+    """
+    if app.state is AppState.COMPLETED and not any(task.asked for task in app.members.values()):
+        _forget(ledger, out, app, now)
 
 
 def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -152,7 +169,9 @@ def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Tas
 
 def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, now: float) -> None:
     app.members.pop(uid, None)
-    if not app.members and app.state in _EARLY:
+    if app.state is AppState.COMPLETED:
+        _forget_completed(ledger, out, app, now)
+    elif not app.members and app.state in _EARLY:
         kill(ledger, out, app, now)
     elif app.members and app.originator.ref.uid == uid:
         _change_originator(ledger, out, app, uid, now)

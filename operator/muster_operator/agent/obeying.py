@@ -104,9 +104,15 @@ def _keys(ledger: Ledger, app_id: AppId, key: PodUid) -> list[PodUid]:
     return [*app.members, *app.placeholders] if app else []
 
 
+def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
+    """The pod, unless it left that application meanwhile: what is said of it there is not said of it here."""
+    task = ledger.tasks.get(key)
+    return task if task is not None and task.app == app_id else None
+
+
 def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
     """A placeholder whose ask is gone is of no use; a real pod waits until its application may ask again."""
-    task = ledger.tasks.get(key)
+    task = _task(ledger, order.app, key)
     if order.termination in _OURS or task is None or not task.asked:
         return
     if task.pod.membership.placeholder:
@@ -118,13 +124,14 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
     if task.state is TaskState.SCHEDULING:
         tasks.step(task, TaskEvent.ROLL_BACK)
     out.news.append(AskReleased(order.app, key, order.termination))
+    endings.ask_answered(ledger, out, task, now)
 
 
 def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
     """The pod has to go; confirmed when it is gone, at once if it is gone already."""
     if order.termination in _OURS:
         return
-    task = ledger.tasks.get(key)
+    task = _task(ledger, order.app, key)
     if task is not None and task.asked:
         return  # that allocation was given back already; a confirmation now would meet the next one of the same key
     if task is None or not task.held:
@@ -142,7 +149,7 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
 
 def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> None:
     """Bind the pod; one that no longer wants a node is given back."""
-    task = ledger.tasks.get(verdict.key)
+    task = _task(ledger, verdict.app, verdict.key)
     if task is not None and task.state is TaskState.BOUND and task.node == verdict.node:
         task.allocation_id = verdict.allocation_id
         return
@@ -169,12 +176,18 @@ def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: fl
 
 def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float) -> None:
     """The user is told; a gang that cannot ask for a placeholder is given up."""
-    task = ledger.tasks.get(verdict.key)
+    task = _task(ledger, verdict.app, verdict.key)
     if task is None or task.state is not TaskState.SCHEDULING:
+        if task is not None and task.held:
+            tasks.retell(ledger, out, task)  # the ask that was to take the place of another came after its allocation
         return
     task.asked = False
-    tasks.step(task, TaskEvent.REJECT)
     app = ledger.applications.get(task.app)
+    if app is not None and app.state is AppState.COMPLETED:
+        tasks.step(task, TaskEvent.ROLL_BACK)
+        endings.ask_answered(ledger, out, task, now)
+        return
+    tasks.step(task, TaskEvent.REJECT)
     if task.pod.membership.placeholder and app is not None:
         endings.give_up_gang(ledger, out, app, now, f"placeholder {task.pod.ref.name} was refused: {verdict.reason}")
     else:
@@ -183,8 +196,8 @@ def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float
 
 def _allocation_rejected(ledger: Ledger, out: Outcome, verdict: AllocationRejected) -> None:
     """The core does not take a pod as its application's: its room is counted all the same."""
-    task = ledger.tasks.get(verdict.key)
-    if task is None or not verdict.app or not task.held or task.state is not TaskState.BOUND:
+    task = _task(ledger, verdict.app, verdict.key)
+    if task is None or not task.held or task.state is not TaskState.BOUND:
         return
     telling.warn(out, task.pod.ref, words.REASON_TASK_REJECTED, verdict.reason)
     task.held = False

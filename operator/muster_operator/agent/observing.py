@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, occupants, pods
+from muster_operator.agent import applications, changes, occupants, pods
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
 from muster_operator.model.facts import (
@@ -88,8 +88,13 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
             before = ledger.namespaces.get(namespace.name)
             record(ledger, fact)
             applications.namespace_seen(ledger, out, before, namespace)
-        case NamespaceGone() | PriorityClassSeen():
+        case NamespaceGone():
             record(ledger, fact)
+        case PriorityClassSeen(name, allow_preemption):
+            was = ledger.priority_classes.get(name, True)
+            record(ledger, fact)
+            if was is not allow_preemption:
+                changes.class_seen(ledger, out, name)
 
 
 def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:

@@ -1,21 +1,14 @@
-"""What a pod of ours means: joining, bound, changed, ended, gone."""
+"""What a pod of ours means: joining, held back, ended, gone; what its changes mean is in ``changes``."""
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, endings, gangs, occupants, refusals, tasks, telling
-from muster_operator.agent.asks import ask_of
-from muster_operator.agent.ledger import Application, Ledger, Task
+from muster_operator.agent import applications, changes, endings, gangs, occupants, refusals, tasks, telling
+from muster_operator.agent.ledger import Ledger
 from muster_operator.model import vocabulary as words
 from muster_operator.model.ids import PodUid
-from muster_operator.model.news import AskSubmitted
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Pod
 from muster_operator.model.states import AppState, TaskState
-
-#: The pod has no node in our eyes, and a terminating one will never need it.
-_UNBOUND = frozenset(
-    {TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED, TaskState.FAILED}
-)
 
 
 def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
@@ -24,8 +17,11 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     task = ledger.tasks.get(uid)
     if pod.has_ended:
         _ended(ledger, out, pod, now)
+    elif task is not None and changes.is_anothers(task, pod):
+        endings.task_ended(ledger, out, task, now)
+        _appeared(ledger, out, pod, now)
     elif task is not None:
-        _changed(ledger, out, task, pod, now)
+        changes.changed(ledger, out, task, pod, now)
     elif uid in ledger.strays:
         occupants.make_stray(ledger, out, pod)
     else:
@@ -69,6 +65,7 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
                 out, pod.ref, words.REASON_SCHEDULING, f"waiting for scheduling gates: {', '.join(pod.gates)}"
             )
         return True
+    ledger.noticed.discard(pod.ref.uid)
     return False
 
 
@@ -113,38 +110,3 @@ def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if pod.node is not None:
         occupants.make_stray(ledger, out, pod)
     tasks.order_delete(ledger, out, pod.ref, now, "nobody waits for this placeholder")
-
-
-def _changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
-    old, task.pod = task.pod, pod
-    app = ledger.applications.get(task.app)
-    if app is not None and app.originator.ref.uid == task.uid:
-        app.originator = pod
-    if pod.node is not None:
-        _has_node(ledger, out, app, task, now)
-    elif pod.terminating and task.state in _UNBOUND:
-        endings.task_ended(ledger, out, task, now)
-    elif task.state is TaskState.SCHEDULING and _asks_otherwise(old, pod):
-        out.news.append(AskSubmitted(ask_of(ledger, task)))
-
-
-def _asks_otherwise(old: Pod, new: Pod) -> bool:
-    """Whether the core was told something of the pod that is so no more."""
-    return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
-
-
-def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
-    """The API shows the pod on a node: through our bind, or through somebody else's."""
-    node = task.pod.node
-    if task.state is TaskState.BOUND or task.state not in _UNBOUND or node is None:
-        return
-    if task.state is TaskState.ALLOCATED and task.node == node:
-        tasks.mark_bound(out, task)
-    elif task.state in {TaskState.REJECTED, TaskState.FAILED}:
-        occupants.make_stray(ledger, out, task.pod)
-    else:
-        tasks.adopt_bound(out, task, node)
-        if app is not None and app.state in applications.ANSWERED:
-            tasks.report_bound(ledger, out, task)
-    if task.pod.membership.placeholder:
-        applications.placeholder_bound(ledger, out, task, now)

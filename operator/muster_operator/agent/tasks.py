@@ -79,6 +79,14 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     out.news.append(AllocationReported(allocation_of(ledger, task, task.node)))
 
 
+def retell(ledger: Ledger, out: Outcome, task: Task) -> None:
+    """The pod is another than the core was told: the new ask takes the place of the old, or the new allocation."""
+    if task.state is TaskState.SCHEDULING and task.asked:
+        out.news.append(AskSubmitted(ask_of(ledger, task)))
+    elif task.held and task.node is not None:
+        out.news.append(AllocationReported(allocation_of(ledger, task, task.node)))
+
+
 def take_back(out: Outcome, task: Task, termination: TerminationType, message: str = "") -> None:
     """Take back exactly what the core knows of the task, once."""
     if task.held:
