@@ -17,16 +17,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-import orjson
 import structlog
 
 from muster_operator.link.api.requests import micro_time
-from muster_operator.link.api.session import KubeSession, Reply, Request
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, LeadershipLost, Unreachable
-from muster_operator.link.leading import lease as leases
 from muster_operator.link.leading.announcement import announcement
 from muster_operator.link.leading.fence import Fence, running_s
 from muster_operator.link.leading.lease import NOBODY, Lease, Sight
+from muster_operator.link.leading.store import Store
 from muster_operator.model.commands import PostEvent
 
 log = structlog.get_logger("muster.leading")
@@ -51,11 +50,6 @@ class Candidacy:
     name: str
     identity: str
     duration_s: int = DURATION_S
-
-    @property
-    def path(self) -> str:
-        """Of the collection in which the lease lies."""
-        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
 
 
 class Leading(Protocol):
@@ -115,7 +109,8 @@ class Leadership:
     def __init__(
         self, session: KubeSession, candidacy: Candidacy, fence: Fence, clock: Callable[[], float] = running_s
     ) -> None:
-        self._session, self._candidacy, self._fence, self._clock = session, candidacy, fence, clock
+        self._candidacy, self._fence, self._clock = candidacy, fence, clock
+        self._store = Store(session, candidacy.namespace, candidacy.name, candidacy.duration_s * REQUEST)
         self._sight = Sight()
         self._mine: Lease | None = None
         self._is_fresh = False
@@ -189,31 +184,18 @@ class Leadership:
             log.info("gave the lease back", lease=self._candidacy.name)
 
     async def _look(self) -> None:
-        reply = await self._send("GET", f"/{self._candidacy.name}")
-        if not reply.ok and reply.status != 404:
-            raise ApiRefused("the lease", reply.status, reply.message())
-        seen = leases.read(reply.json()) if reply.ok else None
-        before = self.holder
+        before, seen = self.holder, await self._store.get()
         self._sight = self._sight.seeing(seen, self._clock())
         if self._mine is None and self.holder not in {before, NOBODY}:
             log.info("standing by", leader=self.holder)
 
     async def _put(self, wanted: Lease) -> bool:
         """Write that state over the one we saw; whether nobody was faster."""
-        raw = orjson.dumps(leases.body(self._candidacy.namespace, self._candidacy.name, wanted))
-        method, path = ("PUT", f"/{self._candidacy.name}") if wanted.version else ("POST", "")
-        reply = await self._send(method, path, raw)
-        if reply.status in {404, 409}:
+        written = await self._store.put(wanted)
+        if written is None:
             return False
-        if not reply.ok:
-            raise ApiRefused("the lease", reply.status, reply.message())
-        self._sight = self._sight.seeing(leases.read(reply.json()), self._clock())
+        self._sight = self._sight.seeing(written, self._clock())
         return True
-
-    async def _send(self, method: str, path: str, raw: bytes = b"") -> Reply:
-        within_s = self._candidacy.duration_s * REQUEST
-        request = Request(method, self._candidacy.path + path, raw, is_fenced=False, within_s=within_s)
-        return await self._session.send(request)
 
     def _took(self, sent_s: float) -> None:
         self._fence.open_until(sent_s + self._candidacy.duration_s * WRITES)
@@ -239,11 +221,8 @@ class Leadership:
         if self._is_fresh:
             return self._candidacy.duration_s * RENEW
         look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - spreads, hides nothing
-        return min(look_s, self._soonest_s() or look_s)
-
-    def _soonest_s(self) -> float:
-        """Seconds until the lease of another runs out."""
-        return self._sight.free_in_s(self._candidacy.identity, self._clock())
+        runs_out_s = self._sight.free_in_s(self._candidacy.identity, self._clock())
+        return min(look_s, runs_out_s or look_s)
 
 
 def _now() -> str:
