@@ -1,15 +1,18 @@
-"""Reads the API server's audit log: who wrote what, and how it ended. Tests count with it."""
+"""Reads the API server's audit log: who wrote what and how it ended, for tests to count; which rights were used."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import orjson
 
+WRITTEN = {"pods", "events"}
+"""Resources whose writes are counted."""
+READING = {"get", "list", "watch"}
 BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io'
 """How each event in the log begins."""
 
@@ -65,6 +68,26 @@ class Write:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Who may do something to all objects of a resource, or to the one of that name (Kubernetes, RBAC)."""
+
+    group: str
+    resource: str
+    """With its subresource: ``pods/binding``."""
+    verb: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A request, by the right that it needs on the object it names (none for a list), and whether it was allowed."""
+
+    right: Right
+    agent: str
+    allowed: bool
+
+
 class AuditLog:
     """The log file, read from a mark on: ``mark = audit.mark()`` ... ``audit.since(mark)``."""
 
@@ -76,14 +99,39 @@ class AuditLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def since(self, mark: int = 0) -> list[Write]:
-        """Every write answered after the mark; a line that is still being written is left for the next time."""
+        """Every write of pods and events that was answered after the mark."""
+        return [
+            Write.from_event(event)
+            for event in self._events(mark)
+            if event["verb"] not in READING and (event.get("objectRef") or {}).get("resource") in WRITTEN
+        ]
+
+    def uses(self, account: str) -> set[Use]:
+        """What a service account (``namespace:name``) asked of resources, each kind of request once."""
+        user = f"system:serviceaccount:{account}"
+        return {
+            _use(event)
+            for event in self._events(0)
+            if (event.get("user") or {}).get("username") == user and "objectRef" in event
+        }
+
+    def _events(self, mark: int) -> Iterator[dict[str, Any]]:
+        """The events after the mark; a line that is still being written is left for the next time."""
         if not self.path.exists():
-            return []
+            return
         with self.path.open("rb") as file:
             file.seek(mark)
-            content = file.read()
-        whole = content[: content.rfind(b"\n") + 1]
-        return [Write.from_event(event) for line in whole.splitlines() if (event := _event(line)) is not None]
+            for line in file:
+                if line.endswith(b"\n") and (event := _event(line)) is not None:
+                    yield event
+
+
+def _use(event: dict[str, Any]) -> Use:
+    thing = event["objectRef"]
+    resource = "/".join(filter(None, (thing.get("resource", ""), thing.get("subresource", ""))))
+    right = Right(thing.get("apiGroup", ""), resource, event["verb"], thing.get("name", ""))
+    decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision", "")
+    return Use(right, event.get("userAgent", ""), decision == "allow")
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

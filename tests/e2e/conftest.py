@@ -38,11 +38,23 @@ _numbers = itertools.count(1)
 _outcome = pytest.StashKey[dict[str, pytest.TestReport]]()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All coroutines of this folder share one loop, for the cluster's connections live in it."""
-    for item in items:  # pytest hands over the items of the whole run
-        if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """All coroutines of this folder share one loop, for the cluster's connections live in it.
+
+    What looks back at the whole run comes last, and only where the run is the whole of this folder.
+    """
+    ours = [item for item in items if item.path.is_relative_to(HERE)]  # pytest hands over the items of the whole run
+    for item in ours:
+        if pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    chosen = (
+        config.option.keyword or config.option.markexpr or {item.path for item in ours} < {*HERE.rglob("test_*.py")}
+    )
+    for item in [item for item in ours if item.get_closest_marker("whole_run")]:
+        items.remove(item)
+        items.append(item)
+        if chosen:
+            item.add_marker(pytest.mark.skip(reason="only the whole of tests/e2e does all that this looks back at"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
