@@ -12,24 +12,33 @@ from tests.e2e.telling import waits_with
 NODES = [FakeNode("node-0", cpu="8")]
 
 
-async def annotate(scene: Scene, **annotations: str) -> None:
-    """Annotate the scene's namespace; underscores stand for dots."""
+async def annotate(scene: Scene, **annotations: str | None) -> None:
+    """Annotate the scene's namespace; underscores stand for dots, None takes one away."""
     written = {PREFIX + key.replace("_", "."): value for key, value in annotations.items()}
     await scene.api.patch("namespaces", scene.namespace, {"metadata": {"annotations": written}})
 
 
-async def test_a_namespaces_quota_holds_its_pods_back_and_a_raised_one_counts_with_the_next_application(
-    open_scene: OpenScene,
-) -> None:
-    """With the built-in configuration: a queue for each namespace."""
+async def test_a_namespaces_quota_holds_its_pods_back_and_a_change_counts_at_once(open_scene: OpenScene) -> None:
+    """With the built-in configuration: a queue for each namespace. No new application is needed to hear of a change."""
     scene = await open_scene(NODES)
     queue = f"root.{scene.namespace}"
     await annotate(scene, namespace_quota=json.dumps({"cpu": "1"}))
-    await scene.create(a_pod(f"pod-{index}", labels={"applicationId": "first"}) for index in range(2))
+    await scene.create(a_pod(f"pod-{index}", labels={"applicationId": "only"}) for index in range(3))
     await waits_with(scene, "pod-1", "SchedulingSkipped", queue, "vcore")
-    await annotate(scene, namespace_quota=json.dumps({"cpu": "4"}))
-    await scene.create([a_pod("next", labels={"applicationId": "second"})])
+    await annotate(scene, namespace_quota="2 CPUs")
+    await scene.eventually("the bad annotation is told", lambda: is_told_of_namespace(scene, "is not JSON"), 10)
+    assert len(await scene.bound()) == 1, "an annotation that cannot be read takes nothing away"
+    await annotate(scene, namespace_quota=json.dumps({"cpu": "2"}))
+    await scene.all_bound(2)
+    await annotate(scene, namespace_quota=None)
     await scene.all_bound(3)
+
+
+async def is_told_of_namespace(scene: Scene, words: str) -> bool:
+    """Events about things without a namespace stand in the namespace ``default``."""
+    events = await scene.api.find("events", "default")
+    about = [event for event in events if event["involvedObject"]["name"] == scene.namespace]
+    return any(event["involvedObject"]["kind"] == "Namespace" and words in event["message"] for event in about)
 
 
 async def test_a_namespace_names_the_parent_of_its_queue_whose_template_it_gets(open_scene: OpenScene) -> None:

@@ -31,11 +31,11 @@ from muster_core.world.world import Partition, World
 
 def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
     """Find the application its leaf queue, or refuse it with a reason."""
-    if partition.is_closing:
-        return _reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
     known = partition.applications.get(spec.id)
     if spec.is_renewal:
         return _renew(partition, known, spec, now_ns) if known is not None else []
+    if partition.is_closing:
+        return _reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
     if known is not None:
         return _reject(partition, spec, now_ns, f"application {spec.id} exists already, its state is {known.state}")
     chosen = choose_queue(partition.queues, partition.config.rules, spec)

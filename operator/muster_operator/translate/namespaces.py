@@ -19,14 +19,19 @@ from muster_operator.translate.raw import Raw, mapping, strings, text
 from muster_si import keys
 
 
-def _quota(annotation: str, quantities: Mapping[str, object]) -> str:
-    """The quota as the tag carries it: the Resource message of the interface, in canonical JSON."""
+def _quota(annotation: str, quantities: Mapping[str, object], sign: str = ": ") -> str:
+    """The quota as the tag carries it: the Resource message of the interface, in canonical JSON.
+
+    ``sign`` stands between annotation and resource where one of them is named.
+    """
     amounts: dict[str, dict[str, int]] = {}
     for resource, quantity in quantities.items():
-        name = canonical_name(resource)
-        nano = nanos(f"{annotation}: {resource}", quantity)
+        name, field = canonical_name(resource), f"{annotation}{sign}{resource}"
+        if name in amounts:
+            raise BadInputError(field, "cpu and vcore are the same resource", "keep cpu only")
+        nano = nanos(field, quantity)
         if nano < 0:
-            raise BadInputError(f"{annotation}: {resource}", "is negative", "write zero or more")
+            raise BadInputError(field, "is negative", "write zero or more")
         amounts[name] = {"value": amount(name, nano)}
     return canonical(annotation, {"resources": amounts}) if amounts else ""
 
@@ -48,7 +53,7 @@ def _quota_tag(annotations: dict[str, str]) -> str:
         return _quota(words.ANNOTATION_NAMESPACE_QUOTA, _decoded(words.ANNOTATION_NAMESPACE_QUOTA, written))
     pair = {"cpu": words.ANNOTATION_NAMESPACE_MAX_CPU, "memory": words.ANNOTATION_NAMESPACE_MAX_MEMORY}
     found = {name: annotations[key] for name, key in pair.items() if annotations.get(key)}
-    return _quota("yunikorn.apache.org/namespace.max", found)
+    return _quota("yunikorn.apache.org/namespace.max", found, ".")
 
 
 def _guaranteed_tag(annotations: dict[str, str]) -> str:

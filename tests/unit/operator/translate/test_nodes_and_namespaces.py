@@ -80,6 +80,32 @@ def test_the_deprecated_pair_counts_only_without_the_quota() -> None:
     assert json.loads(both["namespace.resourcequota"])["resources"] == {"vcore": {"value": 5000}}
 
 
+@pytest.mark.parametrize(
+    "pair", [{"namespace_max_cpu": "1", "namespace_max_memory": "-1"}, {"namespace_max_memory": "much"}]
+)
+def test_one_bad_value_of_the_deprecated_pair_ignores_both_and_is_named(pair: dict[str, str]) -> None:
+    namespace = read_namespace(a_namespace(**pair))
+    assert namespace is not None
+    assert "namespace.resourcequota" not in namespace.tags
+    assert namespace.problems[0].startswith("yunikorn.apache.org/namespace.max.memory")
+
+
+def test_a_bad_quota_does_not_fall_back_to_the_deprecated_pair_nor_take_the_others_along() -> None:
+    raw = a_namespace(namespace_quota="{", namespace_max_cpu="1", namespace_guaranteed='{"cpu": "1"}', parentqueue="p")
+    namespace = read_namespace(raw)
+    assert namespace is not None
+    assert set(namespace.tags) == {"namespace", "namespace.resourceguaranteed", "namespace.parentqueue"}
+
+
+@pytest.mark.parametrize("count", ["-1", "1.5", "many", " 4", "9" * 19])
+def test_a_count_of_applications_that_is_none_is_named(count: str) -> None:
+    raw = a_namespace()
+    raw["metadata"]["annotations"]["yunikorn.apache.org/namespace.maxApps"] = count
+    namespace = read_namespace(raw)
+    assert namespace is not None
+    assert (set(namespace.tags), "namespace.maxApps" in namespace.problems[0]) == ({"namespace"}, True)
+
+
 def test_guaranteed_and_max_apps_are_read() -> None:
     raw = a_namespace(namespace_guaranteed='{"cpu": "1"}')
     raw["metadata"]["annotations"]["yunikorn.apache.org/namespace.maxApps"] = "4"
@@ -87,7 +113,9 @@ def test_guaranteed_and_max_apps_are_read() -> None:
     assert "namespace.resourceguaranteed" in tags(raw)
 
 
-@pytest.mark.parametrize("quota", ["{", "[]", '{"cpu": "x"}', '{"cpu": "1", "memory": "-1"}', '{"cpu": true}'])
+@pytest.mark.parametrize(
+    "quota", ["{", "[]", '{"cpu": "x"}', '{"cpu": "1", "memory": "-1"}', '{"cpu": true}', '{"cpu": "1", "vcore": "1"}']
+)
 def test_one_bad_value_ignores_the_quota_and_is_told(quota: str) -> None:
     namespace = read_namespace(a_namespace(namespace_quota=quota))
     assert namespace is not None

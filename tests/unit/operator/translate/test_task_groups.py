@@ -190,5 +190,27 @@ def test_a_bad_parameter_is_warned_of_and_its_default_taken(parameters: str, say
     assert found.warnings[0].startswith(says)
 
 
+def test_the_longest_time_out_is_one_that_a_clock_can_hold() -> None:
+    assert gang(a_group(), parameters="placeholderTimeoutInSeconds=1000000000").placeholder_timeout_ms == 10**12
+    too_long = gang(a_group(), parameters="placeholderTimeoutInSeconds=1000000001")
+    assert (too_long.placeholder_timeout_ms, len(too_long.warnings)) == (0, 1)
+
+
+def test_zero_is_the_default_and_the_last_of_two_counts_in_any_white_space() -> None:
+    found = gang(a_group(), parameters=" placeholderTimeoutInSeconds=9\n\tplaceholderTimeoutInSeconds=0 ")
+    assert (found.placeholder_timeout_ms, found.warnings) == (0, ())
+
+
+def test_a_key_that_is_there_in_two_spellings_counts_once_the_last_one() -> None:
+    text = '[{"name": "g", "minMember": 1, "MinMember": 3, "minResource": {"cpu": 1}}]'
+    found = read(text)
+    assert isinstance(found, GangDefinition)
+    assert found.groups[0].min_member == 3
+
+
+def test_text_after_the_definition_spoils_it() -> None:
+    assert problem('[{"name": "g", "minMember": 1, "minResource": {}}] {}').startswith("task-groups: is not JSON")
+
+
 def test_the_placement_that_is_served_needs_no_warning() -> None:
     assert gang(a_group(), parameters="gangPlacement=Reserve").warnings == ()

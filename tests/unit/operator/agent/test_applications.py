@@ -1,0 +1,98 @@
+"""What makes an application: its first pod, the tags that travel with it, and what later pods cannot change."""
+
+from __future__ import annotations
+
+import json
+
+from muster_operator.model.applications import ApplicationSpec
+from muster_operator.model.commands import CreatePlaceholder
+from muster_operator.model.news import ApplicationSubmitted
+from muster_operator.model.outcome import Outcome
+from muster_si import keys
+from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders
+from tests.unit.operator.agent.kubernetes import namespace_seen
+from tests.unit.operator.objects import CREATED_S, QUEUE, a_group, a_namespace, a_pod, gang_annotations
+
+CPU = '{"cpu": "1"}'
+
+
+def submitted(out: Outcome) -> ApplicationSpec:
+    [news] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
+    return news.spec
+
+
+def quota(vcore: int) -> str:
+    return json.dumps({"resources": {"vcore": {"value": vcore}}}, separators=(",", ":"))
+
+
+def a_namespace_with_everything(driver: Driver) -> None:
+    raw = a_namespace(namespace_quota='{"cpu": "2"}', namespace_guaranteed=CPU, parentqueue="root.team")
+    raw["metadata"]["annotations"]["yunikorn.apache.org/namespace.maxApps"] = "4"
+    driver.fact(namespace_seen(raw))
+
+
+def test_the_tags_of_an_application_are_these_and_no_others() -> None:
+    """Contract 1.9, and ours under ``muster/``."""
+    driver = live()
+    a_namespace_with_everything(driver)
+    annotations = gang_annotations(a_group(), parameters="gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5")
+    raw = a_pod("w0", app=APP, annotations=annotations, imagePullSecrets=[{"name": "one"}, {"name": "two"}])
+    tags = dict(submitted(driver.see(raw)).tags)
+    assert json.loads(tags.pop(keys.APP_TAG_MEMBERS))[0]["name"] == "workers"
+    assert tags == {
+        "namespace": "dev",
+        "namespace.parentqueue": "root.team",
+        "namespace.resourcequota": quota(2000),
+        "namespace.resourceguaranteed": quota(1000),
+        "namespace.resourcemaxapps": "4",
+        "imagePullSecrets": "one,two",
+        "yunikorn.apache.org/creationTime": str(CREATED_S),
+        "yunikorn.apache.org/task-groups": annotations["yunikorn.apache.org/task-groups"],
+        "yunikorn.apache.org/schedulingPolicyParameters": annotations["yunikorn.apache.org/schedulingPolicyParameters"],
+        keys.APP_TAG_GANG_WAIT_TIMEOUT: "5000",
+    }
+
+
+def test_an_application_that_begins_with_a_bound_pod_is_forced_in() -> None:
+    spec = submitted(live().see(a_pod("w0", app=APP, nodeName="n1")))
+    assert spec.tags["application.create.force"] == "true"
+
+
+def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() -> None:
+    """Contract 1.2: only the pod that creates the application is parsed."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=2), member_of="workers")))
+    driver.see(a_pod("w1", app=APP, annotations=gang_annotations(a_group(members=5), member_of="workers")))
+    created = [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
+    assert len(created) == 2
+
+
+def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_that_is_told() -> None:
+    """Contract 1.3."""
+    driver = live()
+    out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=0))))
+    assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
+    assert submitted(out).placeholder_ask == {}
+    assert keys.APP_TAG_TASK_GROUPS not in submitted(out).tags
+    assert asked(driver.accepted()) == ["uid-w0"]
+
+
+def test_pods_of_one_id_in_two_namespaces_are_one_application_of_the_first() -> None:
+    """As in YuniKorn, where ids are not kept apart by namespace; here the second one's pod is told."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=1))))
+    driver.fact(namespace_seen(a_namespace("other")))
+    raw = a_pod("w1", app=APP)
+    raw["metadata"]["namespace"] = "other"
+    assert ("w1", "Scheduling", "Scheduling") in events(driver.see(raw))
+    [order] = [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
+    assert order.spec.namespace == "dev"
+
+
+def test_the_queue_of_the_first_pod_is_that_of_its_placeholders() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=1)))
+    raw["metadata"]["labels"][QUEUE] = "root.a"
+    assert submitted(driver.see(raw)).queue == "root.a"
+    [order] = [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
+    assert order.spec.queue == "root.a"

@@ -1,0 +1,95 @@
+"""Application id and queue from every place that may name them, in every combination (contract 1.1, 1.5)."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import pytest
+
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pods import Membership, PodRef
+from muster_operator.model.settings import Settings
+from muster_operator.translate.membership import membership
+from tests.unit.operator.objects import APP_ID, QUEUE, Raw
+
+APP_PLACES = (
+    ("labels", APP_ID),
+    ("annotations", APP_ID),
+    ("labels", "applicationId"),
+    ("labels", "spark-app-selector"),
+)
+QUEUE_PLACES = (("labels", QUEUE), ("annotations", QUEUE), ("labels", "queue"))
+UID = "0b4f8a1e-6c1d-4a55-9a38-3a1f7c2f9d10"
+USER = "yunikorn.apache.org/user.info"
+Places = tuple[tuple[str, str], ...]
+
+
+def subsets(places: Places) -> list[Places]:
+    return list(chain.from_iterable(combinations(places, size) for size in range(1, len(places) + 1)))
+
+
+def read(metadata: Raw, namespace: str = "dev", settings: Settings | None = None) -> Membership:
+    return membership(metadata, PodRef(namespace, "pod", PodUid(UID)), settings or Settings())
+
+
+def written(places: Places, values: list[str]) -> Raw:
+    metadata: Raw = {"labels": {}, "annotations": {}}
+    for (where, key), value in zip(places, values, strict=True):
+        metadata[where][key] = value
+    return metadata
+
+
+@pytest.mark.parametrize("places", subsets(APP_PLACES))
+def test_the_first_place_names_the_application_and_each_other_value_is_told(places: Places) -> None:
+    values = [f"v{index}" for index in range(len(places))]
+    found = read(written(places, values))
+    assert found.app == "v0"
+    assert [told.split()[3] for told in found.conflicts] == [
+        f"{key}={value}" for (_, key), value in list(zip(places, values, strict=True))[1:]
+    ]
+    assert read(written(places, ["same"] * len(places))).conflicts == ()
+
+
+@pytest.mark.parametrize("places", subsets(QUEUE_PLACES))
+def test_the_first_place_names_the_queue_and_each_other_value_is_told(places: Places) -> None:
+    values = [f"root.v{index}" for index in range(len(places))]
+    found = read(written(places, values))
+    assert (found.queue, len(found.conflicts)) == ("root.v0", len(places) - 1)
+    assert read(written(places, ["same"] * len(places))).conflicts == ()
+
+
+def test_the_mark_that_admission_writes_becomes_an_id_of_63_characters_at_most() -> None:
+    made = read({"labels": {APP_ID: "n" * 26 + "-uniqueautogen"}})
+    assert (made.app, len(made.app), made.refusal) == ("n" * 26 + f"-{UID}", 63, "")
+    long = read({"labels": {APP_ID: "n" * 27 + "-uniqueautogen"}})
+    assert "has 64 characters, more than 63" in long.refusal
+
+
+def test_pods_without_an_id_share_one_or_have_one_each_as_the_setting_says() -> None:
+    assert read({}).app == "yunikorn-dev-autogen"
+    assert read({}, settings=Settings(unique_app_ids=True)).app == f"dev-{UID}"
+    assert read({}, "n" * 63).app == "yunikorn-" + "n" * 54
+    assert read({}, "n" * 63, Settings(unique_app_ids=True)).refusal == ""
+
+
+@pytest.mark.parametrize(
+    "annotation, problem",
+    [
+        ('{"user": "ann"}', ""),
+        ('{"username": "ann"}', '"user" is missing or empty'),
+        ('{"user": ""}', '"user" is missing or empty'),
+        ('{"user": 7}', '"user" is missing or empty'),
+        ("[]", '"user" is missing or empty'),
+        ("ann", "it is not JSON"),
+        ("[" * 3000, "it is not JSON"),
+    ],
+)
+def test_an_annotation_that_names_no_user_is_ignored_with_a_reason(annotation: str, problem: str) -> None:
+    told = read({"annotations": {USER: annotation}}).user_problem
+    assert problem in told
+    assert bool(told) is bool(problem)
+    assert not told or told.startswith(f"annotation {USER} is ignored")
+
+
+def test_no_annotation_is_no_problem() -> None:
+    assert read({}).user_problem == ""
