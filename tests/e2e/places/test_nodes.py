@@ -5,7 +5,7 @@ from __future__ import annotations
 from devcluster.api import Json, bind
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
-from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.manifests import Group, a_gang, a_pod, with_annotations
 from tests.e2e.scene import Scene
 
 
@@ -27,6 +27,13 @@ async def evict(scene: Scene, pod: Json) -> None:
 async def allocatable(scene: Scene, node: str, cpu: str) -> None:
     amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
     await scene.api.patch("nodes", node, {"status": {"allocatable": amounts}}, subresource="status")
+
+
+async def resize(scene: Scene, pod: str, container: Json) -> None:
+    """In place, as a user does it (Kubernetes 1.33)."""
+    path = f"/api/v1/namespaces/{scene.namespace}/pods/{pod}/resize"
+    body = {"spec": {"containers": [container]}}
+    await scene.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
 
 
 async def in_core(scene: Scene, node: str) -> Json:
@@ -71,13 +78,14 @@ async def test_a_gang_that_reserves_moves_off_nodes_that_are_drained_or_tainted(
 async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_made_anew(open_scene: OpenScene) -> None:
     odd = {"example.com/fpga": "3", "hugepages-2Mi": "1Gi", "attachable-volumes-x": "39"}
     scene = await open_scene([FakeNode("node-0", cpu="4", extra=odd)])
-    foreign = a_pod("foreign", cpu="1", scheduler="somebody-else")
+    not_yet = {"devcluster.muster/start-after": "1h"}  # fake kubelets resize nothing that runs
+    foreign = with_annotations(a_pod("foreign", cpu="1", scheduler="somebody-else"), not_yet)
     await scene.create([foreign, *a_gang("firm", [Group("workers", 2)])])
     await bind(scene.api, "foreign", "node-0", scene.namespace)
     await scene.all_bound(3)
 
     await allocatable(scene, "node-0", "2")
-    await scene.create([a_pod("late", cpu="1")])
+    await scene.create([a_pod("late", cpu="900m")])
 
     async def is_over() -> bool:
         node = await in_core(scene, "node-0")
@@ -85,16 +93,17 @@ async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_ma
 
     await scene.eventually("the core knows that the node is overcommitted", is_over)
     await allocatable(scene, "node-0", "3")
-    await scene.api.delete("pods", "foreign", scene.namespace)
-    await scene.all_bound(3)
+    smaller = {"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+    await resize(scene, "foreign", smaller)
+    await scene.all_bound(4)
 
     await scene.cluster.remove_nodes(["node-0"])
     await scene.cluster.add_nodes([FakeNode("node-0", cpu="5")])
 
     async def pods_are_on_it() -> bool:
         allocated: Json = (await in_core(scene, "node-0"))["allocated"]
-        return dict(allocated).get("vcore") == 3000
+        return dict(allocated).get("vcore") == 2900
 
     await scene.eventually("the pods of the old node are on the new one", pods_are_on_it)
     await scene.create([a_pod("last", cpu="2")])
-    await scene.all_bound(4)
+    await scene.all_bound(5)
