@@ -41,25 +41,23 @@ def of_strangers(ours: Ours) -> list[Condition]:
 
 
 def claims_us(kind: Kind, ours: Ours) -> Condition:
-    """A pod that names us. A template that names us or carries a guarded annotation, when that is new."""
+    """A pod that names us. A template that names us or carries a guarded annotation, when that is new; and one that
+    names us and has no owner, when it changes: its pods are replaced anyway, so that is the time to write him.
+    """
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
         return ("names-us", f"{_names(new, ours)} && (request.operation == 'CREATE' || {_changes(new, old)})")
-    grows = f"({_names(new, ours)} && !{_names(old, ours)}) || {_changes(new, old)}"
+    ownerless = f"{_names(new, ours)} && {_annotation(new, words.ANNOTATION_USER_INFO)} == '' && {_differ(new, old)}"
+    grows = f"({_names(new, ours)} && !{_names(old, ours)}) || {_changes(new, old)} || ({ownerless})"
     return ("claims-us", f"request.operation == 'CREATE' ? {_claims(new, ours)} : ({grows})")
 
 
 def claims_nothing(kind: Kind, ours: Ours) -> Condition:
-    """The rest of what is new."""
-    new = _description("object", kind)
+    """The rest of what is new: pods, and templates that are new or change."""
+    new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
         return ("does-not-name-us", f"!{_names(new, ours)}")
-    return ("claims-nothing", f"!({_claims(new, ours)})")
-
-
-def has_no_node() -> Condition:
-    """A pod that has its node already needs no scheduler."""
-    return ("has-no-node", "!has(object.spec.nodeName) || object.spec.nodeName == ''")
+    return ("claims-nothing", f"!({_claims(new, ours)}) && (request.operation == 'CREATE' || {_differ(new, old)})")
 
 
 def is_called(names: frozenset[str]) -> Condition:
@@ -73,6 +71,11 @@ def _claims(new: str, ours: Ours) -> str:
 
 def _changes(new: str, old: str) -> str:
     return " || ".join(f"{_annotation(new, key)} != {_annotation(old, key)}" for key in GUARDED)
+
+
+def _differ(new: str, old: str) -> str:
+    """Whether they are two."""
+    return f"({_has(new)} && {_has(old)} && {new} != {old})"
 
 
 def _names(description: str, ours: Ours) -> str:

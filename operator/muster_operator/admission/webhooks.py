@@ -4,9 +4,10 @@
     own-pods       a new pod that names one of our schedulers, and a change of a      refused
                    guarded annotation on one
     own-workloads  a template that names one of our schedulers or has a guarded       refused
-    own-cronjobs   annotation, when that is new
-    pods           any other new pod that has no node yet                             goes on, to the scheduler it names
-    workloads      any other new template                                             goes on as it is
+    own-cronjobs   annotation, when that is new; one of ours without an owner, when
+                   it changes
+    pods           any other new pod                                                  goes on, to the scheduler it names
+    workloads      any other template that is new or changes                          goes on as it is
     cronjobs
     configuration  our ConfigMaps                                                     goes on: it may be the repair
 
@@ -75,11 +76,11 @@ def mutating(door: Door, ours: Ours, bundle: Iterable[bytes]) -> Json:
     trusted = b"".join(bundle)
     hooks = [
         _own("own-pods", [_rule("", ["pods"], _CREATE_AND_UPDATE), _rule("", ["pods/*"], ["UPDATE"])], _POD, ours),
-        _others("pods", _rules([_POD], _CREATE), _POD, ours, [conditions.has_no_node()]),
+        _others("pods", _rules([_POD], _CREATE), _POD, ours),
         _own("own-workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], ours),
-        _others("workloads", _rules(_WORKLOADS, _CREATE), _WORKLOADS[0], ours),
+        _others("workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], ours),
         _own("own-cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, ours),
-        _others("cronjobs", _rules([_CRONJOB], _CREATE), _CRONJOB, ours),
+        _others("cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, ours),
     ]
     selector = _in_namespaces("NotIn", {CONTROL_PLANE, _NODE_LEASES, ours.home})
     for hook in hooks:
@@ -112,9 +113,9 @@ def _own(name: str, rules: list[Json], kind: Kind, ours: Ours) -> Json:
     return {**hook, "failurePolicy": "Fail", "timeoutSeconds": TIMEOUT_S}
 
 
-def _others(name: str, rules: list[Json], kind: Kind, ours: Ours, more: Iterable[Condition] = ()) -> Json:
+def _others(name: str, rules: list[Json], kind: Kind, ours: Ours) -> Json:
     """What is not ours yet is never held up for long, and never stopped."""
-    hook = _hook(name, rules, [*conditions.of_strangers(ours), conditions.claims_nothing(kind, ours), *more])
+    hook = _hook(name, rules, [*conditions.of_strangers(ours), conditions.claims_nothing(kind, ours)])
     return {**hook, "failurePolicy": "Ignore", "timeoutSeconds": OTHERS_TIMEOUT_S}
 
 

@@ -128,7 +128,9 @@ async def _editor(home: Cluster, stack: AsyncExitStack, account: str, namespace:
     await home.admin.create(binding, DEV)
 
 
-async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People) -> None:
+async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People, home: Cluster) -> None:
+    with pytest.raises(ApiError, match="cannot change"):
+        await home.admin.patch("pods", "owned", change("Pod", {USER_INFO: OTHER}), DEV, subresource="status")
     for kind in KINDS:
         assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}), kind
         assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}, stored="free"), kind

@@ -27,6 +27,8 @@ FORGED = json.dumps({"user": "root", "groups": ["system:masters"]})
 #: None of these is a way around a check.
 CLOAKS = {"app": "yunikorn", "applicationId": "a", "admission.muster/ignore": "true", "control-plane": "true"}
 TEMPLATED = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"}
+OLD = {"deployments": "Deployment", "cronjobs": "CronJob"}
+SCHEDULERS = ("muster", "default-scheduler")
 TEMPLATED |= {"daemonsets": "DaemonSet", "jobs": "Job", "cronjobs": "CronJob"}
 
 
@@ -92,7 +94,10 @@ async def refusal(attempt: object) -> str:
 async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_while_certificates_change(
     open_scene: OpenScene, ann: Api
 ) -> None:
-    scene = await open_scene([FakeNode("node-0")], env=webhook())
+    scene = await open_scene([FakeNode("node-0")], env=webhook(), started=False)
+    old = [workload(kind, f"old-{name}", {}, scheduler=name) for kind in OLD.values() for name in SCHEDULERS]
+    await scene.create(old)
+    await scene.muster.start()
     await registered(scene)
     async with a_stream_of_pods(scene):
         first = await bundle(scene)
@@ -100,6 +105,7 @@ async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_whi
         await scene.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
         await pods_are_changed(scene, ann)
         await nobody_forges_a_user(scene.namespace, ann)
+        await owners_come_with_the_next_change(scene.namespace, ann)
         await scene.eventually("a new certificate is served", lambda: is_served_anew(scene), 40)
         assert await bundle(scene) != first
     await what_is_broken_is_put_right(scene)
@@ -117,7 +123,10 @@ async def pods_are_changed(scene: Scene, ann: Api) -> None:
     labels = {f"{PREFIX}app-id": "mine", f"{PREFIX}queue": "root.default"}
     named = (await ann.create(a_pod("named", labels=labels), space))["metadata"]["labels"]
     assert (named["applicationId"], named["queue"]) == ("mine", "root.default")
-    await scene.all_bound(2)
+    placed = a_pod("placed", scheduler="default-scheduler")
+    placed["spec"]["nodeName"] = "node-0"
+    assert (await ann.create(placed, space))["spec"]["schedulerName"] == "muster", "its queue pays for it"
+    await scene.all_bound(3)
     system = await ann.create(a_pod("system", scheduler="default-scheduler"), "kube-system")
     assert system["spec"]["schedulerName"] == "default-scheduler"
     await scene.api.delete("pods", "system", "kube-system", grace_s=0)
@@ -135,6 +144,19 @@ async def nobody_forges_a_user(space: str, ann: Api) -> None:
         assert "user.info" in await refusal(ann.create(workload(kind, f"bad-{plural}", {USER_INFO: FORGED}), space))
         await ann.create(workload(kind, plural, {}), space)
         assert "user.info" in await refusal(ann.patch(plural, plural, forgery(kind, FORGED), space))
+
+
+async def owners_come_with_the_next_change(space: str, ann: Api) -> None:
+    """Of workloads from before Muster, when their pods are replaced anyway."""
+    for plural, kind in OLD.items():
+        for scheduler in SCHEDULERS:
+            name = f"old-{scheduler}"
+            same = await ann.patch(plural, name, {"metadata": {"labels": {"only": "this"}}}, space)
+            assert USER_INFO not in json.dumps(same["spec"]), name
+            template: Json = {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}
+            change = {"spec": {"jobTemplate": {"spec": template}} if kind == "CronJob" else template}
+            changed = await ann.patch(plural, name, change, space)
+            assert '"user":"ann"' in json.dumps(changed["spec"]).replace("\\", ""), name
 
 
 @asynccontextmanager
