@@ -157,13 +157,12 @@ async def binds(url: str) -> tuple[float, float]:
 async def events(url: str, *, translated: bool) -> tuple[float, float]:
     """(wall seconds, CPU seconds of this process) for EVENTS pod events."""
     metrics = Metrics()
-    credentials, inbox = Fixed(url), Counting(metrics)
-    session = KubeSession(credentials)
+    inbox, session = Counting(metrics), KubeSession(Fixed(url))
     loop = Loop(Ledger(), inbox, lambda command: None, metrics)
 
     async def reconfigure(name: str) -> None: ...
 
-    async with watching_cluster(Memo(inbox, credentials, reconfigure), session, "muster"):
+    async with watching_cluster(Memo(inbox, session, reconfigure), session, "muster"):
         await inbox.first.wait()
         began, cpu, first = time.perf_counter(), time.process_time(), inbox.pods
         while inbox.pods < EVENTS or len(inbox):

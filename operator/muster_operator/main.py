@@ -163,9 +163,9 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
     options.webhook.check()
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
     stop_on_signals(stop)
-    credentials = Credentials()
     fence = Fence(refused=metrics.fenced.inc)
-    session = KubeSession(credentials, fence, instance=options.candidacy.identity if options.candidacy else "")
+    instance = options.candidacy.identity if options.candidacy else ""
+    session = KubeSession(Credentials(), fence, instance=instance, measure=metrics.requested)
     leading = Leadership(session, options.candidacy, fence) if options.candidacy else Unopposed(fence)
     metrics.leader.set_function(lambda: fence.left_s > 0)
     metrics.transitions.set_function(lambda: leading.transitions)
@@ -175,7 +175,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             if configuration is None:
                 return
             ways = Ways(connect(), administer())
-            parts = assembled(configuration, session, credentials, metrics, ways, options.namespace)
+            parts = assembled(configuration, session, metrics, ways, options.namespace)
             if options.webhook.is_on:
                 parts = with_admission(parts, options, session, ways.administration, metrics)
             readiness.standing = Standing(leading, parts.loop)
@@ -215,7 +215,6 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
 def assembled(
     configuration: Configuration,
     session: KubeSession,
-    credentials: Credentials,
     metrics: Metrics,
     ways: Ways,
     namespace: str,
@@ -232,7 +231,7 @@ def assembled(
     reconfigurer = Reconfigurer(session, namespace, core, ways.administration, pool.submit)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
-    return Parts(loop, pool, core, Memo(inbox, credentials, reconfigurer.changed))
+    return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed))
 
 
 def with_admission(

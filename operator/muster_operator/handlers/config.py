@@ -17,9 +17,9 @@ REGISTRY: Final = kopf.OperatorRegistry()
 
 
 @kopf.on.login(registry=REGISTRY)
-async def log_in(memo: Memo, **_: Any) -> kopf.ConnectionInfo:
-    """There are no credentials, or the API server refused them."""
-    return memo.credentials.reread()
+async def log_in(memo: Memo, **_: Any) -> kopf.AiohttpSession:
+    """The way to the API server that kopf shall go: ours, with our connections and our credentials."""
+    return await memo.session.for_streams()
 
 
 @kopf.on.event("", "v1", "configmaps", registry=REGISTRY)

@@ -45,7 +45,7 @@ def framework_settings() -> kopf.OperatorSettings:
 @asynccontextmanager
 async def watching_cluster(memo: Memo, session: KubeSession, namespace: str) -> AsyncIterator[Tasks]:
     """Watch until the block ends; yields the tasks of which none may end before."""
-    remove = fastlane.install(fastlane.Lane((cluster.REGISTRY, config.REGISTRY), memo, memo.inbox))
+    remove = fastlane.install(fastlane.Lane((cluster.REGISTRY, config.REGISTRY), memo, memo.inbox, session))
     tasks: list[asyncio.Task[None]] = []
     try:
         if remove is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.inbox import Inbox
 
 
@@ -17,5 +17,5 @@ class Memo:
     """
 
     inbox: Inbox
-    credentials: Credentials
+    session: KubeSession
     reconfigure: Callable[[str], Awaitable[None]]

@@ -7,11 +7,14 @@ that kopf's stream tells it, and a list, which is not ordered with that stream, 
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Final
 
+import orjson
 import structlog
 
-from muster_operator.handlers.fastlane import BACKOFF_S, RELIST_S
+from muster_operator.handlers.stream import BACKOFF_S, RELIST_S
+from muster_operator.link.api.listing import pages
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
 from muster_operator.link.inbox import Inbox
@@ -20,8 +23,6 @@ from muster_operator.translate.raw import Raw
 
 log = structlog.get_logger("muster.relist")
 
-#: Objects per page: about 3 MB of pods.
-PAGE: Final = 500
 PATHS: Final = {
     "namespaces": "/api/v1/namespaces",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -50,16 +51,13 @@ async def relist_forever(session: KubeSession, inbox: Inbox) -> None:
 async def _list(session: KubeSession, inbox: Inbox, plural: str, path: str, *, first: bool) -> None:
     await inbox.list_begun(plural)
     keys: set[str] = set()
-    token = ""
-    while True:
-        page = await session.get(f"{path}?limit={PAGE}" + (f"&continue={token}" if token else ""))
-        for raw in page.get("items") or []:
-            keys.add(_key(plural, raw))
-            if first:
-                await inbox.watched(plural, READ, raw)
-        token = (page.get("metadata") or {}).get("continue") or ""
-        if not token:
-            break
+    async with aclosing(pages(session, path)) as stream:
+        async for page in stream:
+            for item in page.items:
+                raw = orjson.loads(item)
+                keys.add(_key(plural, raw))
+                if first:
+                    await inbox.watched(plural, READ, raw)
     await inbox.listed(plural, frozenset(keys))
 
 

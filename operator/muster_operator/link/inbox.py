@@ -126,7 +126,7 @@ class Inbox:
 
     async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
         """Take an object from a watch stream; waits while the inbox is full."""
-        self._metrics.count_watched(plural)
+        self._metrics.count_watched(plural, kind or "LIST")
         if len(self._waiting) >= self._limit:
             self._room.clear()
             await self._room.wait()
@@ -140,6 +140,7 @@ class Inbox:
 
     async def listed(self, plural: str, keys: frozenset[str]) -> None:
         """Take a complete list."""
+        self._metrics.lists.labels(plural).inc()
         if plural in self._also:
             self._also[plural].listed(plural, keys)
         self.put(Listed(plural, keys))
@@ -147,6 +148,16 @@ class Inbox:
     def stream_broke(self, plural: str, reason: str) -> None:
         """Count a watch stream that had to be started over."""
         self._metrics.streams_broken.labels(plural).inc()
+
+    def stream_expired(self, plural: str) -> None:
+        """Count a watch stream that only a new list could go on with."""
+        self._metrics.streams_expired.labels(plural).inc()
+
+    def heard(self, plural: str, kind: str) -> None:
+        """Note that a watch stream lives; count its bookmarks, which nobody takes."""
+        self._metrics.heard(plural)
+        if kind == "BOOKMARK":
+            self._metrics.count_watched(plural, kind)
 
     def session_up(self, session: Session) -> None:
         """Take a new session."""

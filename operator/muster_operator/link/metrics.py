@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+#: Upper bounds of request times, seconds: an API server at rest answers in 2 to 10 ms.
+REQUEST_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0)
 
 Depths = Callable[[], Mapping[str, int]]
 
@@ -18,7 +22,33 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.watch_events = self._counter("watch_events", "Events taken from watch streams", "resource")
+        self.watch_events = self._counter(
+            "watch_events", "Taken from watch streams (BOOKMARK too) and lists (LIST)", "resource", "type"
+        )
+        self.lists = self._counter("lists", "Complete lists", "resource")
+        self.streams_expired = self._counter(
+            "watch_expired",
+            "Watch streams that only a list could go on with: 410 Gone, or a store set back",
+            "resource",
+        )
+        self._silence = Gauge(
+            "muster_operator_watch_silence_seconds",
+            "Since the last event or bookmark of a watch stream; the API server sends a bookmark a minute",
+            ("resource",),
+            registry=self.registry,
+        )
+        self._heard: dict[str, float] = {}
+        self._requests = self._counter(
+            "api_requests", "Requests to the API server by their answer (0 = none)", "verb", "resource", "status"
+        )
+        self._request_seconds = Histogram(
+            "muster_operator_api_request_seconds",
+            "Time until the API server has answered; of a watch, until it begins",
+            ("verb", "resource"),
+            buckets=REQUEST_BUCKETS,
+            registry=self.registry,
+        )
+        self.brakes = self._counter("api_brakes", "Times the API server told us to slow down, by what we sent", "kind")
         self.streams_broken = self._counter("watch_restarts", "Watch streams that had to be started over", "resource")
         self.repairs = self._counter(
             "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
@@ -39,15 +69,30 @@ class Metrics:
         )
         self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
         self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
-        self._watched: dict[str, Counter] = {}
+        self._watched: dict[tuple[str, str], Counter] = {}
+        self._requested: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._sources: list[tuple[str, Depths]] = []
 
-    def count_watched(self, plural: str) -> None:
+    def count_watched(self, plural: str, kind: str) -> None:
         """One more watch event; keeps the counter at hand, because looking its label up costs more than counting."""
-        counter = self._watched.get(plural)
+        counter = self._watched.get((plural, kind))
         if counter is None:
-            counter = self._watched[plural] = self.watch_events.labels(plural)
+            counter = self._watched[plural, kind] = self.watch_events.labels(plural, kind)
         counter.inc()
+
+    def heard(self, plural: str) -> None:
+        """A watch stream of it lives."""
+        self._heard[plural] = time.monotonic()
+
+    def requested(self, verb: str, resource: str, status: int, seconds: float) -> None:
+        """A request to the API server was answered, or not (0)."""
+        found = self._requested.get((verb, resource, status))
+        if found is None:
+            counter = self._requests.labels(verb, resource, str(status))
+            found = (counter, self._request_seconds.labels(verb, resource))
+            self._requested[verb, resource, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
 
     def watch(self, prefix: str, depths: Depths) -> None:
         """Read queue depths from here each time somebody looks."""
@@ -58,6 +103,9 @@ class Metrics:
         for prefix, depths in self._sources:
             for name, depth in depths().items():
                 self._depths.labels(f"{prefix}{name}").set(depth)
+        now = time.monotonic()
+        for plural, heard in self._heard.items():
+            self._silence.labels(plural).set(now - heard)
         return generate_latest(self.registry)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Iterator
 
 import pytest
-from kopf._cogs.clients import api, errors, watching
+from kopf._cogs.clients import api, auth, errors, watching
 from kopf._core.reactor import orchestration, queueing
 
 from muster_operator.handlers import cluster, config, fastlane
 from muster_operator.handlers.fastlane import Lane
+from muster_operator.link.api.session import KubeSession
+from tests.unit.operator.link.api.apiserver import FixedCredentials
 
 
 class Nobody:
@@ -21,6 +23,14 @@ class Nobody:
     async def listed(self, plural: str, keys: frozenset[str]) -> None: ...
 
     def stream_broke(self, plural: str, reason: str) -> None: ...
+
+    def stream_expired(self, plural: str) -> None: ...
+
+    def heard(self, plural: str, kind: str) -> None: ...
+
+
+def a_lane() -> Lane:
+    return Lane((), None, Nobody(), KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"])))
 
 
 @pytest.fixture(autouse=True)
@@ -42,22 +52,29 @@ def test_kopf_starts_its_watchers_through_the_name_that_is_replaced() -> None:
         assert f"{name}=" in source
 
 
-def test_a_watch_tells_the_end_of_its_list_and_then_goes_on() -> None:
-    source = inspect.getsource(watching.continuous_watch)
-    assert "yield {'type': None, 'object': obj}" in source
-    assert "yield Bookmark.LISTED" in source
+def test_a_watch_begins_at_the_version_it_is_told_and_asks_for_bookmarks() -> None:
+    source = inspect.getsource(watching.watch_objs)
+    assert "params['resourceVersion'] = since" in source
+    assert "params['allowWatchBookmarks'] = 'true'" in source
+    assert "api.stream(" in source
 
 
-def test_an_iteration_of_the_watch_is_one_list_and_one_watch() -> None:
-    source = inspect.getsource(watching.infinite_watch)
-    assert "while _iterations is None or _iterations > 0" in source
-    assert "continuous_watch(" in source
+def test_a_watch_hands_on_errors_and_bookmarks_as_they_come() -> None:
+    source = inspect.getsource(watching.watch_objs)
+    assert "yield raw_input" in source
+    assert "ERROR" not in source
 
 
 def test_the_errors_that_the_lane_survives_are_those_that_kopf_raises() -> None:
     for error in (errors.APIServerError, errors.APIForbiddenError, errors.APITooManyRequestsError):
         assert issubclass(error, errors.APIError)
-    assert "raise WatchingError" in inspect.getsource(watching.continuous_watch)
+        assert hasattr(error, "status")
+
+
+def test_kopf_takes_a_session_that_somebody_else_made_and_closes_only_that() -> None:
+    source = inspect.getsource(auth.APIContext)
+    assert "self.session = info.aiohttp_session" in source
+    assert "await self.session.close()" in source
 
 
 def test_a_watch_event_reaches_a_handler_with_the_same_arguments_on_both_ways() -> None:
@@ -80,7 +97,7 @@ def test_no_handler_makes_kopf_write_finalizers_or_status() -> None:
 
 def test_the_lane_is_put_in_and_taken_out_again() -> None:
     slow = queueing.watcher
-    remove = fastlane.install(Lane((), None, Nobody()))
+    remove = fastlane.install(a_lane())
     assert remove is not None
     assert queueing.watcher is not slow
     assert set(inspect.signature(slow).parameters) == set(fastlane._WATCHER_PARAMETERS)
@@ -91,9 +108,9 @@ def test_the_lane_is_put_in_and_taken_out_again() -> None:
 def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = queueing.watcher
     with monkeypatch.context() as patched:
-        patched.delattr(watching, "infinite_watch")
-        assert fastlane.missing() == ["kopf._cogs.clients.watching.infinite_watch"]
-        assert fastlane.install(Lane((), None, Nobody())) is None
+        patched.delattr(watching, "watch_objs")
+        assert fastlane.missing() == ["kopf._cogs.clients.watching.watch_objs"]
+        assert fastlane.install(a_lane()) is None
         assert queueing.watcher is slow
 
 
