@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_operator.model.ids import AppId
+from muster_operator.model.pods import Pod
+from muster_operator.translate.pods import read_pod
+from tests.unit.operator.agent.kubernetes import SETTINGS
 from tests.unit.operator.agent.simulation import Choose, Simulation
-from tests.unit.operator.objects import Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.objects import APP_ID, Raw, a_group, a_node, a_pod, gang_annotations
 
 APPS = [AppId("soft"), AppId("hard"), AppId("plain")]
 
@@ -43,11 +46,11 @@ class Chaos:
             self.create,
             self.create,
             self.delete,
-            self.succeed,
+            self.end,
+            self.end,
             self.time_out,
             self.complete,
             self.refuse,
-            self.refuse_at_the_node,
             self.kill,
             self.change_nodes,
             lambda: self.simulation.wait(20),
@@ -66,11 +69,27 @@ class Chaos:
         if uids:
             self.simulation.kubernetes.delete(uids[self.pick(len(uids))])
 
-    def succeed(self) -> None:
+    def resize(self) -> None:
+        uids = sorted(
+            uid for uid, raw in self.simulation.kubernetes.pods.items() if raw["status"]["phase"] == "Pending"
+        )
+        if uids:
+            self.simulation.kubernetes.edit(uids[self.pick(len(uids))], cpu=str(1 + self.pick(4)))
+
+    def move(self) -> None:
+        """Somebody writes another application id on a pod."""
+        uids = sorted(raw["metadata"]["uid"] for raw in real_pods(self.simulation))
+        if uids:
+            label = {APP_ID: APPS[self.pick(len(APPS))]}
+            self.simulation.kubernetes.edit(uids[self.pick(len(uids))], labels=label)
+
+    def end(self) -> None:
+        """A pod runs to its end, or its kubelet does not start it (semantics 5)."""
         bound = [raw for raw in self.simulation.kubernetes.pods.values() if raw["spec"].get("nodeName")]
         if bound:
-            raw = bound[self.pick(len(bound))]
-            self.simulation.kubernetes.change(raw["metadata"]["name"], phase="Succeeded")
+            name = bound[self.pick(len(bound))]["metadata"]["name"]
+            status = ({"phase": "Succeeded"}, {"phase": "Failed", "reason": "OutOfcpu"})[self.pick(2)]
+            self.simulation.kubernetes.change(name, **status)
 
     def time_out(self) -> None:
         core = self.simulation.core
@@ -83,13 +102,6 @@ class Chaos:
 
     def refuse(self) -> None:
         self.simulation.kubernetes.refuse_creates = 1
-
-    def refuse_at_the_node(self) -> None:
-        """A kubelet does not start a pod that was bound to it (semantics 5)."""
-        bound = [raw for raw in self.simulation.kubernetes.pods.values() if raw["spec"].get("nodeName")]
-        if bound:
-            raw = bound[self.pick(len(bound))]
-            self.simulation.kubernetes.change(raw["metadata"]["name"], phase="Failed", reason="OutOfcpu")
 
     def kill(self) -> None:
         if self.pick(2):
@@ -128,6 +140,8 @@ def test_pods_that_remain_are_bound_once_and_nothing_is_left_over(data: st.DataO
     waiting = [raw for raw in real_pods(simulation) if raw["status"]["phase"] == "Pending"]
     assert [raw["metadata"]["name"] for raw in waiting if not raw["spec"].get("nodeName")] == []
     assert all(count == 1 for count in kubernetes.binds.values())
+    assert [event.note for event in kubernetes.events if event.reason == "TaskRejected"] == []
+    assert sizes_in_core(simulation) == sizes_in_kubernetes(simulation)
     finish(simulation)
     assert kubernetes.placeholders() == []
     assert simulation.ledger.tasks == {}
@@ -136,6 +150,19 @@ def test_pods_that_remain_are_bound_once_and_nothing_is_left_over(data: st.DataO
     assert simulation.ledger.places == {}
     assert {key: app.held for key, app in simulation.core.apps.items() if app.held} == {}
     assert simulation.core.foreign == {}
+
+
+def sizes_in_core(simulation: Simulation) -> dict[str, int]:
+    """What the core accounts to every pod that has its place, in millicores."""
+    held = (held for app in simulation.core.apps.values() for held in app.held.values())
+    return {one.ask.key: one.ask.resources["vcore"] for one in held}
+
+
+def sizes_in_kubernetes(simulation: Simulation) -> dict[str, int]:
+    """What every pod that has its place and its node takes."""
+    pods = [read_pod(raw, SETTINGS) for raw in simulation.kubernetes.pods.values()]
+    bound = [pod for pod in pods if isinstance(pod, Pod) and pod.node in simulation.core.nodes and not pod.has_ended]
+    return {pod.ref.uid: pod.resources["vcore"] for pod in bound}
 
 
 def real_pods(simulation: Simulation) -> list[Raw]:
@@ -152,3 +179,20 @@ def finish(simulation: Simulation) -> None:
         simulation.core.complete()
         simulation.run()
         simulation.wait(70)
+
+
+@given(st.data())
+def test_an_ask_that_meets_the_word_that_its_application_completed_is_asked_again(data: st.DataObject) -> None:
+    """The two cross on different streams, in any order (semantics 1): no refusal is told, and the pod gets its node."""
+    chaos = Chaos(data)
+    simulation = chaos.simulation
+    simulation.kubernetes.add(a_job_pod("plain", 0))
+    simulation.run()
+    simulation.kubernetes.change("plain0", phase="Succeeded")
+    simulation.run()
+    simulation.core.complete()
+    simulation.kubernetes.add(a_job_pod("plain", 1))
+    simulation.run(chaos.pick)
+    assert simulation.kubernetes.node_of("plain1")
+    assert simulation.kubernetes.binds["uid-plain1"] == 1
+    assert {event.reason for event in simulation.kubernetes.events} == {"Scheduled"}
