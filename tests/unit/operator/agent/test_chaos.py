@@ -49,7 +49,7 @@ class Chaos:
             self.end,
             self.end,
             self.time_out,
-            self.complete,
+            self.simulation.core.complete,
             self.refuse,
             self.kill,
             self.change_nodes,
@@ -80,7 +80,7 @@ class Chaos:
         """Somebody writes another application id on a pod."""
         uids = sorted(raw["metadata"]["uid"] for raw in real_pods(self.simulation))
         if uids:
-            label = {APP_ID: APPS[self.pick(len(APPS))]}
+            label = {APP_ID: str(APPS[self.pick(len(APPS))])}
             self.simulation.kubernetes.edit(uids[self.pick(len(uids))], labels=label)
 
     def end(self) -> None:
@@ -96,9 +96,6 @@ class Chaos:
         reserving = [app for app in core.apps.values() if app.state == "Accepted" and app.spec.placeholder_ask]
         if reserving:
             core.time_out(reserving[self.pick(len(reserving))].spec.app)
-
-    def complete(self) -> None:
-        self.simulation.core.complete()
 
     def refuse(self) -> None:
         self.simulation.kubernetes.refuse_creates = 1
