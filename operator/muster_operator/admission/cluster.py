@@ -66,6 +66,10 @@ class ClusterView:
             del known[name]
         self._listed.add(plural)
 
+    def lacks(self, namespace: str, priority_class: str) -> bool:
+        """Whether one of them (empty = none) has to be looked up."""
+        return namespace not in self._namespaces or bool(priority_class and priority_class not in self._classes)
+
     async def look_up(self, namespace: str, priority_class: str) -> None:
         """Have both known, by a look of our own where the watch has not told of them.
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 import structlog
 
-from muster_operator.admission import cluster, webhooks
+from muster_operator.admission import aside, cluster, webhooks
 from muster_operator.admission.cluster import ClusterView
 from muster_operator.admission.conditions import Ours
 from muster_operator.admission.configuration import ConfigurationCheck
@@ -123,30 +123,36 @@ class Admission:
             StartupRefused: the port cannot be used.
         """
         self._view.account = await self._who_am_i()
-        tls = TlsContexts()
-        server = AdmissionServer(self._endpoints(), lambda: self.missing, self._metrics)
-        port = await server.start(self._options.port, tls)
-        try:
-            log.info("admission listens", port=port, account=self._view.account)
-            self._keeper = Keeper(self._source(), self._registrar(), tls.serve)
-            await self._keeper.run()
-        finally:
-            await server.stop()
+        tls, home = TlsContexts(), asyncio.get_running_loop()
+        server = AdmissionServer(self._endpoints(home), lambda: self.missing, self._metrics)
+        async with aside.second_loop() as loop:
+            port = await aside.on(loop, server.start(self._options.port, tls))
+            try:
+                log.info("admission listens", port=port, account=self._view.account)
+                self._keeper = Keeper(self._source(), self._registrar(), tls.serve)
+                await self._keeper.run()
+            finally:
+                await aside.on(loop, server.stop())
 
-    def _endpoints(self) -> dict[str, Endpoint]:
+    def _endpoints(self, home: asyncio.AbstractEventLoop) -> dict[str, Endpoint]:
+        """They run in the server's loop; what talks to the API server or the core runs in the operator's, `home`."""
         within_s, others_within_s = webhooks.TIMEOUT_S - MARGIN_S, webhooks.OTHERS_TIMEOUT_S - MARGIN_S
-        return {
-            webhooks.MUTATE: Endpoint(self._mutate, within_s, is_closed=True),
-            webhooks.MUTATE_OTHERS: Endpoint(self._mutate, others_within_s, is_closed=False),
-            webhooks.VALIDATE: Endpoint(self._check.answer, within_s, is_closed=False),
-        }
 
-    async def _mutate(self, review: Review) -> Answer:
-        """Raises ApiRefused, Unreachable: what has to be known for it cannot be read."""
-        is_pod = review.kind == "Pod"
-        spec = mapping(review.object.get("spec"))
-        await self._view.look_up(review.namespace, text(spec.get("priorityClassName")) if is_pod else "")
-        return decide(review, self._view.known, self._present_settings())
+        async def mutate(review: Review) -> Answer:
+            is_pod = review.kind == "Pod"
+            priority_class = text(mapping(review.object.get("spec")).get("priorityClassName")) if is_pod else ""
+            if self._view.lacks(review.namespace, priority_class):
+                await aside.on(home, self._view.look_up(review.namespace, priority_class))
+            return decide(review, self._view.known, self._present_settings())
+
+        async def validate(review: Review) -> Answer:
+            return await aside.on(home, self._check.answer(review))
+
+        return {
+            webhooks.MUTATE: Endpoint(mutate, within_s, is_closed=True),
+            webhooks.MUTATE_OTHERS: Endpoint(mutate, others_within_s, is_closed=False),
+            webhooks.VALIDATE: Endpoint(validate, within_s, is_closed=False),
+        }
 
     def _present_settings(self) -> AdmissionSettings:
         """Those in force, read again only when they were replaced."""
