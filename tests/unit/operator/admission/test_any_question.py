@@ -68,7 +68,7 @@ def answer(review: Review) -> Answer:
 
 
 @given(questions())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_question_has_one_answer_and_is_not_changed_by_it(review: Review) -> None:
     before = copy.deepcopy(review)
     first = answer(review)
@@ -79,7 +79,7 @@ def test_every_question_has_one_answer_and_is_not_changed_by_it(review: Review) 
 
 
 @given(questions())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_was_decided_is_decided_the_same_again(review: Review) -> None:
     first = answer(review)
     if first.object is not None:
@@ -88,7 +88,7 @@ def test_what_was_decided_is_decided_the_same_again(review: Review) -> None:
 
 
 @given(questions())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_stored_can_always_be_stored_again(review: Review) -> None:
     """Controllers take finalizers off; a refusal then would hold the object for ever."""
     same = replace(review, operation=Operation.UPDATE, old=review.object)

@@ -2,7 +2,8 @@
 
 The panic in the parsing of LDAP groups (CVE-2026-78243) is the core's:
 tests/unit/core/edge/groups/test_ldap.py::test_attribute_names_in_lower_case_are_read_like_others.
-That both webhooks fail open is a matter of how they are registered: tests/unit/operator/admission/test_webhooks.py.
+What follows when nobody answers is shown on a real API server, too:
+tests/e2e/admission/test_webhooks.py::test_bad_configurations_are_refused_and_without_us_only_our_own_pods_are.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from muster_operator.admission.conditions import Ours
+from muster_operator.admission.kinds import KINDS as KNOWN_KINDS
+from muster_operator.admission.webhooks import Door, mutating
 from tests.unit.operator.admission.reviews import (
     ANN,
     BOB,
+    KNOWN,
     PLACEHOLDER,
     USER_INFO,
     WORKLOADS,
@@ -66,6 +71,22 @@ def test_cve_2026_97146_no_label_switches_a_check_off(kind: str, labels: dict[st
     assert owner_of(kind, creating(switched, BOB).object) == info(BOB)
     marked = a_thing(kind, a_description(labels=labels, annotations={PLACEHOLDER: "true"}))
     assert not creating(marked, BOB).is_allowed
+
+
+def test_the_webhook_does_not_fail_open_for_what_is_ours() -> None:
+    """Both of YuniKorn's do: while it is down its users' pods go to another scheduler, unchecked."""
+    ours = Ours(KNOWN.scheduler_names, KNOWN.account, KNOWN.home)
+    hooks = mutating(Door(KNOWN.home, "muster"), ours, [])["webhooks"]
+    closed = [rule for hook in hooks if hook["failurePolicy"] == "Fail" for rule in hook["rules"]]
+    for operation in ("CREATE", "UPDATE"):
+        named = {
+            (group, name)
+            for rule in closed
+            if operation in rule["operations"]
+            for group in rule["apiGroups"]
+            for name in rule["resources"]
+        }
+        assert named >= {(kind.group, kind.resource) for kind in KNOWN_KINDS.values()}
 
 
 def test_a_users_pod_is_not_taken_for_a_static_one() -> None:
