@@ -41,10 +41,14 @@ def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tu
     """The application failed: placeholders go, and members without a node fail with this reason and message."""
     app.failure = failure
     applications.step(app, AppEvent.FAIL)
-    telling.warn(out, app.originator.ref, failure[0], failure[1])
+    reason, message = failure
+    if reason == words.REASON_RESERVATION_TIMEOUT:
+        telling.warn_gang(out, app.originator.ref, words.ACTION_PLACEHOLDER_TIMEOUT, message)
+    else:
+        telling.warn(out, app.originator.ref, reason, message)
     gangs.kill_all(ledger, out, app, now, "the application failed")
     for task in list(app.members.values()):
-        tasks.fail(out, task, *failure)
+        tasks.fail(out, task, reason, message)
     settle(ledger, out, app, now)
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from muster_operator.agent import reserving, telling
-from muster_operator.agent.ledger import Ledger
+from muster_operator.agent.ledger import Ledger, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.verdicts import CoreEvent, EventKind
+
+#: Seconds that an API server keeps an event, unless it is told otherwise (kube-apiserver, --event-ttl).
+STANDS_S: Final = 3600.0
+#: Different words about one pod that are remembered.
+_REMEMBERED: Final = 8
+_NUMBER: Final = re.compile(r"\d+")
 
 
 def core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
@@ -15,7 +24,7 @@ def core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> No
     match event.kind:
         case EventKind.REQUEST:
             task = ledger.tasks.get(PodUid(event.object_id))
-            if task is not None:
+            if task is not None and _is_news(task, event.message, now):
                 telling.inform(out, task.pod.ref, words.REASON_INFORMATIONAL, event.message)
         case EventKind.APP:
             _application_event(ledger, out, event, now)
@@ -25,6 +34,16 @@ def core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> No
                 telling.inform_node(out, node.name, node.uid, event.message)
         case EventKind.QUEUE:
             return
+
+
+def _is_news(task: Task, message: str, now: float) -> bool:
+    """Whether no event stands that says the same; other numbers make no other words."""
+    text = _NUMBER.sub("#", message)
+    heard = {said: at for said, at in task.heard if now < at + STANDS_S}
+    if text in heard:
+        return False
+    task.heard = (*heard.items(), (text, now))[-_REMEMBERED:]
+    return True
 
 
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:

@@ -53,6 +53,8 @@ class Task:
     told_at: float = 0.0
     writes: int = 0
     looked_at: float = 0.0
+    #: What the core said of it to people, without the numbers, and when.
+    heard: tuple[tuple[str, float], ...] = ()
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
 

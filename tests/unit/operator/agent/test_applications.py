@@ -8,9 +8,11 @@ from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.news import ApplicationSubmitted
 from muster_operator.model.outcome import Outcome
+from muster_operator.model.states import AppState
 from muster_si import keys
 from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders
 from tests.unit.operator.agent.kubernetes import namespace_seen
+from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.objects import CREATED_S, QUEUE, a_group, a_namespace, a_pod, gang_annotations
 
 CPU = '{"cpu": "1"}'
@@ -87,6 +89,31 @@ def test_pods_of_one_id_in_two_namespaces_are_one_application_of_the_first() -> 
     assert ("w1", "Scheduling", "Scheduling") in events(driver.see(raw))
     [order] = [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
     assert order.spec.namespace == "dev"
+
+
+def test_an_application_completes_when_its_originator_is_long_gone() -> None:
+    """Its left-over placeholders went with it, and a restart finds another originator."""
+    simulation = Simulation()
+    simulation.kubernetes.add_nodes(3)
+    annotations = gang_annotations(a_group(members=3), member_of="workers")
+    simulation.kubernetes.add(*(a_pod(f"w{index}", app=APP, annotations=annotations) for index in range(2)))
+    simulation.start()
+    simulation.run()
+    assert simulation.ledger.applications[APP].state is AppState.RUNNING
+    assert len(simulation.kubernetes.placeholders()) == 1
+    simulation.kubernetes.delete_by_name("w0")
+    simulation.run()
+    assert simulation.ledger.applications[APP].originator.ref.name == "w1"
+    simulation.kill_operator(lose_commands=True)
+    simulation.run()
+    assert simulation.ledger.applications[APP].originator.ref.name == "w1"
+    assert simulation.kubernetes.placeholders() == []
+    simulation.kubernetes.change("w1", phase="Succeeded")
+    simulation.run()
+    simulation.core.complete()
+    simulation.run()
+    assert simulation.ledger.applications == {}
+    assert simulation.core.apps == {}
 
 
 def test_the_queue_of_the_first_pod_is_that_of_its_placeholders() -> None:

@@ -191,6 +191,8 @@ def test_a_hard_time_out_fails_the_members() -> None:
     failed = [raw["status"] for raw in simulation.kubernetes.pods.values()]
     assert {status["phase"] for status in failed} == {"Failed"}
     assert {status["reason"] for status in failed} == {"ResourceReservationTimeout"}
+    told = {(event.reason, event.action) for event in simulation.kubernetes.events}
+    assert ("GangScheduling", "PlaceholderTimeOut") in told
     assert simulation.ledger.applications == {}
 
 

@@ -132,6 +132,19 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
     assert len(out.commands) == 3
 
 
+def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_counts() -> None:
+    driver = live()
+    waiting(driver)
+    said = 0
+    for second in range(3600):
+        words = f"queue root.dev has vcore={second} left" if second % 2 else f"0/{second} nodes are available"
+        said += len(events(driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
+        driver.wait(1)
+    assert said == 2
+    again = driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "0/1 nodes are available"),)))
+    assert events(again) == [("w0", "Informational", "Informational")]
+
+
 def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
