@@ -81,6 +81,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
     foreign: dict[PodUid, NodeName] = field(default_factory=dict)
     allocations: deque[Verdict] = field(default_factory=deque)
     applications: deque[Verdict] = field(default_factory=deque)
+    completed: set[AppId] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     is_stingy: bool = False
     reject: str = ""
@@ -88,7 +89,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
 
     def reset(self) -> None:
         """A new session: everything of the old one is dropped."""
-        for part in (self.apps, self.nodes, self.foreign, self.allocations, self.applications):
+        for part in (self.apps, self.nodes, self.foreign, self.completed, self.allocations, self.applications):
             part.clear()
 
     def take(self, news: News) -> None:
@@ -156,17 +157,26 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         self.applications.append(ApplicationVerdict(accepted=(ApplicationAccepted(spec.app),)))
 
     def _reported(self, ask: AskSpec, node: NodeName) -> None:
+        """One that is known is told anew (ADR 0010); it never moves."""
         if ask.app is None:
-            assert ask.key not in self.foreign, "reported twice"
+            assert self.foreign.get(ask.key, node) == node, "moved"
             self.foreign[ask.key] = node
             return
         app = self.apps[ask.app]
-        assert ask.key not in app.held, "reported twice"
+        known = app.held.get(ask.key)
+        if known is not None:
+            assert known.node == node, "moved"
+            known.ask = ask
+            return
         app.held[ask.key] = Held(ask, node)
         self._settle(ask.app)
 
     def _asked(self, ask: AskSpec) -> None:
         app = self.apps.get(ask.app or AppId(""))
+        if app is None and ask.app in self.completed:
+            gone = AskCancelled(ask.app, ask.key, TerminationType.TIMEOUT, "completed before the ask came")
+            self.allocations.append(AllocationVerdict(cancelled_asks=(gone,)))
+            return
         if app is None or ask.key in app.held:
             reason = "unknown application" if app is None else "allocated already"
             rejected = AskRejected(ask.app or AppId(""), ask.key, reason)
@@ -296,4 +306,5 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
                 self.allocations.append(AllocationVerdict(released=(self._release(app, held),)))
             if not app.held and app.state == "Running":
                 self._move(app, "Completed")
+                self.completed.add(app_id)
                 del self.apps[app_id]

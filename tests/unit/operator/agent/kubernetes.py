@@ -87,7 +87,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         del self.nodes[name]
         self.watch.append(NodeGone(NodeName(name)))
         for uid, raw in list(self.pods.items()):
-            if raw["spec"].get("nodeName") == name:
+            if uid in self.pods and raw["spec"].get("nodeName") == name:
                 self.delete(uid)
 
     def add(self, *raws: Raw) -> None:
@@ -100,6 +100,14 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         """Set fields of a pod's status."""
         raw = next(raw for raw in self.pods.values() if raw["metadata"]["name"] == name)
         raw["status"].update(status)
+        self._tell(raw)
+
+    def edit(self, uid: str, *, cpu: str = "", labels: dict[str, str] | None = None) -> None:
+        """Somebody resizes a pod in place, or labels it otherwise."""
+        raw = self.pods[uid]
+        if cpu:
+            raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+        raw["metadata"]["labels"].update(labels or {})
         self._tell(raw)
 
     def delete_by_name(self, name: str) -> None:
