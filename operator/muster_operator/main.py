@@ -30,11 +30,11 @@ from muster_operator.link.api.kube import Attempts, Kube, Placeholders
 from muster_operator.link.api.pool import Pool
 from muster_operator.link.api.retry import PASSING
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.beside import refuse_beside_yunikorn
+from muster_operator.link.beside.lookout import Lookout, allowed_names
 from muster_operator.link.config.configmaps import merged, read_config_maps
 from muster_operator.link.config.notices import tell_end
 from muster_operator.link.config.reconfigure import Reconfigurer
-from muster_operator.link.config.settings import Configuration, parse
+from muster_operator.link.config.settings import SCHEDULER_NAMES, Configuration, parse
 from muster_operator.link.errors import (
     ApiRefused,
     ConfigurationRefused,
@@ -45,7 +45,7 @@ from muster_operator.link.errors import (
 from muster_operator.link.health import health_server
 from muster_operator.link.inbox import Inbox
 from muster_operator.link.leading.fence import Fence
-from muster_operator.link.leading.leadership import DURATION_S, Candidacy, Leadership, Unopposed
+from muster_operator.link.leading.leadership import DURATION_S, Candidacy, Leadership, Leading, Unopposed
 from muster_operator.link.leading.standing import Standing
 from muster_operator.link.logs import LogFormat, LogLevel
 from muster_operator.link.loop import Loop
@@ -166,9 +166,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
     fence = Fence(refused=metrics.fenced.inc)
     instance = options.candidacy.identity if options.candidacy else ""
     session = KubeSession(Credentials(), fence, instance=instance, measure=metrics.requested)
-    leading = Leadership(session, options.candidacy, fence) if options.candidacy else Unopposed(fence)
     metrics.leader.set_function(lambda: fence.left_s > 0)
-    metrics.transitions.set_function(lambda: leading.transitions)
     try:
         async with health_server(options.health_port, readiness.missing, metrics, readiness.role):
             configuration = await _unless(stop, configured(session, options.namespace))
@@ -178,6 +176,13 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             parts = assembled(configuration, session, metrics, ways, options.namespace)
             if options.webhook.is_on:
                 parts = with_admission(parts, options, session, ways.administration, metrics)
+            leading: Leading = Unopposed(fence)
+            if options.candidacy is not None:
+                candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
+                lookout = Lookout(session, candidacy.place, candidacy.serves)
+                await lookout.look()
+                parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
+            metrics.transitions.set_function(lambda: leading.transitions)
             readiness.standing = Standing(leading, parts.loop)
             await serve(parts, leading, session, options.namespace, stop)
     except ConfigurationRefused as refused:
@@ -196,8 +201,10 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
     deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
     while True:
         try:
-            configuration = parse(merged(await read_config_maps(session, namespace)))
-            await refuse_beside_yunikorn(session, configuration.settings.scheduler_names)
+            entries = merged(await read_config_maps(session, namespace))
+            configuration = parse(entries)
+            wanted = configuration.settings.scheduler_names
+            names = await allowed_names(session, wanted, are_chosen=SCHEDULER_NAMES in entries)
         except (Unreachable, ApiRefused) as error:
             late = time.monotonic() > deadline
             if isinstance(error, ApiRefused) and (late or error.status not in MAY_PASS):
@@ -209,7 +216,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             wait_s = min(5.0, wait_s * 2)
         else:
             logs.follow(configuration.log_levels)
-            return configuration
+            return replace(configuration, settings=replace(configuration.settings, scheduler_names=names))
 
 
 def assembled(
@@ -224,7 +231,7 @@ def assembled(
     ledger = Ledger(settings)
     inbox = Inbox(metrics, lambda: ledger.settings)
     kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
-    pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc)
+    pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc, brakes=kube.brakes)
     loop = Loop(ledger, inbox, pool.submit, metrics)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
@@ -274,6 +281,7 @@ def _attempts(metrics: Metrics) -> Attempts:
     return Attempts(
         retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
         ended=lambda kind, status: metrics.commands.labels(kind, str(status)).inc(),
+        braked=lambda kind: metrics.brakes.labels(kind).inc(),
     )
 
 

@@ -21,6 +21,7 @@ from muster_operator.handlers.framework import watching_cluster
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.pool import Pool
 from muster_operator.link.api.session import KubeSession
+from muster_operator.link.beside.lookout import Lookout
 from muster_operator.link.errors import LinkError, PartEnded
 from muster_operator.link.leading.leadership import Leading
 from muster_operator.link.loop import Loop
@@ -38,13 +39,14 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks. `admission`: None = it is off."""
+    """What runs beside kopf's tasks. `admission`, `lookout`: None = it is off."""
 
     loop: Loop
     pool: Pool
     core: CoreLink
     memo: Memo
     admission: Admission | None = None
+    lookout: Lookout | None = None
 
 
 async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
@@ -59,6 +61,8 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
         asyncio.create_task(_talk(parts.core, leading), name="session"),
     ]
+    if parts.lookout is not None:
+        own.append(asyncio.create_task(_look_out(parts.lookout, leading), name="lookout"))
     if parts.admission is not None:
         own.append(asyncio.create_task(parts.admission.run(), name="admission"))
     stopped = asyncio.create_task(stop.wait(), name="stop")
@@ -95,6 +99,12 @@ async def _talk(core: CoreLink, leading: Leading) -> None:
     """Serve the core from when we lead on."""
     await leading.begun.wait()
     await core.run()
+
+
+async def _look_out(lookout: Lookout, leading: Leading) -> None:
+    """Look for other schedulers from when we lead on."""
+    await leading.begun.wait()
+    await lookout.run()
 
 
 def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:

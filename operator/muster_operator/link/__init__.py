@@ -2,6 +2,6 @@
 
 Read in this order. The one owner of the ledger: ``inbox`` (what happens), ``loop`` (who takes it out), ``facts``,
 ``versions`` and ``relists`` (what a watch event or a list is worth). Then the folders: ``si`` (the core), ``api`` (the
-API server), ``config`` (the ConfigMaps). Around it: ``beside`` (YuniKorn), ``health``, ``metrics``, ``logs``,
-``errors``.
+API server), ``config`` (the ConfigMaps), ``leading`` (who may write), ``beside`` (other schedulers). Around it:
+``health``, ``metrics``, ``logs``, ``errors``.
 """

@@ -41,15 +41,22 @@ JITTER: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """Who wants which lease. `identity` names a place in which at most one process runs at a time, as a pod's UID does.
+    """Who wants which lease, to serve which scheduler names.
 
-    Everything is measured in parts of `duration_s`, so that no two numbers can contradict each other.
+    `identity` names a place in which at most one process runs at a time, as a pod's UID does. Everything is measured in
+    parts of `duration_s`, so that no two numbers can contradict each other.
     """
 
     namespace: str
     name: str
     identity: str
     duration_s: int = DURATION_S
+    serves: frozenset[str] = frozenset()
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Namespace and name of the lease."""
+        return self.namespace, self.name
 
 
 class Leading(Protocol):
@@ -110,7 +117,7 @@ class Leadership:
         self, session: KubeSession, candidacy: Candidacy, fence: Fence, clock: Callable[[], float] = running_s
     ) -> None:
         self._candidacy, self._fence, self._clock = candidacy, fence, clock
-        self._store = Store(session, candidacy.namespace, candidacy.name, candidacy.duration_s * REQUEST)
+        self._store = Store(session, candidacy.place, candidacy.serves, candidacy.duration_s * REQUEST)
         self._sight = Sight()
         self._mine: Lease | None = None
         self._is_fresh = False

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 NOBODY: Final = ""
+#: Marks Leases of Musters, and says on each which scheduler names it serves, separated by commas.
+LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"}
+ANNOTATION_SERVES: Final = "internal.yunikorn.apache.org/scheduler-names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +98,13 @@ def read(raw: Mapping[str, Any]) -> Lease:
     )
 
 
-def body(namespace: str, name: str, lease: Lease) -> dict[str, Any]:
+def body(namespace: str, name: str, lease: Lease, serves: frozenset[str] = frozenset()) -> dict[str, Any]:
     """The object that says so; with a version it is refused if it is not that version any more."""
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
-        "labels": {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"},
+        "labels": LABELS,
+        "annotations": {ANNOTATION_SERVES: ",".join(sorted(serves))},
     }
     if lease.version:
         metadata["resourceVersion"] = lease.version

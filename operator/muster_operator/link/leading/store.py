@@ -10,10 +10,11 @@ from muster_operator.link.leading.lease import Lease, body, read
 
 
 class Store:
-    """One Lease at the API server. `within_s`: what each request may take."""
+    """The Lease of that namespace and name. `serves`: what it says beside. `within_s`: what each request may take."""
 
-    def __init__(self, session: KubeSession, namespace: str, name: str, within_s: float) -> None:
-        self._session, self._namespace, self._name, self._within_s = session, namespace, name, within_s
+    def __init__(self, session: KubeSession, place: tuple[str, str], serves: frozenset[str], within_s: float) -> None:
+        self._session, self._serves, self._within_s = session, serves, within_s
+        self._namespace, self._name = place
 
     async def get(self) -> Lease | None:
         """What it says, None = there is none.
@@ -32,7 +33,7 @@ class Store:
             ApiRefused: the server does not do it.
             Unreachable: no answer came; it may have been done.
         """
-        raw = orjson.dumps(body(self._namespace, self._name, lease))
+        raw = orjson.dumps(body(self._namespace, self._name, lease, self._serves))
         method, path = ("PUT", f"/{self._name}") if lease.version else ("POST", "")
         reply = await self._send(method, path, raw)
         is_overtaken = reply.status == 409 or (reply.status == 404 and lease.version)

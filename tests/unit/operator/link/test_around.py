@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import aiohttp
 import pytest
 
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.beside import refuse_beside_yunikorn
 from muster_operator.link.errors import StartupRefused
 from muster_operator.link.health import health_server
 from muster_operator.link.metrics import Metrics
-from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, reply, serving, status
-
-DEPLOYMENTS = "GET /apis/apps/v1/deployments"
-BOTH = frozenset({"muster", "yunikorn"})
+from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, serving
 
 
 @asynccontextmanager
@@ -61,37 +56,3 @@ async def test_a_port_that_is_taken_is_said_in_one_line() -> None:
         with pytest.raises(StartupRefused, match=f"--health-port {port} cannot be used"):
             async with health_server(port, lambda: "", Metrics()):
                 raise AssertionError
-
-
-def a_deployment(wanted: int, running: int = 0) -> dict[str, Any]:
-    return {"metadata": {"namespace": "yk"}, "spec": {"replicas": wanted}, "status": {"replicas": running}}
-
-
-@pytest.mark.parametrize("wanted,running", [(1, 0), (0, 1)])
-async def test_the_name_yunikorn_is_not_served_beside_a_running_yunikorn(wanted: int, running: int) -> None:
-    server = ApiServer()
-    server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(wanted, running)]}))
-    async with a_session(server) as session:
-        with pytest.raises(StartupRefused, match=r"yk/yunikorn-scheduler is running.*service\.schedulerNames: muster"):
-            await refuse_beside_yunikorn(session, BOTH)
-
-
-async def test_a_yunikorn_scaled_to_nothing_does_not_matter() -> None:
-    server = ApiServer()
-    server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(0)]}))
-    async with a_session(server) as session:
-        await refuse_beside_yunikorn(session, BOTH)
-
-
-async def test_who_serves_only_muster_does_not_look() -> None:
-    server = ApiServer()
-    async with a_session(server) as session:
-        await refuse_beside_yunikorn(session, frozenset({"muster"}))
-    assert server.seen == []
-
-
-async def test_who_may_not_look_goes_on() -> None:
-    server = ApiServer()
-    server.plan(DEPLOYMENTS, lambda: status(403, "Forbidden"))
-    async with a_session(server) as session:
-        await refuse_beside_yunikorn(session, BOTH)

@@ -1,0 +1,95 @@
+"""Other schedulers of our names in the cluster (semantics 30): a YuniKorn, and another Muster."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from devcluster.api import Json
+from devcluster.muster import LEASE
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import a_pod
+from tests.e2e.scene import Scene
+
+YUNIKORN = {"app": "yunikorn", "component": "yunikorn-scheduler"}
+ROLE = "rbac.authorization.k8s.io"
+
+
+def a_yunikorn() -> Json:
+    """Its pod as the chart labels it, on no node: what it is called and may do is what counts."""
+    pod = a_pod("yunikorn-scheduler-0")
+    pod["metadata"]["labels"] = dict(YUNIKORN)
+    pod["spec"] |= {"schedulerName": "nobody", "serviceAccountName": "default"}
+    return pod
+
+
+def the_right_to_bind(scene: Scene) -> list[Json]:
+    name = f"binder-{scene.namespace}"
+    rule = {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]}
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": scene.namespace}
+    kinds: list[Json] = [
+        {"kind": "ClusterRole", "rules": [rule]},
+        {
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": ROLE, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        },
+    ]
+    return [{"apiVersion": f"{ROLE}/v1", "metadata": {"name": name}, **kind} for kind in kinds]
+
+
+@asynccontextmanager
+async def another_muster(scene: Scene) -> AsyncIterator[None]:
+    """One that leads in the scene's namespace, as others see it: a Lease of ours that is renewed."""
+    metadata = {
+        "name": LEASE,
+        "labels": {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"},
+        "annotations": {"internal.yunikorn.apache.org/scheduler-names": "muster,other"},
+    }
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 2}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    await scene.api.create(lease, scene.namespace)
+
+    async def renew() -> None:
+        for count in itertools.count(1):
+            await scene.api.patch("leases", LEASE, {"spec": {"leaseTransitions": count}}, scene.namespace)
+            await asyncio.sleep(0.2)
+
+    renewing = asyncio.create_task(renew())
+    yield
+    renewing.cancel()
+    await scene.api.delete("leases", LEASE, scene.namespace)
+
+
+async def test_a_muster_gives_way_to_one_that_was_there_before(open_scene: OpenScene) -> None:
+    scene = await open_scene([FakeNode("node-0")], started=False)
+    async with another_muster(scene):
+        scene.muster.operator.start()
+        assert await scene.muster.operator.ended(30)
+    assert scene.muster.operator.returncode == 1
+    said = f"another Muster (lease {scene.namespace}/{LEASE}, led by another) serves the scheduler name muster"
+    assert said in scene.muster.operator.tail()
+    assert not [write for write in scene.writes(of_operator=True) if write.resource != "subjectaccessreviews"]
+
+
+async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_not(open_scene: OpenScene) -> None:
+    """Only a pod of that look: Muster serves the name. It gets the right: a restart does not, and serves the other."""
+    scene = await open_scene([FakeNode("node-0")], started=False)
+    await scene.create([a_yunikorn()])
+    await scene.muster.start()
+    await scene.create([a_pod("ours", scheduler="yunikorn")])
+    await scene.all_bound(1)
+    rights = the_right_to_bind(scene)
+    try:
+        for manifest in rights:
+            await scene.api.create(manifest)
+        await scene.muster.operator.stop()
+        await scene.muster.start()
+        await scene.create([a_pod("theirs", scheduler="yunikorn"), a_pod("ours-too", scheduler="muster")])
+        bound = {pod["metadata"]["name"] for pod in await scene.all_bound(2)}
+    finally:
+        await scene.api.delete("clusterrolebindings", rights[1]["metadata"]["name"])
+        await scene.api.delete("clusterroles", rights[0]["metadata"]["name"])
+    assert bound == {"ours", "ours-too"}
+    assert f"pod {scene.namespace}/yunikorn-scheduler-0" in scene.muster.operator.tail(1000)

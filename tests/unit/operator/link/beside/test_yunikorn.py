@@ -1,0 +1,99 @@
+"""A YuniKorn that runs and may bind pods keeps its name; what only looks like one does not count."""
+
+from typing import Any
+
+import pytest
+
+from muster_operator.link.beside.lookout import allowed_names
+from muster_operator.link.errors import StartupRefused
+from tests.unit.operator.link.api.apiserver import ApiServer, reply, status
+from tests.unit.operator.link.test_around import a_session
+
+DEPLOYMENTS, PODS = "GET /apis/apps/v1/deployments", "GET /api/v1/pods"
+REVIEWS = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
+BOTH, MUSTER, YUNIKORN = frozenset({"muster", "yunikorn"}), frozenset({"muster"}), frozenset({"yunikorn"})
+NAME = "yunikorn-scheduler"
+
+
+def a_deployment(wanted: int, running: int = 0) -> dict[str, Any]:
+    template = {"spec": {"serviceAccountName": "yunikorn-admin"}}
+    metadata = {"namespace": "yk", "name": NAME}
+    return {
+        "metadata": metadata,
+        "spec": {"replicas": wanted, "template": template},
+        "status": {"replicas": running},
+    }
+
+
+def a_pod(phase: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "yk", "name": "y-0"}, "spec": {}, "status": {"phase": phase}}
+
+
+def a_cluster(*, deployments: Any = (), pods: Any = (), may_bind: bool = True) -> ApiServer:
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [*deployments]}))
+    server.plan(PODS, lambda: reply(200, {"items": [*pods]}))
+    server.plan(REVIEWS, lambda: reply(201, {"status": {"allowed": may_bind}}))
+    return server
+
+
+async def allowed(server: ApiServer, names: frozenset[str], *, are_chosen: bool = False) -> frozenset[str]:
+    async with a_session(server) as session:
+        return await allowed_names(session, names, are_chosen=are_chosen)
+
+
+@pytest.mark.parametrize("wanted,running", [(1, 0), (0, 1)])
+async def test_who_chose_the_name_yunikorn_is_refused_beside_a_running_yunikorn(wanted: int, running: int) -> None:
+    server = a_cluster(deployments=[a_deployment(wanted, running)])
+    with pytest.raises(StartupRefused, match=r"yk/yunikorn-scheduler is running.*service\.schedulerNames: muster"):
+        await allowed(server, BOTH, are_chosen=True)
+
+
+async def test_nothing_is_left_to_serve_but_yunikorn() -> None:
+    with pytest.raises(StartupRefused):
+        await allowed(a_cluster(deployments=[a_deployment(1)]), YUNIKORN)
+
+
+async def test_beside_a_yunikorn_the_other_names_are_served_where_nobody_chose() -> None:
+    assert await allowed(a_cluster(deployments=[a_deployment(1)]), BOTH) == MUSTER
+
+
+async def test_a_yunikorn_without_its_deployment_is_found_by_its_pods() -> None:
+    assert await allowed(a_cluster(pods=[a_pod("Running")]), BOTH) == MUSTER
+
+
+async def test_a_yunikorn_that_ended_does_not_matter() -> None:
+    assert await allowed(a_cluster(deployments=[a_deployment(0)], pods=[a_pod("Succeeded")]), BOTH) == BOTH
+
+
+async def test_what_may_not_bind_pods_is_no_scheduler_whatever_it_is_called() -> None:
+    """Else any user could keep us from starting."""
+    server = a_cluster(deployments=[a_deployment(1)], may_bind=False)
+    assert await allowed(server, BOTH, are_chosen=True) == BOTH
+    [review] = server.requests("POST")
+    assert review.body["spec"]["user"] == "system:serviceaccount:yk:yunikorn-admin"
+    assert review.body["spec"]["resourceAttributes"] == {
+        "verb": "create",
+        "resource": "pods",
+        "subresource": "binding",
+    }
+
+
+async def test_who_may_not_ask_what_it_may_believes_what_it_sees() -> None:
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(1)]}))
+    server.plan(REVIEWS, lambda: status(403, "Forbidden"))
+    assert await allowed(server, BOTH) == MUSTER
+
+
+async def test_who_serves_only_muster_does_not_look() -> None:
+    server = ApiServer()
+    assert await allowed(server, MUSTER) == MUSTER
+    assert server.seen == []
+
+
+async def test_who_may_not_look_goes_on() -> None:
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, lambda: status(403, "Forbidden"))
+    server.plan(PODS, lambda: status(403, "Forbidden"))
+    assert await allowed(server, BOTH) == BOTH
