@@ -106,6 +106,7 @@ class Connections:
         """Close all connections, also those of streams."""
         for task in self._retiring:
             task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -154,8 +155,10 @@ class Connections:
 
 
 async def _close_later(session: aiohttp.ClientSession) -> None:
-    await asyncio.sleep(LAST_WORDS_S)
-    await session.close()
+    try:
+        await asyncio.sleep(LAST_WORDS_S)
+    finally:
+        await session.close()
 
 
 def _tls(info: kopf.ConnectionInfo) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ delete of what is gone, or is another pod by now, has succeeded; a placeholder t
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,9 +17,11 @@ from typing import Protocol
 import structlog
 
 from muster_operator.link.api import requests
+from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_series import Series
-from muster_operator.link.api.retry import UNAVAILABLE, Policies, Retry
+from muster_operator.link.api.retry import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
 from muster_operator.link.api.session import KubeSession, Reply, Request
+from muster_operator.link.api.urgency import Urgency, urgency_of
 from muster_operator.link.errors import Unreachable
 from muster_operator.model.commands import (
     BindPod,
@@ -61,14 +64,15 @@ class Placeholders:
 
 @dataclass(slots=True)
 class Attempts:
-    """Counts for metrics: tries beyond the first, and final answers by kind and status."""
+    """Counts for metrics: tries beyond the first, and final answers by kind and status; kinds told to slow down."""
 
     retried: Callable[[str, int], None]
     ended: Callable[[str, int], None]
+    braked: Callable[[str], None] = lambda kind: None
 
 
 class Kube:
-    """Executes commands; one instance serves all writers."""
+    """Executes commands; one instance serves all writers. `brakes`: what the API server said about whole kinds."""
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class Kube:
         self._teller = teller
         self._attempts = attempts
         self._series = Series()
+        self.brakes = Brakes(attempts.braked)
 
     async def execute(self, command: Command) -> None:
         """Carry the command out and tell how it ended."""
@@ -122,14 +127,14 @@ class Kube:
         """Bind; where it is unknown or contested whether the pod has a node, the pod itself says."""
         reply = NO_REPLY
         for attempt in range(1, self._policies.bind.attempts + 1):
-            reply = await self._once(requests.bind(command))
+            reply = await self._once(requests.bind(command), Urgency.BIND)
             if reply.ok:
                 return CommandSucceeded(command)
             if reply.status in _SETTLED_BY_READING:
                 settled = await self._settle_bind(command, reply)
                 if settled is not None:
                     return settled
-            pause_s = _pause_s(self._policies.bind, attempt, reply)
+            pause_s = self._pause_s(self._policies.bind, attempt, reply, Urgency.BIND)
             if pause_s is None:
                 break
             self._attempts.retried("BindPod", reply.status)
@@ -138,9 +143,7 @@ class Kube:
 
     async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:
         """Read the pod: bound as asked, bound elsewhere, gone, or (None) still without a node."""
-        pod = await self._with_retries(
-            "ReadPod", requests.read(command.pod.namespace, command.pod.name), self._policies.read
-        )
+        pod = await self._read(command.pod.namespace, command.pod.name)
         if pod.status == 0:
             return CommandUnanswered(command)
         raw = pod.json()
@@ -157,26 +160,26 @@ class Kube:
         return None
 
     async def _delete(self, command: DeletePod) -> Result:
-        reply = await self._with_retries("DeletePod", requests.delete(command), self._policies.delete)
+        reply = await self._with_retries(command, requests.delete(command), self._policies.delete)
         gone = reply.status == 404 or (reply.status == 409 and reply.reason() == "Conflict")
         return CommandSucceeded(command) if reply.ok or gone else _failed(command, reply)
 
     async def _create(self, command: CreatePlaceholder) -> Result:
         spec = command.spec
         request = requests.create(spec.namespace, self._placeholders.manifest(spec))
-        reply = await self._with_retries("CreatePlaceholder", request, self._policies.create)
+        reply = await self._with_retries(command, request, self._policies.create)
         if reply.ok:
             return CommandSucceeded(command)
         if not _already_exists(reply):
             return _failed(command, reply)
-        pod = await self._with_retries("ReadPod", requests.read(spec.namespace, spec.name), self._policies.read)
+        pod = await self._read(spec.namespace, spec.name)
         if pod.ok and self._placeholders.is_ours(pod.json(), spec):
             self._teller.read_pod(pod.json())
             return CommandSucceeded(command)
         return _failed(command, reply)
 
     async def _patch(self, command: FailPod | SetCondition | MarkResumed | MarkDisrupted, request: Request) -> Result:
-        reply = await self._with_retries(type(command).__name__, request, self._policies.patch)
+        reply = await self._with_retries(command, request, self._policies.patch)
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 
     async def _post_event(self, command: PostEvent) -> Result:
@@ -185,48 +188,57 @@ class Kube:
         known = self._series.turn(command)
         if known is not None:
             reply = await self._with_retries(
-                "PostEvent", requests.series(command, known.name, known.count, now), self._policies.event
+                command, requests.series(command, known.name, known.count, now), self._policies.event
             )
             if reply.ok or reply.status != 404:
                 return CommandSucceeded(command) if reply.ok else _failed(command, reply)
         name = self._series.start(command, now)
         request = requests.event(command, name, self._series.instance, now)
-        reply = await self._with_retries("PostEvent", request, self._policies.event)
+        reply = await self._with_retries(command, request, self._policies.event)
         if reply.ok or _already_exists(reply):
             return CommandSucceeded(command)
         self._series.forget(command)
         return _failed(command, reply)
 
-    async def _with_retries(self, kind: str, request: Request, policy: Retry) -> Reply:
-        """Send until the answer is final: done, not worth another try, or out of tries."""
+    async def _with_retries(self, command: Command | None, request: Request, policy: Retry) -> Reply:
+        """Send until the answer is final: done, not worth another try, or out of tries. None = a read."""
+        kind = type(command).__name__ if command is not None else "ReadPod"
+        urgency = urgency_of(command) if command is not None else None
         attempt = 0
         while True:
             attempt += 1
-            reply = await self._once(request)
+            reply = await self._once(request, urgency)
             final = reply.ok or _already_exists(reply)
-            pause_s = None if final else _pause_s(policy, attempt, reply)
+            pause_s = None if final else self._pause_s(policy, attempt, reply, urgency)
             if pause_s is None:
                 return reply
             self._attempts.retried(kind, reply.status)
             await asyncio.sleep(pause_s)
 
-    async def _once(self, request: Request) -> Reply:
-        """One try; no answer is the reply with status 0."""
+    async def _read(self, namespace: str, name: str) -> Reply:
+        return await self._with_retries(None, requests.read(namespace, name), self._policies.read)
+
+    async def _once(self, request: Request, urgency: Urgency | None) -> Reply:
+        """One try; no answer is the reply with status 0. What the server says of this kind holds for all of it."""
         try:
-            return await self._session.send(request)
+            reply = await self._session.send(request)
         except Unreachable as error:
             log.debug("no answer", reason=str(error))
             return NO_REPLY
+        if urgency is not None and reply.status in THROTTLED and reply.retry_after_s:
+            self.brakes.hold(urgency, min(reply.retry_after_s, RETRY_AFTER_LIMIT_S))
+        return reply
+
+    def _pause_s(self, policy: Retry, attempt: int, reply: Reply, urgency: Urgency | None) -> float | None:
+        """Seconds until the next try, None = none; rights that are missing may be on their way."""
+        status = UNAVAILABLE if reply.is_access_denied else reply.status
+        luck = random.random()  # noqa: S311 - so that what failed together does not come again together
+        pause_s = policy.pause_s(attempt, status, reply.retry_after_s, luck)
+        return None if pause_s is None else max(pause_s, self.brakes.left_s(urgency) if urgency is not None else 0.0)
 
 
 #: After these it is unknown, or contested, whether the pod got the node.
 _SETTLED_BY_READING = frozenset({0, 404, 409, 500, 502, 503, 504})
-
-
-def _pause_s(policy: Retry, attempt: int, reply: Reply) -> float | None:
-    """Seconds until the next try, None = none; rights that are missing may be on their way."""
-    status = UNAVAILABLE if reply.is_access_denied else reply.status
-    return policy.pause_s(attempt, status, reply.retry_after_s)
 
 
 def _already_exists(reply: Reply) -> bool:

@@ -1,62 +1,63 @@
 """Who writes next: bounded concurrency, urgency, and one write at a time for each pod.
 
 Binds go before deletes, deletes before creates, creates before patches, patches before events (architecture 7): when a
-thousand placeholders are to go, the real pod of the first one does not wait for the last one. Jobs of one pod run
-in the order in which they came, never two at once; a job that waits behind a less urgent one of its pod lends it its
-urgency. Events wait in a bounded buffer of their own and run only while nothing else waits; when it is full the least
-important one is dropped and counted. With a rate limit (`kubernetes.qps`) jobs wait for their turn in that order too.
+thousand placeholders are to go, the real pod of the first one does not wait for the last one. Only binds may have every
+place; five thousand creates in flight, or asleep before their next try, leave room for a bind that comes now. Jobs of
+one pod run in the order in which they came, never two at once; a job that waits behind a less urgent one of its pod
+lends it its urgency. A kind that the API server told to slow down waits (`brakes`) and the others go on. Events wait in
+a buffer of their own and start only while nothing else could. With a rate limit (`kubernetes.qps`) jobs wait for their
+turn in that order too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from enum import IntEnum
-from itertools import count
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
-from muster_operator.model.commands import (
-    BindPod,
-    Command,
-    CreatePlaceholder,
-    DeletePod,
-    FailPod,
-    MarkDisrupted,
-    MarkResumed,
-    PostEvent,
-    SetCondition,
-)
+from muster_operator.link.api.brakes import Brakes
+from muster_operator.link.api.event_buffer import EventBuffer
+from muster_operator.link.api.urgency import Urgency, key_of, urgency_of
+from muster_operator.model.commands import Command, PostEvent
 
-
-class Urgency(IntEnum):
-    """Smaller goes first."""
-
-    BIND = 0
-    DELETE = 1
-    CREATE = 2
-    PATCH = 3
+#: Which share of the places a kind may have at once.
+SHARES: Final[Mapping[Urgency, float]] = {
+    Urgency.BIND: 1.0,
+    Urgency.DELETE: 0.75,
+    Urgency.CREATE: 0.625,
+    Urgency.PATCH: 0.25,
+}
+#: Seconds that events get at the end, when everything else is written.
+LAST_EVENTS_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """`writers`: requests in flight at once. `event_writers`: of those, for events. `events`: buffer of events.
 
-    `qps` is the rate of writes a second (0 = unlimited), `burst` how many may go at once after a quiet time.
+    An event that waits is about 1 KB. `qps` is the rate of writes a second (0 = unlimited), `burst` how many may go at
+    once after a quiet time.
     """
 
     writers: int = 64
     event_writers: int = 8
-    events: int = 2000
+    events: int = 20_000
     qps: float = 0.0
     burst: int = 0
+
+    def of(self, kind: Urgency) -> int:
+        """How many of a kind may be in flight."""
+        share = SHARES.get(kind)
+        return self.event_writers if share is None else max(1, round(self.writers * share))
 
 
 @dataclass(slots=True)
 class _Job:
-    """One command on its way. `started` jobs have left the queue for good."""
+    """One command on its way. `started` jobs have left the queues for good."""
 
     command: Command
     key: str
@@ -64,47 +65,50 @@ class _Job:
     started: bool = False
 
 
-@dataclass(slots=True)
 class Pool:
     """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped."""
 
-    execute: Callable[[Command], Awaitable[None]]
-    limits: Limits = field(default_factory=Limits)
-    on_drop: Callable[[], None] = lambda: None
-    _in_flight: int = 0
-    _queue: list[tuple[int, int, _Job]] = field(default_factory=list)
-    _behind: dict[str, deque[_Job]] = field(default_factory=dict)
-    _events: list[deque[PostEvent]] = field(default_factory=lambda: [deque(), deque(), deque()])
-    _order: count[int] = field(default_factory=count)
-    _events_in_flight: int = 0
-    _wake: asyncio.Event = field(default_factory=asyncio.Event)
-    _idle: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    def __init__(
+        self,
+        execute: Callable[[Command], Awaitable[None]],
+        limits: Limits | None = None,
+        on_drop: Callable[[], None] = lambda: None,
+        brakes: Brakes | None = None,
+    ) -> None:
+        self._execute, self._limits, self._brakes = execute, limits or Limits(), brakes or Brakes()
+        self._queues: dict[Urgency, deque[_Job]] = {kind: deque() for kind in SHARES}
+        self._behind: dict[str, deque[_Job]] = {}
+        self._events = EventBuffer(self._limits.events, on_drop)
+        self._in_flight: Counter[Urgency] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
 
     def submit(self, command: Command) -> None:
         """Take a command over; it runs when its turn comes."""
         if isinstance(command, PostEvent):
-            self._submit_event(command)
+            self._events.put(command)
         else:
             self._submit_write(_Job(command, key_of(command), urgency_of(command)))
         self._wake.set()
 
     def depths(self) -> dict[str, int]:
         """How many commands wait, by kind of queue."""
-        waiting = sum(1 for _, _, job in self._queue if not job.started)
+        started = sum(1 for jobs in self._behind.values() if jobs[0].started)
         return {
-            "writes": waiting + sum(len(jobs) for jobs in self._behind.values()),
-            "events": sum(len(events) for events in self._events),
-            "in_flight": self._in_flight,
+            "writes": sum(len(jobs) for jobs in self._behind.values()) - started,
+            "events": len(self._events),
+            "in_flight": self._in_flight.total(),
         }
 
     async def run(self) -> None:
         """Start jobs for as long as this task lives."""
-        rate = _Rate(self.limits.qps, self.limits.burst)
+        rate = _Rate(self._limits.qps, self._limits.burst)
         while True:
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._braked_s()):
+                    await self._wake.wait()
             self._wake.clear()
-            while self._in_flight < self.limits.writers:
+            while self._in_flight.total() < self._limits.writers:
                 job = self._next()
                 if job is None:
                     break
@@ -115,64 +119,64 @@ class Pool:
             self._idle.set()
 
     async def drained(self) -> None:
-        """Wait until nothing waits and nothing is in flight. New commands lengthen the wait."""
-        while self._in_flight or self._queue or any(self._events):
-            self._idle.clear()
-            await self._idle.wait()
+        """Wait until nothing waits and nothing is in flight. New commands lengthen the wait; events do by a little."""
+        while self._behind:
+            await self._finished()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_EVENTS_S):
+                while len(self._events) or self._in_flight.total():
+                    await self._finished()
+
+    async def _finished(self) -> None:
+        self._idle.clear()
+        await self._idle.wait()
 
     def _submit_write(self, job: _Job) -> None:
         waiting = self._behind.get(job.key)
         if waiting is None:
             self._behind[job.key] = deque([job])
-            self._push(job)
+            self._queues[job.urgency].append(job)
             return
         waiting.append(job)
         first = waiting[0]
         if not first.started and job.urgency < first.urgency:
             first.urgency = job.urgency
-            self._push(first)
-
-    def _submit_event(self, event: PostEvent) -> None:
-        if event.series:
-            for waiting in self._events:
-                for place, other in enumerate(waiting):
-                    if other.series == event.series:
-                        waiting[place] = event
-                        return
-        self._events[event.importance].append(event)
-        if sum(len(events) for events in self._events) > self.limits.events:
-            next(events for events in self._events if events).popleft()
-            self.on_drop()
-
-    def _push(self, job: _Job) -> None:
-        heapq.heappush(self._queue, (job.urgency, next(self._order), job))
+            self._queues[first.urgency].append(first)  # it stands in two queues now, and starts from one
 
     def _next(self) -> _Job | None:
         """The next job that may start: a write, else an event; None = nothing to do now."""
-        while self._queue:
-            _, _, job = heapq.heappop(self._queue)
-            if not job.started:
+        for kind, queue in self._queues.items():
+            while queue and (queue[0].started or queue[0].urgency is not kind):
+                queue.popleft()
+            if queue and self._may_start(kind):
+                job = queue.popleft()
                 job.started = True
                 return job
-        if self._events_in_flight < self.limits.event_writers:
-            for events in reversed(self._events):
-                if events:
-                    return _Job(events.popleft(), "", Urgency.PATCH, started=True)
-        return None
+        held_back = all(not queue or self._brakes.left_s(kind) > 0 for kind, queue in self._queues.items())
+        event = self._events.take() if held_back and self._may_start(Urgency.EVENT) else None
+        return None if event is None else _Job(event, "", Urgency.EVENT, started=True)
+
+    def _may_start(self, kind: Urgency) -> bool:
+        return self._in_flight[kind] < self._limits.of(kind) and self._brakes.left_s(kind) == 0
+
+    def _braked_s(self) -> float | None:
+        """Seconds until a kind that waits may go on; None = nothing waits for that."""
+        waiting = [kind for kind, queue in self._queues.items() if queue]
+        waiting += [Urgency.EVENT] if len(self._events) else []
+        return min((left for kind in waiting if (left := self._brakes.left_s(kind)) > 0), default=None)
 
     def _start(self, job: _Job) -> None:
-        self._in_flight += 1
-        self._events_in_flight += not job.key
+        self._in_flight[job.urgency] += 1
         task = asyncio.create_task(self._run(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, job: _Job) -> None:
+        kind = job.urgency
         try:
-            await self.execute(job.command)
+            await self._execute(job.command)
         finally:
-            self._in_flight -= 1
-            self._events_in_flight -= not job.key
+            self._in_flight[kind] -= 1
             if job.key:
                 self._release(job.key)
             self._wake.set()
@@ -185,7 +189,7 @@ class Pool:
             del self._behind[key]
             return
         waiting[0].urgency = min(job.urgency for job in waiting)
-        self._push(waiting[0])
+        self._queues[waiting[0].urgency].append(waiting[0])
 
 
 class _Rate:
@@ -202,29 +206,3 @@ class _Rate:
         grown = self._burst if self._at == float("-inf") else self._tokens + (now_s - self._at) * self._qps
         self._tokens, self._at = min(float(self._burst), grown) - 1, now_s
         return max(0.0, -self._tokens / self._qps)
-
-
-def key_of(command: Command) -> str:
-    """Which pod a command writes to, `namespace/name`; empty for events."""
-    match command:
-        case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
-            return f"{pod.namespace}/{pod.name}"
-        case MarkResumed(originator=pod):
-            return f"{pod.namespace}/{pod.name}"
-        case CreatePlaceholder(spec=spec):
-            return f"{spec.namespace}/{spec.name}"
-        case PostEvent():
-            return ""
-
-
-def urgency_of(command: Command) -> Urgency:
-    """How soon a command has to go."""
-    match command:
-        case BindPod():
-            return Urgency.BIND
-        case DeletePod():
-            return Urgency.DELETE
-        case CreatePlaceholder():
-            return Urgency.CREATE
-        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted() | PostEvent():
-            return Urgency.PATCH

@@ -118,6 +118,7 @@ class Told:
     results: list[Result] = field(default_factory=list)
     read: list[Raw] = field(default_factory=list)
     retried: list[tuple[str, int]] = field(default_factory=list)
+    braked: list[str] = field(default_factory=list)
 
     def result(self, result: Result) -> None:
         self.results.append(result)
@@ -154,7 +155,11 @@ async def a_kube(
         manifest=lambda spec: {"metadata": {"name": spec.name}},
         is_ours=lambda raw, spec: raw["metadata"].get("uid", "").startswith("ours"),
     )
-    attempts = Attempts(retried=lambda kind, code: told.retried.append((kind, code)), ended=lambda kind, code: None)
+    attempts = Attempts(
+        retried=lambda kind, code: told.retried.append((kind, code)),
+        ended=lambda kind, code: None,
+        braked=told.braked.append,
+    )
     try:
         yield Kube(session, placeholders, told, attempts, policies)
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from muster_operator.link.api import credentials as credentials_module
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.errors import NoCredentials
 
@@ -77,3 +78,27 @@ def test_a_file_that_broke_while_we_run_leaves_the_old_credentials_in_use(kubeco
 def test_no_way_into_a_cluster_is_said_with_the_fix(kubeconfig: Path) -> None:
     with pytest.raises(NoCredentials, match="set KUBECONFIG"):
         Credentials().current()
+
+
+def test_a_file_that_was_rotated_is_read_at_the_next_look(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
+    write(kubeconfig, {"token": "old"})
+    credentials = Credentials()
+    first = credentials.current()
+    assert credentials.current() is first
+    write(kubeconfig, {"token": "newer"})
+    assert credentials.current().token == "newer"
+
+
+def test_a_certificate_that_was_renewed_under_its_path_is_noticed(
+    kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
+    certificate = tmp_path / "c.pem"
+    certificate.write_text("one")
+    write(kubeconfig, {"client-certificate": str(certificate), "client-key": "/k.pem"})
+    credentials = Credentials()
+    first = credentials.current()
+    assert credentials.current() is first
+    certificate.write_text("another")
+    assert credentials.current() is not first

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from muster_operator.link.api.urgency import Urgency
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered
 from tests.unit.operator.link.api.apiserver import ApiServer, Told, a_kube, reply, serving, status
 from tests.unit.operator.link.api.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
@@ -228,3 +231,28 @@ async def test_an_answer_that_is_not_json_is_told_as_it_is() -> None:
     server.plan("POST /api/v1/namespaces/ns/pods", lambda: reply(403, {}))
     told = await run(server, a_create())
     assert isinstance(told.results[0], CommandFailed)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code: int) -> None:
+    server, told = ApiServer(), Told()
+    told_to_wait = status(code, "TooManyRequests", headers={"Retry-After": "1"})
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: told_to_wait)
+    async with serving(server), a_kube(server, told) as kube:
+        creating = asyncio.create_task(kube.execute(a_create()))
+        while not told.retried:  # noqa: ASYNC110 - a level that nobody signals
+            await asyncio.sleep(0.001)
+        held, free = kube.brakes.left_s(Urgency.CREATE), kube.brakes.left_s(Urgency.BIND)
+        creating.cancel()
+    assert 0.5 < held <= 1.0
+    assert free == 0
+    assert told.braked == ["create"]
+
+
+async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
+    server, told = ApiServer(), Told()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(429, "TooManyRequests"))
+    async with serving(server), a_kube(server, told) as kube:
+        await kube.execute(a_create())
+    assert told.results == [CommandSucceeded(a_create())]
+    assert told.braked == []

@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import pytest
+
+from muster_operator.link.api import pool as pool_module
+from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.pool import Limits, Pool
+from muster_operator.link.api.urgency import Urgency
 from muster_operator.model.commands import Command, Importance, PostEvent
 from tests.unit.operator.link.api.commands import a_bind, a_condition, a_create, a_delete, an_event
 
@@ -135,3 +140,92 @@ async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
             pool.submit(a_bind(f"p{number}"))
         await finished(pool, api)
         assert asyncio.get_running_loop().time() - began > 0.15
+
+
+async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
+    api = Api()
+    async with a_pool(api, writers=8) as pool:
+        for number in range(5000):
+            pool.submit(a_create(f"tg-{number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 5
+        for number in range(3):
+            pool.submit(a_bind(f"p{number}"))
+        await asyncio.sleep(0.01)
+        assert api.started[5:] == [a_bind(f"p{number}") for number in range(3)]
+        assert len(await finished(pool, api)) == 5003
+
+
+async def test_deletes_and_creates_together_fill_the_pool_and_no_more() -> None:
+    api = Api()
+    async with a_pool(api, writers=8) as pool:
+        for number in range(20):
+            pool.submit(a_create(f"tg-{number}"))
+            pool.submit(a_delete(f"old-{number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 8
+        assert sum(command == a_delete(f"old-{n}") for n in range(20) for command in api.started) == 6
+        assert len(await finished(pool, api)) == 40
+
+
+async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() -> None:
+    api = Api()
+    api.gate.set()
+    now = 0.0
+    brakes = Brakes(clock=lambda: now)
+    pool = Pool(api.execute, Limits(), brakes=brakes)
+    task = asyncio.create_task(pool.run())
+    brakes.hold(Urgency.CREATE, 0.05)
+    pool.submit(a_create())
+    pool.submit(a_bind())
+    pool.submit(an_event())
+    await asyncio.sleep(0.01)
+    assert api.started == [a_bind(), an_event()]
+    now = 1.0
+    async with asyncio.timeout(2):
+        await pool.drained()  # nobody wakes it but the end of the brake
+    assert api.started[2:] == [a_create()]
+    task.cancel()
+
+
+async def test_equal_events_that_wait_are_one() -> None:
+    api = Api()
+    async with a_pool(api, writers=1) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for _ in range(3):
+            pool.submit(an_event("no room"))
+        pool.submit(an_event("no room", name="other"))
+        assert await finished(pool, api) == [a_bind(), an_event("no room"), an_event("no room", name="other")]
+
+
+async def test_series_of_two_objects_do_not_overtake_each_other() -> None:
+    api = Api()
+    async with a_pool(api, writers=1) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for name in ("p", "q"):
+            pool.submit(an_event("1 bound", series="gang", name=name))
+        events = [an_event("1 bound", series="gang", name=name) for name in ("p", "q")]
+        assert await finished(pool, api) == [a_bind(), *events]
+
+
+async def test_five_thousand_pods_that_are_bound_at_once_keep_all_their_events() -> None:
+    api = Api()
+    async with a_pool(api) as pool:
+        for number in range(5000):
+            pool.submit(a_bind(f"p{number}"))
+        for number in range(5000):
+            pool.submit(an_event("bound", name=f"p{number}"))
+        assert len(await finished(pool, api)) == 10_000
+        assert api.dropped == 0
+
+
+async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "LAST_EVENTS_S", 0.05)
+    api = Api()
+    async with a_pool(api) as pool:
+        for number in range(100):
+            pool.submit(an_event(f"note {number}"))
+        async with asyncio.timeout(2):
+            await pool.drained()  # the gate is shut: none of them ends

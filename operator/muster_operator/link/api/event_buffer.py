@@ -1,0 +1,51 @@
+"""Kubernetes events that wait until nothing else does: bounded, equal ones once, a series by its newest word."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from muster_operator.model.commands import Importance, PostEvent
+
+Key = tuple[str, str, str, str]
+
+
+class EventBuffer:
+    """Holds at most `limit`; beyond that the oldest of the least important goes, and `dropped` is called."""
+
+    def __init__(self, limit: int, dropped: Callable[[], None]) -> None:
+        self._limit, self._dropped = limit, dropped
+        self._by_importance: dict[Importance, OrderedDict[Key, PostEvent]] = {
+            importance: OrderedDict() for importance in Importance
+        }
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, event: PostEvent) -> None:
+        """Take an event over; where the same or an older word of its series waits, it takes that one's place."""
+        key = _key(event)
+        for waiting in self._by_importance.values():
+            if key in waiting:
+                waiting[key] = event
+                return
+        self._by_importance[event.importance][key] = event
+        self._count += 1
+        if self._count > self._limit:
+            next(waiting for waiting in self._by_importance.values() if waiting).popitem(last=False)
+            self._count -= 1
+            self._dropped()
+
+    def take(self) -> PostEvent | None:
+        """The oldest of the most important; None = nothing waits."""
+        for importance in sorted(Importance, reverse=True):
+            if self._by_importance[importance]:
+                self._count -= 1
+                return self._by_importance[importance].popitem(last=False)[1]
+        return None
+
+
+def _key(event: PostEvent) -> Key:
+    said = ("", event.series) if event.series else (event.reason, event.note)
+    return (event.namespace, event.uid or event.name, *said)

@@ -1,0 +1,55 @@
+"""How soon a command has to go, which is also how writes are counted and held back: kind by kind."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from muster_operator.model.commands import (
+    BindPod,
+    Command,
+    CreatePlaceholder,
+    DeletePod,
+    FailPod,
+    MarkDisrupted,
+    MarkResumed,
+    PostEvent,
+    SetCondition,
+)
+
+
+class Urgency(IntEnum):
+    """Smaller goes first."""
+
+    BIND = 0
+    DELETE = 1
+    CREATE = 2
+    PATCH = 3
+    EVENT = 4
+
+
+def urgency_of(command: Command) -> Urgency:
+    """How soon a command has to go."""
+    match command:
+        case BindPod():
+            return Urgency.BIND
+        case DeletePod():
+            return Urgency.DELETE
+        case CreatePlaceholder():
+            return Urgency.CREATE
+        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted():
+            return Urgency.PATCH
+        case PostEvent():
+            return Urgency.EVENT
+
+
+def key_of(command: Command) -> str:
+    """Which pod a command writes to, `namespace/name`; empty for events."""
+    match command:
+        case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
+            return f"{pod.namespace}/{pod.name}"
+        case MarkResumed(originator=pod):
+            return f"{pod.namespace}/{pod.name}"
+        case CreatePlaceholder(spec=spec):
+            return f"{spec.namespace}/{spec.name}"
+        case PostEvent():
+            return ""
