@@ -1,0 +1,116 @@
+"""Round after round, certificates and registration are kept; what goes wrong is said, and the next round goes on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from muster_operator.admission.certificates import BadCertificate, Leaf, issue, split
+from muster_operator.admission.keeping import GivenSource, Keeper, OwnSource
+from muster_operator.admission.registration import MUTATING, Registrar, Registration
+from muster_operator.admission.secret import SECRET, AuthoritySecret
+from muster_operator.admission.trust import RETIRE, SETTLE
+from muster_operator.admission.webhooks import NAME, bundle_of
+from muster_operator.link.api.session import KubeSession
+from tests.unit.operator.admission.cluster_peer import Peer, a_session
+from tests.unit.operator.admission.test_certificates import HOST, a_pair, accepts
+from tests.unit.operator.admission.test_registration import DOOR, OURS
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+SECRET_PATH = f"/api/v1/namespaces/muster/secrets/{SECRET}"
+
+
+class Replica:
+    """A keeper and what it serves."""
+
+    def __init__(self, session: KubeSession) -> None:
+        self.served: list[Leaf] = []
+        source = OwnSource(AuthoritySecret(session, "muster"), [HOST])
+        self.keeper = Keeper(source, Registrar(session, Registration(DOOR, OURS)), self.served.append)
+
+    async def at(self, now: datetime) -> Leaf:
+        await self.keeper.attempt(now)
+        return self.served[-1]
+
+
+def trusted(peer: Peer) -> tuple[bytes, ...]:
+    return split(bundle_of(peer.objects[f"{MUTATING}/{NAME}"]))
+
+
+async def test_a_replica_that_starts_is_registered_after_one_round() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        assert replica.keeper.missing == "there is no certificate yet"
+        leaf = await replica.at(NOW)
+        assert replica.keeper.missing == ""
+    assert accepts(trusted(peer), leaf, NOW)
+
+
+async def test_two_replicas_are_trusted_at_every_moment_of_a_year_and_through_a_lost_secret() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replicas = [Replica(session), Replica(session)]
+        now = NOW
+        for day in range(0, 400, 9):
+            now = NOW + timedelta(days=day)
+            if day == 351:
+                peer.put(SECRET_PATH, {**peer.objects[SECRET_PATH], "data": {}})
+            for second in (0, 6):
+                for replica in replicas:
+                    leaf = await replica.at(now + second * SECOND)
+                    assert all(accepts(trusted(peer), one.served[-1], now) for one in replicas if one.served), day
+                    assert replica.keeper.missing == ""
+                    assert leaf.not_after > now
+    assert len(replicas[0].served) > 15
+    assert len(trusted(peer)) <= 4
+
+
+async def test_a_lost_secret_is_served_anew_only_after_the_new_authorities_are_known() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        first = await replica.at(NOW)
+        del peer.objects[SECRET_PATH]
+        assert await replica.at(NOW + SECOND) is first
+        assert set(first.authorities) < set(trusted(peer))
+        second = await replica.at(NOW + SETTLE + SECOND)
+        assert second is not first
+        await replica.at(NOW + SECOND + RETIRE)
+        assert set(trusted(peer)) == set(second.authorities)
+
+
+async def test_without_rights_it_serves_what_it_has_and_says_where_the_rights_are() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        first = await replica.at(NOW)
+        peer.denied.add("GET")
+        assert await replica.at(NOW + SECOND) is first
+        assert replica.keeper.missing == ""
+        fresh = Replica(session)
+        await fresh.keeper.attempt(NOW)
+        assert "deploy/rbac.yaml" in fresh.keeper.missing
+
+
+async def test_given_files_are_read_again_when_they_change_and_kept_while_they_are_garbled(tmp_path: Path) -> None:
+    pair = a_pair()
+    first, second = issue(pair, [HOST], NOW), issue(pair, [HOST], NOW)
+    chain, key, authority = (tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt"))
+    source = GivenSource(chain, key, authority)
+    with pytest.raises(BadCertificate, match=r"tls\.crt"):
+        await source.leaf(NOW)
+    for leaf in (first, second):
+        chain.write_bytes(leaf.chain)
+        key.write_bytes(leaf.key)
+        authority.write_bytes(b"".join(leaf.authorities))
+        read = await source.leaf(NOW)
+        assert read is not None
+        assert read.chain == leaf.chain
+        assert await source.leaf(NOW) is read
+    key.write_bytes(first.key)
+    with pytest.raises(BadCertificate, match="does not belong"):
+        await source.leaf(NOW)
