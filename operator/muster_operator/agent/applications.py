@@ -5,7 +5,7 @@ How it ends is in ``endings``.
 
 from __future__ import annotations
 
-from muster_operator.agent import gangs, mismatches, namespaces, refusals, reserving, tasks, telling
+from muster_operator.agent import gangs, mismatches, namespaces, occupants, refusals, reserving, tasks, telling
 from muster_operator.agent.asks import application_spec, renewal_spec
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Phase, Task
@@ -133,11 +133,18 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     if is_new:
         start(ledger, out, app, now)
     elif app.failure is not None:
-        tasks.fail(out, task, *app.failure)
+        join_failed(ledger, out, task, app.failure)
     elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
         tasks.report_bound(ledger, out, task)
         if app.state is AppState.RUNNING and task.state is TaskState.PENDING:
             tasks.submit(ledger, out, task, now)
+
+
+def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
+    """A member of an application that failed fails too; one that has its node all the same takes its room."""
+    tasks.fail(out, task, *failure)
+    if task.state is TaskState.BOUND and not task.held:
+        occupants.make_stray(ledger, out, task.pod)
 
 
 def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:

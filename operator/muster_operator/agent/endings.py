@@ -48,7 +48,7 @@ def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tu
         telling.warn(out, app.originator.ref, reason, message)
     gangs.kill_all(ledger, out, app, now, "the application failed")
     for task in list(app.members.values()):
-        tasks.fail(out, task, reason, message)
+        applications.join_failed(ledger, out, task, failure)
     settle(ledger, out, app, now)
 
 
