@@ -36,8 +36,12 @@ def busy_operator() -> CollectorRegistry:
     """Every metric of the operator with at least one sample."""
     metrics = OperatorMetrics()
     metrics.watch("", lambda: {"inbox": 1})
-    for labelled in (metrics.watch_events, metrics.streams_broken, metrics.repairs):
+    for labelled in (metrics.streams_broken, metrics.streams_expired, metrics.lists, metrics.repairs):
         labelled.labels("pods").inc()
+    metrics.count_watched("pods", "ADDED")
+    metrics.heard("pods")
+    metrics.requested("POST", "pods/binding", 201, 0.01)
+    metrics.brakes.labels("create").inc()
     for answered in (metrics.commands, metrics.retries):
         answered.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()
