@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from muster_core.model.effects import AllocationAnswer, ClockSet, Effect
 from muster_core.model.events import AllocationReported, ApplicationAdded, ClockKind, ConfigurationReplaced
-from muster_core.model.ids import QueuePath
+from muster_core.model.ids import NodeId, QueuePath
 from muster_core.model.policies import QueuePolicies
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
@@ -27,6 +28,9 @@ from tests.unit.core.engine.contest import with_preemption
 from tests.unit.core.engine.scene import Scene, placed, released_asks, releases, states
 
 
+N0 = NodeId("n0")
+
+
 def refusal(effects: list[Effect]) -> str:
     answers = [effect for effect in effects if isinstance(effect, AllocationAnswer)]
     return next((one.reason for answer in answers for one in answer.rejected_allocations), "")
@@ -40,7 +44,7 @@ def running(vcore: int = 1000, most: int | None = None) -> Scene:
     return scene
 
 
-def resize(scene: Scene, key: str, vcore: int, node: str = "n0", **more: str | bool) -> list[Effect]:
+def resize(scene: Scene, key: str, vcore: int, node: str = "n0", **more: Any) -> list[Effect]:
     return scene.tell(AllocationReported(replace(an_allocation(key, node, vcore=vcore), **more)))
 
 
@@ -54,7 +58,7 @@ def test_a_resized_pod_counts_as_large_as_it_is_with_application_queues_user_and
     assert scene.app().allocated == now
     assert partition.queues.by_path[leaf].allocated == partition.queues.by_path[QueuePath("root")].allocated == now
     assert partition.users.of(scene.app().spec.user, leaf) == now
-    assert partition.nodes.allocated("n0") == now
+    assert partition.nodes.allocated(N0) == now
 
 
 def test_the_same_once_more_changes_nothing() -> None:
@@ -80,7 +84,7 @@ def test_head_room_that_a_smaller_pod_leaves_is_given_to_one_that_waits() -> Non
 def test_a_pod_that_grew_over_its_node_and_queue_stays_and_nothing_else_goes_there() -> None:
     scene = running(most=2000)
     assert resize(scene, "r0", 5000) == []
-    assert scene.partition.nodes.available("n0")["vcore"] == -1000
+    assert scene.partition.nodes.available(N0)["vcore"] == -1000
     assert placed(scene.ask(an_ask("r1"))) == {}
     assert resize(scene, "r0", 6000) == []
     assert placed(resize(scene, "r0", 1000)) == {"r1": "n0"}
@@ -183,7 +187,7 @@ def test_a_placeholder_that_is_resized_while_it_is_swapped_leaves_clean_sums() -
     assert releases(scene.ask(an_ask("r0", group="workers"))) == {"p0": Termination.PLACEHOLDER_REPLACED}
     resize(scene, "p0", 700, group="workers", placeholder=True)
     assert placed(scene.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
-    assert scene.partition.nodes.allocated("n0") == resources(vcore=2000, pods=2)
+    assert scene.partition.nodes.allocated(N0) == resources(vcore=2000, pods=2)
 
 
 def test_a_pod_of_another_scheduler_that_is_resized_takes_its_new_room() -> None:
@@ -194,9 +198,9 @@ def test_a_pod_of_another_scheduler_that_is_resized_takes_its_new_room() -> None
     assert placed(scene.ask(an_ask("r0"))) == {}
     assert placed(resize_foreign(scene, 3000, "n0")) == {"r0": "n0"}
     assert "on node n0 already" in refusal(resize_foreign(scene, 3000, "n0", "n1"))
-    assert scene.partition.nodes.record("n0").foreign == resources(vcore=3000, pods=1)
+    assert scene.partition.nodes.record(N0).foreign == resources(vcore=3000, pods=1)
     scene.release("f", app="")
-    assert scene.partition.nodes.record("n0").foreign == NOTHING
+    assert scene.partition.nodes.record(N0).foreign == NOTHING
 
 
 def resize_foreign(scene: Scene, vcore: int, *nodes: str) -> list[Effect]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster_operator.model.allocations import AllocationSpec, TerminationType
-from muster_operator.model.commands import PostEvent
+from muster_operator.model.commands import BindPod, PostEvent
 from muster_operator.model.facts import PriorityClassSeen
 from muster_operator.model.ids import AllocationId, PodUid
 from muster_operator.model.news import (
@@ -17,6 +17,7 @@ from muster_operator.model.news import (
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
+    NodeCreated,
 )
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.verdicts import AllocationVerdict, AskCancelled, AskRejected
@@ -121,6 +122,7 @@ def test_a_resize_while_the_node_is_away_is_told_with_the_node() -> None:
     driver.accepted()
     assert not driver.see(resized(raw, "3")).news
     [created] = driver.fact(node_seen(a_node("n1"))).news
+    assert isinstance(created, NodeCreated)
     assert [one.ask.resources["vcore"] for one in created.existing] == [3000]
 
 
@@ -133,13 +135,11 @@ def test_a_priority_class_that_is_seen_after_its_pods_is_told_with_each_of_them(
     driver.see(a_pod("w2", app=APP))
     opted = {"yunikorn.apache.org/allow-preemption": "true"}
     driver.see(a_pod("w3", app=APP, priorityClassName="batch", annotations=opted))
-    news = driver.fact(PriorityClassSeen("batch", allow_preemption=False)).news
-    specs = [one.allocation.ask if isinstance(one, AllocationReported) else one.ask for one in news]
-    assert [(type(one), spec.key) for one, spec in zip(news, specs, strict=True)] == [
-        (AllocationReported, "uid-w0"),
-        (AskSubmitted, "uid-w1"),
-    ]
-    assert not any(spec.allow_preempt_self for spec in specs)
+    allocated, ask = driver.fact(PriorityClassSeen("batch", allow_preemption=False)).news
+    assert isinstance(allocated, AllocationReported)
+    assert isinstance(ask, AskSubmitted)
+    assert (allocated.allocation.ask.key, ask.ask.key) == ("uid-w0", "uid-w1")
+    assert {allocated.allocation.ask.allow_preempt_self, ask.ask.allow_preempt_self} == {False}
     assert not driver.fact(PriorityClassSeen("batch", allow_preemption=False))
 
 
@@ -199,8 +199,11 @@ def test_the_end_of_a_pod_does_not_touch_the_next_one_of_its_name() -> None:
     again = a_pod("db-0", app=APP)
     again["metadata"]["uid"] = "uid-second"
     assert asked(driver.see(again)) == ["uid-second"]
-    assert [item.key for item in driver.gone("db-0").news] == ["uid-db-0"]
+    stopped = TerminationType.STOPPED_BY_RM
+    first = AllocationReleased(APP, PodUid("uid-db-0"), stopped, AllocationId("uid-db-0-0"))
+    assert driver.gone("db-0").news == [first]
     [bind] = orders(driver.allocated("uid-second"))
+    assert isinstance(bind, BindPod)
     assert bind.pod.uid == "uid-second"
     assert events(driver.result(done(bind))) == [("db-0", "Scheduled", "Scheduled")]
     assert not driver.gone("db-0")

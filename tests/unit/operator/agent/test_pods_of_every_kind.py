@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster_operator.agent import recovery
 from muster_operator.model.allocations import AllocationSpec
 from muster_operator.model.commands import FailPod, PostEvent
-from muster_operator.model.news import AllocationReleased, AllocationReported, ApplicationSubmitted, AskReleased
+from muster_operator.model.ids import PodUid
+from muster_operator.model.news import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationSubmitted,
+    AskReleased,
+    NodeCreated,
+)
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.verdicts import ApplicationRejected, ApplicationVerdict
 from tests.unit.operator.agent.driver import APP, asked, events, live, orders, waiting
@@ -22,9 +31,8 @@ def reported(out: Outcome) -> list[AllocationSpec]:
     return [item.allocation for item in out.news if isinstance(item, AllocationReported)]
 
 
-def foreign(name: str, node: str = "", **spec: object) -> Raw:
-    where = {"nodeName": node} if node else {}
-    return a_pod(name, schedulerName="default-scheduler", **where, **spec)
+def foreign(name: str, node: str, **spec: Any) -> Raw:
+    return a_pod(name, schedulerName="default-scheduler", nodeName=node, **spec)
 
 
 def leaving(raw: Raw) -> Raw:
@@ -103,7 +111,7 @@ def test_a_bound_pod_of_a_rejected_application_takes_its_room_all_the_same() -> 
     assert not any(isinstance(command, FailPod) for command in out.commands)
     late = driver.see(a_pod("w1", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app) for one in reported(late)] == [("uid-w1", None)]
-    assert driver.gone("w0").news == [AllocationReleased(None, out.news[0].allocation.ask.key)]  # type: ignore[union-attr]
+    assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
     assert [type(item) for item in driver.gone("w1").news] == [AllocationReleased]
     assert driver.ledger.applications == {}
 
@@ -146,7 +154,8 @@ def test_foreign_and_own_pods_on_an_unknown_node_are_told_with_it() -> None:
     assert driver.ledger.homeless == {"n2": {"uid-other", "uid-w0"}}
     driver.gone("other")
     [created] = driver.fact(node_seen(a_node("n2"))).news
-    assert [one.ask.key for one in created.existing] == ["uid-w0"]  # type: ignore[union-attr]
+    assert isinstance(created, NodeCreated)
+    assert [one.ask.key for one in created.existing] == ["uid-w0"]
     assert driver.ledger.homeless == {}
 
 
