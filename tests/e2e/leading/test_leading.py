@@ -104,7 +104,7 @@ async def test_who_cannot_renew_stops_writing_before_another_begins(open_scene: 
 
 
 async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_nobody(open_scene: OpenScene) -> None:
-    """ADR 0010: nobody else can have led meanwhile, so who led goes on where it was."""
+    """ADR 0012: nobody else can have led meanwhile, so who led goes on where it was."""
     scene = await open_scene(NODES, env=QUICKLY)
     plane = scene.cluster.plane
     assert plane is not None

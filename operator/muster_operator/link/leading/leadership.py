@@ -1,4 +1,4 @@
-"""The task that takes the lease, renews it, and ends when another has it (semantics 27, ADR 0010).
+"""The task that takes the lease, renews it, and ends when another has it (semantics 27, ADR 0012).
 
 A holder that cannot renew keeps trying while the fence closes under it: an API server that is down for an hour is no
 reason to end, and when it is back and the lease is as we left it, nobody led meanwhile and we go on where we were. Only
