@@ -7,8 +7,9 @@ from muster_operator.model.facts import NamespaceGone
 from muster_operator.model.ids import AppId
 from muster_operator.model.news import ApplicationSubmitted
 from muster_operator.model.outcome import Outcome
+from muster_operator.translate.placeholders import placeholder_body
 from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused, waiting
-from tests.unit.operator.agent.kubernetes import namespace_seen
+from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.objects import QUEUE, Raw, a_group, a_namespace, a_pod, gang_annotations
 
 TWO_CPUS = '{"cpu": "2"}'
@@ -76,6 +77,7 @@ def test_a_changed_quota_is_told_once_for_each_queue_and_user() -> None:
 
 def test_an_annotation_that_became_unreadable_is_told_on_the_namespace_and_takes_nothing_away() -> None:
     driver = live()
+    driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
     waiting(driver)
     bad = namespace_seen(a_namespace(namespace_quota="2 CPUs"))
     out = driver.fact(bad)
@@ -125,6 +127,23 @@ def test_a_gang_of_a_namespace_that_is_leaving_is_neither_told_nor_given_up() ->
     assert not driver.wait(600)
     driver.gone("w0")
     assert driver.ledger.applications == {}
+
+
+def test_a_placeholder_that_its_namespace_takes_away_is_not_made_again() -> None:
+    driver, creates = reserving()
+    raw = placeholder_body(creates[0].spec, SETTINGS)
+    raw["metadata"] |= {"uid": "uid-ph", "managedFields": [{"manager": "muster-placeholder", "operation": "Update"}]}
+    raw["status"] = {"phase": "Pending"}
+    driver.see(raw)
+    driver.fact(namespace_seen(leaving("dev")))
+    assert orders(driver.gone("ph")) == []
+
+
+def test_what_the_core_says_of_an_id_that_it_does_not_know_again_yet_is_not_meant() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.updated("Running")
+    assert not driver.ledger.applications[APP].core_is_running
 
 
 def test_a_gang_that_may_not_have_its_placeholders_is_told_and_given_up() -> None:

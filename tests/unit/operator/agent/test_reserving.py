@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from muster_operator.agent import recovery
+from muster_operator.agent.reminders import next_due
 from muster_operator.model.commands import CreatePlaceholder, PostEvent, SetCondition
 from muster_operator.model.ids import PodUid
 from muster_operator.model.outcome import Outcome
@@ -15,8 +17,8 @@ from muster_operator.model.verdicts import (
 )
 from muster_operator.translate.placeholders import placeholder_body
 from tests.unit.operator.agent.driver import APP, Driver, done, live, orders
-from tests.unit.operator.agent.kubernetes import SETTINGS
-from tests.unit.operator.objects import CREATED, a_group, a_pod, gang_annotations
+from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
+from tests.unit.operator.objects import CREATED, a_group, a_namespace, a_pod, gang_annotations
 
 MEMBERS = 3
 FULL = "0/1 nodes are available: 1 Insufficient cpu."
@@ -136,9 +138,25 @@ def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_i
     assert found["w0"][1].endswith(QUOTA)
 
 
+def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() -> None:
+    driver = Driver()
+    driver.fact(namespace_seen(a_namespace()))
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    recovery.begin(driver.ledger, 0.0)
+    driver.accepted()
+    recovery.report_nodes(driver.ledger, 0.0)
+    recovery.submit_asks(driver.ledger, 0.0)
+    assert next_due(driver.ledger) is None
+    assert not driver.wait(60)
+    recovery.open_nodes(driver.ledger, driver.now)
+    assert next_due(driver.ledger) is not None
+    assert set(conditions(driver.wait(1))) == {"w0"}
+
+
 def test_members_that_may_ask_no_longer_wait_for_the_gang() -> None:
     driver = reserving()
-    driver.wait(5)
+    driver.wait(2.5)
+    assert set(conditions(driver.wait(10))) == {"w0", "w1", "w2"}
     for number in range(MEMBERS):
         bind(driver, number)
     driver.updated("Running")
