@@ -41,23 +41,24 @@ def of_strangers(ours: Ours) -> list[Condition]:
 
 
 def claims_us(kind: Kind, ours: Ours) -> Condition:
-    """A pod that names us. A template that names us or carries a guarded annotation, when that is new; and one that
-    names us and has no owner, when it changes: its pods are replaced anyway, so that is the time to write him.
+    """A new pod that names us. A new template that names us or has a guarded annotation, and what changes it so.
+
+    A template of nobody's that names us and changes gets its owner then, so that is asked about too.
     """
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
         return ("names-us", f"{_names(new, ours)} && (request.operation == 'CREATE' || {_changes(new, old)})")
-    ownerless = f"{_names(new, ours)} && {_annotation(new, words.ANNOTATION_USER_INFO)} == '' && {_differ(new, old)}"
-    grows = f"({_names(new, ours)} && !{_names(old, ours)}) || {_changes(new, old)} || ({ownerless})"
-    return ("claims-us", f"request.operation == 'CREATE' ? {_claims(new, ours)} : ({grows})")
+    is_owned_anew = f"({_names(new, ours)} && {_is_nobodys(new)} && {new} != {old})"
+    changed = f"{_changes(new, old)} || {is_owned_anew}"
+    return ("claims-us", f"request.operation == 'CREATE' ? ({_claims(new, ours)}) : ({changed})")
 
 
 def claims_nothing(kind: Kind, ours: Ours) -> Condition:
-    """The rest of what is new: pods, and templates that are new or change."""
+    """The rest of what is new or, if it is a template, changes."""
     new, old = (_description(root, kind) for root in ("object", "oldObject"))
     if kind.is_pod:
         return ("does-not-name-us", f"!{_names(new, ours)}")
-    return ("claims-nothing", f"!({_claims(new, ours)}) && (request.operation == 'CREATE' || {_differ(new, old)})")
+    return ("claims-nothing", f"!({_claims(new, ours)}) && (request.operation == 'CREATE' || {new} != {old})")
 
 
 def is_called(names: frozenset[str]) -> Condition:
@@ -67,6 +68,10 @@ def is_called(names: frozenset[str]) -> Condition:
 
 def _claims(new: str, ours: Ours) -> str:
     return " || ".join([_names(new, ours), *(f"{_annotation(new, key)} != ''" for key in GUARDED)])
+
+
+def _is_nobodys(description: str) -> str:
+    return f"{_annotation(description, words.ANNOTATION_USER_INFO)} == ''"
 
 
 def _changes(new: str, old: str) -> str:
