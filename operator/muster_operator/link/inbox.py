@@ -106,7 +106,7 @@ class Onlooker(Protocol):
         """Take a complete list of cluster-wide objects."""
 
 
-class Inbox:
+class Inbox:  # long: what four protocols tell ends here, and each word of them is one line
     """Implements what kopf's handlers, the fast lane, the session and the writers tell to."""
 
     def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = LIMIT) -> None:
