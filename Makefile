@@ -67,4 +67,5 @@ diagrams: setup ## draw docs/states/, list the differences in docs/compatibility
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi
+	$(BIN)/python -m tools.webhooks > deploy/webhooks.yaml
 	$(BIN)/python -m tools.settings

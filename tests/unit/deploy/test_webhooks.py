@@ -1,0 +1,28 @@
+"""The manifest of the webhooks is what the operator would register; the role allows no more of it than is needed."""
+
+from pathlib import Path
+
+import yaml
+
+from muster_operator.admission.secret import SECRET
+from muster_operator.admission.webhooks import NAME
+from muster_operator.main import WEBHOOK_PORT
+from tools import webhooks
+
+RBAC = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
+
+
+def test_the_manifest_is_what_the_operator_would_register() -> None:
+    assert webhooks.FILE.read_text(encoding="utf-8") == webhooks.default(), "make diagrams"
+    assert webhooks.PORT == WEBHOOK_PORT
+
+
+def test_secrets_and_registrations_that_are_not_ours_can_neither_be_read_nor_changed() -> None:
+    guarded = {"secrets": SECRET, "mutatingwebhookconfigurations": NAME, "validatingwebhookconfigurations": NAME}
+    rules = [rule for role in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) for rule in role.get("rules", [])]
+    seen = 0
+    for rule in rules:
+        for resource in set(rule["resources"]) & set(guarded):
+            seen += 1
+            assert rule["verbs"] == ["create"] or rule["resourceNames"] == [guarded[resource]], rule
+    assert seen == 6

@@ -1,0 +1,69 @@
+"""Writes ``deploy/webhooks.yaml``: the Service and both webhook configurations, as the operator would register them.
+
+For clusters in which a person registers webhooks and not a program (``--webhook-manifest``). Called by ``make
+diagrams``; a test fails when the file is stale. With other scheduler names or another namespace:
+``python -m tools.webhooks --schedulers muster --namespace gangs > webhooks.yaml``.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from muster_operator.admission.conditions import Ours
+from muster_operator.admission.webhooks import Door, mutating, validating
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = ROOT / "deploy" / "webhooks.yaml"
+SERVICE = "muster-webhook"
+PORT = 9089
+HEADER = """\
+# Written by `make diagrams`; do not edit. `python -m tools.webhooks --help` writes one for other names.
+# Only for --webhook-manifest: without it the operator registers the same by itself, and needs the Service alone.
+# The operator fills in caBundle. docs/admission.md says who is asked about what, and what happens without an answer.
+"""
+
+
+def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
+    """The three documents."""
+    service: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": namespace, "labels": {"app": "muster"}},
+        "spec": {
+            "selector": {"app": "muster", "component": "scheduler"},
+            "ports": [{"name": "webhook", "port": 443, "targetPort": PORT}],
+        },
+    }
+    door = Door(namespace, service=SERVICE)
+    ours = Ours(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
+    documents = [service, mutating(door, ours, ()), validating(door, ours, ())]
+    return HEADER + yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=120)
+
+
+class _Plain(yaml.SafeDumper):
+    """Says what is equal twice instead of pointing at it."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        """Always."""
+        return True
+
+
+def main(
+    schedulers: Annotated[str, typer.Option(help="service.schedulerNames")] = "muster,yunikorn",
+    namespace: Annotated[str, typer.Option(help="where Muster runs")] = "muster",
+    account: Annotated[str, typer.Option(help="the operator's service account")] = "muster-operator",
+) -> None:
+    """Print the manifest for these names."""
+    names = frozenset(name.strip() for name in schedulers.split(","))
+    typer.echo(manifest(names, namespace, account), nl=False)
+
+
+def default() -> str:
+    """The manifest of the file."""
+    return manifest(frozenset({"muster", "yunikorn"}), "muster", "muster-operator")
+
+
+if __name__ == "__main__":
+    typer.run(main)
