@@ -1,0 +1,150 @@
+"""Single pods of every shape: what they take is what Kubernetes says, also after they changed (contract 1.10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import IMAGE, a_pod, is_bound, with_annotations
+from tests.e2e.scene import Scene
+
+MI = 2**20
+START_AFTER, RUN_FOR = "devcluster.muster/start-after", "devcluster.muster/run-for"
+#: A kubelet that has not started the containers has not told what is in force either.
+NOT_STARTED = {START_AFTER: "1h"}
+
+
+def a_container(name: str, **resources: Any) -> Json:
+    return {"name": name, "image": IMAGE, "resources": resources}
+
+
+def shaped(name: str, **spec: Any) -> Json:
+    """A pod with this spec instead of one container of 1 CPU."""
+    pod = a_pod(name, labels={"applicationId": "shapes"})
+    pod["spec"].update(spec)
+    return pod
+
+
+def shapes() -> list[Json]:
+    """Pods whose size is not simply a sum."""
+    sidecar = {**a_container("mesh", requests={"cpu": "200m"}), "restartPolicy": "Always"}
+    init = a_container("migrate", requests={"cpu": "1"})
+    app = a_container("app", requests={"cpu": "300m", "memory": "64Mi"})
+    return [
+        shaped("init-after-sidecar", initContainers=[sidecar, init], containers=[app]),
+        shaped("init-before-sidecar", initContainers=[init, sidecar], containers=[app]),
+        shaped("pod-level", containers=[app], resources={"requests": {"cpu": "700m", "memory": "128Mi"}}),
+        shaped("limits-only", containers=[a_container("app", limits={"cpu": "150m", "memory": "32Mi"})]),
+        shaped("nothing", containers=[a_container("app")]),
+        shaped("zero", containers=[a_container("app", requests={"cpu": "0", "memory": "0"})]),
+        shaped("extended", containers=[a_container("app", limits={"example.com/fpga": "2"})]),
+        shaped(
+            "huge-pages",
+            containers=[a_container("app", limits={"hugepages-2Mi": "4Mi", "memory": "1e6", "cpu": "0.05"})],
+        ),
+        shaped("overhead", runtimeClassName="muster-sandbox", containers=[app]),
+    ]
+
+
+SIZES = {
+    "init-after-sidecar": {"vcore": 1200, "memory": 64 * MI},
+    "init-before-sidecar": {"vcore": 1000, "memory": 64 * MI},
+    "pod-level": {"vcore": 700, "memory": 128 * MI},
+    "limits-only": {"vcore": 150, "memory": 32 * MI},
+    "nothing": {},
+    "zero": {},
+    "extended": {"example.com/fpga": 2},
+    "huge-pages": {"hugepages-2Mi": 4 * MI, "memory": 1_000_000, "vcore": 50},
+    "overhead": {"vcore": 400, "memory": 84 * MI},
+}
+
+
+async def allocations(scene: Scene) -> dict[str, Json]:
+    """What the core has allocated, by the pod's name."""
+    apps = (await scene.muster.dump())["applications"]
+    found = [one for app in apps for one in app.get("allocations") or []]
+    return {one["allocationTags"]["kubernetes.io/meta/podName"]: one for one in found}
+
+
+async def takes(scene: Scene, pod: str, vcore: int) -> None:
+    """Wait until the core counts the pod as that large."""
+
+    async def does() -> bool:
+        one = (await allocations(scene)).get(pod, {})
+        return bool(one.get("resource", {}).get("vcore") == vcore)
+
+    await scene.eventually(f"{pod} takes {vcore}", does)
+
+
+async def is_placed(scene: Scene, pod: str) -> None:
+    async def has_node() -> bool:
+        return is_bound(await scene.api.get("pods", pod, scene.namespace))
+
+    await scene.eventually(f"{pod} has a node", has_node)
+
+
+async def resize(scene: Scene, pod: str, cpu: str) -> None:
+    """As a user does it: through the subresource."""
+    path = f"/api/v1/namespaces/{scene.namespace}/pods/{pod}/resize"
+    body = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+    await scene.api.request("PATCH", path, body, content_type="application/strategic-merge-patch+json")
+
+
+async def test_pods_of_every_shape_take_what_kubernetes_counts(open_scene: OpenScene) -> None:
+    """The amounts of the core's ledger; limits and overhead are the API server's to fill in."""
+    scene = await open_scene([FakeNode("node-0", extra={"example.com/fpga": "4", "hugepages-2Mi": "1Gi"})])
+    sandbox = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "muster-sandbox"},
+        "handler": "sandbox",
+        "overhead": {"podFixed": {"cpu": "100m", "memory": "20Mi"}},
+    }
+    classes = "/apis/node.k8s.io/v1/runtimeclasses"
+    await scene.api.request("POST", classes, sandbox)
+    try:
+        await scene.create(shapes())
+        await scene.all_bound(len(SIZES))
+    finally:
+        await scene.api.request("DELETE", f"{classes}/muster-sandbox")
+    found = {name: one["resource"] for name, one in (await allocations(scene)).items()}
+    assert found == {name: {**size, "pods": 1} for name, size in SIZES.items()}
+
+
+async def test_pods_that_change_hold_what_they_hold(open_scene: OpenScene) -> None:
+    """Resized up and down in place, relabelled, bound beforehand, kept by a finalizer."""
+    scene = await open_scene([FakeNode("node-0", cpu="4")])
+    beforehand = a_pod("beforehand", cpu="500m", labels={"applicationId": "static"})
+    beforehand["spec"]["nodeName"] = "node-0"
+    kept = with_annotations(a_pod("kept", cpu="1500m", labels={"applicationId": "brief"}), {RUN_FOR: "100ms"})
+    kept["metadata"]["finalizers"] = ["example.com/keep"]
+    grows = with_annotations(a_pod("grows", cpu="1", labels={"applicationId": "grows"}), NOT_STARTED)
+    await scene.create([beforehand, kept, grows])
+    await is_placed(scene, "grows")
+    await resize(scene, "grows", "3")
+    await takes(scene, "grows", 3000)
+    await scene.create([a_pod("next", cpu="800m", labels={"applicationId": "next"})])
+    await scene.eventually("next waits for room", lambda: waits(scene, "next"))
+    assert set(await allocations(scene)) == {"beforehand", "grows"}  # what was kept has ended
+
+    await scene.api.patch("pods", "grows", {"metadata": {"labels": {"role": "db"}}}, scene.namespace)
+    await scene.api.patch("pods", "next", {"metadata": {"labels": {"applicationId": "moved"}}}, scene.namespace)
+    await resize(scene, "grows", "2")
+    await is_placed(scene, "next")
+    ledger = await allocations(scene)
+    assert ledger["grows"]["resource"]["vcore"] == 2000
+    assert ledger["grows"]["allocationTags"]["kubernetes.io/label/role"] == "db"
+    assert ledger["next"]["applicationId"] == "moved"
+    bound_by_us = {write.name for write in scene.writes(of_operator=True) if write.subresource == "binding"}
+    assert bound_by_us == {"kept", "grows", "next"}
+
+    await scene.api.delete("pods", "kept", scene.namespace, grace_s=0)
+    await scene.api.patch("pods", "kept", {"metadata": {"finalizers": None}}, scene.namespace)
+
+
+async def waits(scene: Scene, pod: str) -> bool:
+    """Whether the operator wrote on it why it waits."""
+    found = await scene.api.get("pods", pod, scene.namespace)
+    return any(one.get("reason") == "Unschedulable" for one in found["status"].get("conditions", []))

@@ -1,0 +1,136 @@
+"""Workloads of every kind on one cluster: what controllers make and make again is placed, once each (contract 1.9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import a_daemon_set, a_pod, is_bound
+from tests.e2e.scene import Scene
+
+RUN_FOR, FAIL_AFTER = "devcluster.muster/run-for", "devcluster.muster/fail-after"
+
+
+def a_workload(group: str, kind: str, app: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Json:
+    """A controller of pods of 100m; ``app`` is its name, its application and its pods' label."""
+    pod = a_pod("unnamed", cpu="100m", labels={"workload": app, "applicationId": app})
+    restarts = "Never" if kind == "Job" else "Always"
+    template = {
+        "metadata": {"labels": pod["metadata"]["labels"], "annotations": annotations or {}},
+        "spec": {**pod["spec"], "restartPolicy": restarts},
+    }
+    selects = {} if kind == "Job" else {"selector": {"matchLabels": {"workload": app}}}
+    body = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": app}}
+    return {**body, "spec": {**selects, "template": template, **spec}}
+
+
+def a_job(name: str, app: str, annotations: dict[str, str], **spec: Any) -> Json:
+    job = a_workload("batch", "Job", app, annotations=annotations, **spec)
+    job["metadata"] = {"name": name}
+    return job
+
+
+async def of(scene: Scene, app: str) -> list[Json]:
+    return await scene.api.find("pods", scene.namespace, labelSelector=f"workload={app}")
+
+
+async def bound_of(scene: Scene, app: str, count: int, *, besides: set[str] = frozenset()) -> list[Json]:  # type: ignore[assignment]
+    """Wait until so many pods of the workload have a node, none of them known before."""
+
+    async def are_bound() -> list[Json]:
+        pods = [pod for pod in await of(scene, app) if "deletionTimestamp" not in pod["metadata"]]
+        new = [pod for pod in pods if is_bound(pod) and pod["metadata"]["uid"] not in besides]
+        return new if len(pods) == len(new) == count else []
+
+    return await scene.eventually(f"{count} new pods of {app} are bound", are_bound)
+
+
+def uids(pods: list[Json]) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+async def rolls(scene: Scene) -> None:
+    """A Deployment grows and is updated, pod by pod."""
+    first = await bound_of(scene, "web", 2)
+    await scene.api.patch("deployments", "web", {"spec": {"replicas": 4}}, scene.namespace)
+    grown = await bound_of(scene, "web", 4)
+    assert uids(first) <= uids(grown)
+    template = {"metadata": {"annotations": {"version": "2"}}}
+    await scene.api.patch("deployments", "web", {"spec": {"template": template}}, scene.namespace)
+    await bound_of(scene, "web", 4, besides=uids(grown))
+
+
+async def keeps_names(scene: Scene) -> None:
+    """A StatefulSet makes its pods in order, and one of the same name as soon as the old one is gone."""
+    first = await bound_of(scene, "db", 3)
+    by_age = sorted(first, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+    assert [pod["metadata"]["name"] for pod in by_age] == ["db-0", "db-1", "db-2"]
+    for _ in range(2):
+        known = await scene.api.get("pods", "db-1", scene.namespace)
+        await scene.api.delete("pods", "db-1", scene.namespace, grace_s=0)
+
+        async def is_made_anew(before: Json = known) -> bool:
+            now = await scene.api.get("pods", "db-1", scene.namespace)
+            return is_bound(now) and now["metadata"]["uid"] != before["metadata"]["uid"]
+
+        await scene.eventually("db-1 is there again", is_made_anew)
+
+
+async def tries_again(scene: Scene) -> None:
+    """A Job whose pods fail makes others, in the application of a pod that runs on."""
+
+    async def has_given_up() -> bool:
+        return [pod["status"].get("phase") for pod in await of(scene, "retries")] == ["Failed"] * 2
+
+    await scene.eventually("the Job tried twice", has_given_up)
+    assert all(is_bound(pod) for pod in await of(scene, "retries"))
+    assert await application(scene, "retries") == "Running"
+
+
+async def repeats(scene: Scene) -> None:
+    """A CronJob's runs share an application id: the next begins while the core completes the last, or just after."""
+    for run in range(4):
+        await scene.create([a_job(f"nightly-{run}", "nightly", {RUN_FOR: "100ms"}, parallelism=2, completions=2)])
+
+        async def is_done(done: int = 2 * (run + 1)) -> bool:
+            return Counter(pod["status"].get("phase") for pod in await of(scene, "nightly")) == {"Succeeded": done}
+
+        await scene.eventually(f"run {run} is done", is_done)
+        await asyncio.sleep(0.4 * run)  # the core keeps an idle application for a second
+
+
+async def serves_every_node(scene: Scene) -> None:
+    """A DaemonSet's pod goes to its own node and to no other."""
+
+    async def is_everywhere() -> bool:
+        pods = await scene.api.find("pods", scene.namespace, labelSelector="daemon=agent")
+        return sorted(pod["spec"].get("nodeName", "") for pod in pods) == ["node-0", "node-1", "node-2"]
+
+    await scene.eventually("the agent runs on every node", is_everywhere)
+
+
+async def application(scene: Scene, name: str) -> str:
+    found = [app for app in (await scene.muster.dump())["applications"] if app["applicationID"] == name]
+    return str(found[0]["applicationState"]) if found else ""
+
+
+async def test_what_controllers_make_and_make_again_is_placed_once_each(open_scene: OpenScene) -> None:
+    """Deployment, StatefulSet, Job with retries, a CronJob's runs, DaemonSet; nothing is refused meanwhile."""
+    scene = await open_scene([FakeNode(f"node-{index}") for index in range(3)])
+    side = a_pod("side", cpu="100m", labels={"applicationId": "retries"})
+    await scene.create(
+        [
+            a_workload("apps", "Deployment", "web", replicas=2),
+            a_workload("apps", "StatefulSet", "db", replicas=3, serviceName="db"),
+            side,
+            a_job("retries", "retries", {FAIL_AFTER: "100ms"}, backoffLimit=1),
+            a_daemon_set("agent", cpu="100m"),
+        ]
+    )
+    await asyncio.gather(rolls(scene), keeps_names(scene), tries_again(scene), repeats(scene), serves_every_node(scene))
+    warnings = [event for event in await scene.events() if event.get("reportingComponent") == "muster"]
+    assert {event["reason"] for event in warnings} == {"Scheduled"}
