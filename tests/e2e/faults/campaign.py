@@ -14,8 +14,9 @@ from devcluster.nodes import FakeNode
 from tests.e2e import aftermath
 from tests.e2e.faults import verdict
 from tests.e2e.faults.arena import Arena, arena
+from tests.e2e.faults.items import Item
 from tests.e2e.faults.killer import Kill, Killer, Victim
-from tests.e2e.faults.load import Item, Load
+from tests.e2e.faults.load import Load
 from tests.e2e.faults.schedule import Fault, Kind, Schedule
 from tests.e2e.faults.tally import Tally
 from tests.e2e.faults.user import User
@@ -71,7 +72,7 @@ class Campaign:
         self._plan, self._arena, self._say = plan, opened, say
         self._tally = Tally(muster.health_port for muster in opened.musters)
         self._killer = Killer(plan.seed, opened.process, opened.proxy, self._tally.look)
-        self._load = Load(plan.seed, plan.node_cpu, plan.nodes * plan.node_cpu)
+        self._load = Load(plan.seed, plan.nodes, plan.node_cpu)
         self._user = User(opened.scene.api, opened.scene.namespace)
         self._items: list[Item] = []
         self._result = Result(plan)

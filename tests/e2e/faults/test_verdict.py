@@ -8,7 +8,7 @@ import pytest
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.faults import ledgers, logs, verdict
-from tests.e2e.faults.load import RUN_FOR, End, Item
+from tests.e2e.faults.items import RUN_FOR, End, Item
 from tests.e2e.faults.witness import ITEM_LABEL, Witness
 from tests.e2e.manifests import PLACEHOLDER, a_pod
 
@@ -55,7 +55,7 @@ def test_room_of_pods_that_ended_or_went_is_free(witness: Witness) -> None:
 
 
 def ends(witness: Witness, end: End, pods: int = 1) -> list[str]:
-    return verdict.unsettled([Item("it", [], end, single=pods)], witness)
+    return verdict.unsettled([Item("it", "pod", [], end, single=pods)], witness)
 
 
 def test_a_pod_that_never_came_or_never_ran_is_lost(witness: Witness) -> None:

@@ -10,7 +10,7 @@ from devcluster.api import Api, Json
 from devcluster.errors import ApiError
 from devcluster.resources import BY_KIND
 from devcluster.waiting import until
-from tests.e2e.faults.load import Deletion, Item
+from tests.e2e.faults.items import Deletion, Item
 
 PATIENCE_S = 60.0
 NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)

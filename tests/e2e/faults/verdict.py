@@ -13,7 +13,7 @@ from devcluster.errors import ConditionNotMet
 from devcluster.waiting import until
 from tests.e2e.faults import ledgers, logs
 from tests.e2e.faults.arena import Arena
-from tests.e2e.faults.load import RUN_FOR, End, Item
+from tests.e2e.faults.items import RUN_FOR, End, Item
 from tests.e2e.faults.witness import Seen, Witness
 
 SETTLE_S = 240.0

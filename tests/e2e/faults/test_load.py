@@ -1,0 +1,29 @@
+"""A load is its seed's, as large as was asked for, and has every sort of item."""
+
+from tests.e2e.faults.items import Deletion, End, Item
+from tests.e2e.faults.load import Load
+
+
+def items(seed: int = 1, portions: int = 40) -> list[Item]:
+    load = Load(seed, nodes=10, node_cpu=4)
+    return [item for _ in range(portions) for item in load.portion(gang=5, single=5)]
+
+
+def test_the_same_seed_gives_the_same_load() -> None:
+    assert items(3) == items(3)
+    assert items(3) != items(4)
+
+
+def test_portions_are_as_large_as_was_asked_for() -> None:
+    found = items(portions=100)
+    assert sum(item.gang for item in found) >= 500
+    assert sum(item.single for item in found) == 500
+    assert len({item.name for item in found}) == len(found)
+
+
+def test_every_end_and_every_way_to_be_deleted_is_in_it() -> None:
+    found = items()
+    assert {item.end for item in found} == set(End)
+    assert {item.deletion for item in found} == set(Deletion)
+    assert all((item.deletion is Deletion.NEVER) is (item.end is not End.DELETED) for item in found)
+    assert len({item.kind for item in found}) == 13
