@@ -307,7 +307,7 @@ def own_identity() -> str:
 
 
 @app.command()
-def main(  # noqa: PLR0913 - the command line is its options
+def main(  # noqa: PLR0913 # long: the command line is its options
     *,
     core: Annotated[
         str, typer.Option(envvar="MUSTER_CORE", help="where the core listens: unix:///path or host:port")

@@ -1,0 +1,150 @@
+"""How long nobody binds when who leads goes: `python -m benchmarks.takeover [RUNS]`, with the default lease.
+
+A pod is created every 50 ms. From the moment the leader is told to stop, or is killed, to the first binding of who
+comes after it, by the API server's audit log: a standby after SIGTERM, a standby after kill -9 of operator and core,
+and a single operator that is killed and started again at once, as a kubelet does the first time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import count
+from signal import SIGTERM
+
+from benchmarks.cluster import CONFIG
+from devcluster import muster, signals
+from devcluster.api import Json
+from devcluster.cluster import Cluster, running
+from devcluster.errors import ApiError
+from devcluster.flavour import Flavour
+from devcluster.muster import Muster, Setup
+from devcluster.nodes import FakeNode
+from devcluster.waiting import until
+
+NAMESPACE = "load"
+NODES = 100
+PAUSE_S = 0.05
+QUIET_S = 3.0
+"""Of undisturbed work before each blow, so that the lease is renewed and the standby has seen it."""
+
+
+@dataclass(slots=True)
+class Pair:
+    """Who leads, and who stands by."""
+
+    cluster: Cluster
+    leader: Muster
+    standby: Muster
+
+    async def struck(self, blow: Callable[[Muster], Awaitable[None]]) -> float:
+        """Seconds from the blow to the standby's first binding; afterwards the two have changed places."""
+        await asyncio.sleep(QUIET_S)
+        mark, began = self.cluster.audit.mark(), datetime.now(tz=UTC)
+        await blow(self.leader)
+        seconds = await first_binding(self.cluster, mark, began, self.standby)
+        await self.leader.stop()
+        await self.leader.start()
+        self.leader, self.standby = self.standby, self.leader
+        return seconds
+
+
+async def first_binding(cluster: Cluster, mark: int, after: datetime, by: Muster) -> float:
+    """Seconds from then to the first binding that this one made."""
+
+    async def seen() -> float:
+        for write in cluster.audit.since(mark):
+            at = datetime.fromisoformat(write.at)
+            if write.subresource == "binding" and write.succeeded and by.setup.identity in write.agent and at > after:
+                return (at - after).total_seconds()
+        return 0.0
+
+    return await until("somebody binds again", seen, 60, every_s=0.2)
+
+
+async def told(leader: Muster) -> None:
+    """As in a rolling upgrade."""
+    leader.operator.signal(SIGTERM)
+
+
+async def killed(leader: Muster) -> None:
+    """As when a node dies."""
+    await asyncio.gather(leader.operator.kill(), leader.core.kill())
+
+
+async def restarted(cluster: Cluster, leader: Muster) -> float:
+    """Seconds from the kill of a single operator to its own first binding."""
+    await asyncio.sleep(QUIET_S)
+    await leader.operator.kill()
+    mark, began = cluster.audit.mark(), datetime.now(tz=UTC)
+    leader.operator.start()
+    return await first_binding(cluster, mark, began, leader)
+
+
+async def measure(runs: int) -> dict[str, list[float]]:
+    """All three, each as often as asked."""
+    async with _cluster() as cluster, _fed(cluster):
+        kubeconfig = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
+        first = Muster(Setup(kubeconfig, cluster.folder))
+        second = Muster(replace(first.setup, folder=cluster.folder / "second", identity="muster-1"))
+        second.setup.folder.mkdir()
+        try:
+            await first.start()
+            alone = [await restarted(cluster, first) for _ in range(runs)]
+            await second.start()
+            pair = Pair(cluster, first, second)
+            return {
+                "a single operator, kill -9 and restart": alone,
+                "a standby, after SIGTERM": [await pair.struck(told) for _ in range(runs)],
+                "a standby, after kill -9": [await pair.struck(killed) for _ in range(runs)],
+            }
+        finally:
+            await second.stop()
+            await first.stop()
+
+
+@asynccontextmanager
+async def _cluster() -> AsyncIterator[Cluster]:
+    async with running(which=Flavour.LOCAL) as cluster, muster.installed(cluster):
+        admin = cluster.admin
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
+        await admin.create(config, muster.NAMESPACE)
+        await cluster.add_nodes(FakeNode(f"node-{n:04d}", cpu="32", memory="256Gi") for n in range(NODES))
+        account = ("serviceaccounts", "default", NAMESPACE)
+        await until("the service account", lambda: admin.get(*account), 30, tolerate=(ApiError,))
+        yield cluster
+
+
+@asynccontextmanager
+async def _fed(cluster: Cluster) -> AsyncIterator[None]:
+    """A new pod of ours every PAUSE_S."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+
+    async def feed() -> None:
+        for number in count():
+            pod: Json = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"pod-{number}", "labels": {"applicationId": "load"}},
+                "spec": {"schedulerName": "muster", "containers": [container]},
+            }
+            await cluster.admin.create(pod, NAMESPACE)
+            await asyncio.sleep(PAUSE_S)
+
+    feeding = asyncio.create_task(feed())
+    try:
+        yield
+    finally:
+        feeding.cancel()
+
+
+if __name__ == "__main__":
+    for name, seconds in signals.run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 3)).items():
+        shown = ", ".join(f"{value:.2f}" for value in seconds)
+        print(f"{name}: {statistics.median(seconds):.2f} s ({shown})")
