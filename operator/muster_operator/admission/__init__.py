@@ -5,4 +5,10 @@ Deciding is pure; read it in this order: ``review`` (a question of the API serve
 ``kinds`` (what is looked at, and where in it a pod is described), ``filtering`` (which namespaces), ``access`` (whose
 word counts), ``case`` (a question with what follows from it), ``userinfo`` (whose a pod is) with ``identity`` (the same
 as text), ``placeholders`` (the mark that nobody else writes), ``pods`` (what a pod lacks to be ours).
+
+Around it is what serves: ``wire`` (a question and its answer as JSON), ``server`` (HTTPS, in the loop of ``aside``),
+``cluster`` (what is known, from the operator's own watch) and ``configuration`` (ConfigMaps, judged by the core).
+``certificates``, their ``secret`` and ``trust`` (who has to know of which, and when) make what is shown; ``conditions``
+and ``webhooks`` say what is registered, ``registration`` has it stand, ``keeping`` looks after all that every few
+seconds. ``serving`` puts it together.
 """

@@ -1,6 +1,6 @@
 """A second event loop in a thread of its own, so that answers to the API server do not wait for the agent's turns.
 
-Measured while 20,000 pods are taken in and while 5,000 pod events a second come: docs/adr/0013-admission-aside.md.
+Measured while 20,000 pods are taken in and while 5,000 pod events a second come: ADR 0013.
 Below the server nothing is shared that is written there: what is known of the cluster is written by the operator's loop
 and read here, entry by entry.
 """
