@@ -10,10 +10,10 @@ import asyncio
 from contextlib import aclosing
 from typing import Final
 
-import orjson
 import structlog
 
 from muster_operator.handlers.stream import BACKOFF_S, RELIST_S
+from muster_operator.link.api.decoding import decoded_object
 from muster_operator.link.api.listing import pages
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
@@ -54,7 +54,7 @@ async def _list(session: KubeSession, inbox: Inbox, plural: str, path: str, *, f
     async with aclosing(pages(session, path)) as stream:
         async for page in stream:
             for item in page.items:
-                raw = orjson.loads(item)
+                raw = decoded_object(item)
                 keys.add(_key(plural, raw))
                 if first:
                     await inbox.watched(plural, READ, raw)

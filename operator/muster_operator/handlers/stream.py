@@ -27,10 +27,10 @@ from typing import Any, Final, Protocol, cast
 
 import aiohttp
 import kopf
-import orjson
 import structlog
 from kopf._cogs.clients import errors, watching
 
+from muster_operator.link.api.decoding import decoded_object
 from muster_operator.link.api.listing import pages
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
@@ -97,7 +97,11 @@ class Expired(Exception):
     """What came after our version cannot be told any more."""
 
 
-_FAILURES: Final = (Expired, Refused, ApiRefused, Unreachable, errors.APIError, aiohttp.ClientError, TimeoutError)
+#: What a stream survives; the last three are an answer that is not what an API server says.
+_FAILURES: Final = (
+    *(Expired, Refused, ApiRefused, Unreachable, errors.APIError, aiohttp.ClientError, TimeoutError),
+    *(ValueError, LookupError, TypeError),
+)
 
 
 class Stream:
@@ -146,7 +150,7 @@ class Stream:
             async for page in stream:
                 version = page.version
                 for item in page.items:
-                    raw = orjson.loads(item)
+                    raw = decoded_object(item)
                     keys.add(raw["metadata"]["uid" if topic.resource.namespaced else "name"])
                     await self._handle({"type": None, "object": raw})
         await topic.listener.listed(self._plural, frozenset(keys))
