@@ -13,7 +13,7 @@ from typing import Final
 
 from muster_operator.admission.review import Answer, Review
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.config import admission, catalogue
+from muster_operator.link.config import catalogue
 from muster_operator.link.config.configmaps import NAMES, merged, read_config_maps
 from muster_operator.link.config.settings import Configuration, parse
 from muster_operator.link.errors import BadSetting
@@ -58,7 +58,6 @@ class ConfigurationCheck:
         entries, present = merged(config_maps), self.present()
         found = parse(entries, present.policy_group)
         doubts = [*map(str, catalogue.doubts(entries)), *map(str, catalogue.awaiting_restart(present.extra, entries))]
-        doubts += admission.parse(entries, found.settings.scheduler_names)[1]
         request = muster_pb2.ValidateConfigurationRequest(config=found.queues, extraConfig=found.extra)
         try:
             async with asyncio.timeout(CORE_S):

@@ -195,7 +195,7 @@ SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
 MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admissionController.filtering.defaultQueue": "write a placement rule of the name fixed instead",
-        "admissionController.webHook.amServiceName": "soon",
+        "admissionController.webHook.amServiceName": "the operator's option `--webhook-service` says it",
         "admissionController.webHook.schedulerServiceAddress": "the operator asks its own core",
         "service.dispatchTimeout": "nothing is dispatched through a channel that could be full",
         "service.eventChannelCapacity": "nothing is dispatched through a channel that could be full",
