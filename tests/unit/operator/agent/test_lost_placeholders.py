@@ -112,3 +112,18 @@ def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
     confirmed = driver.released(key, replaced).news
     assert confirmed == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
     assert driver.ledger.places == {}
+
+
+def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_gone() -> None:
+    """Semantics 14: its member takes the place, so there is none to keep."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    going, replaced = placeholders[0], TerminationType.PLACEHOLDER_REPLACED
+    driver.released(uid(going), replaced)
+    news = driver.see(going, phase="Failed", reason="OutOfcpu").news
+    assert [(type(item), item.termination) for item in news if isinstance(item, AllocationReleased)] == [
+        (AllocationReleased, replaced)
+    ]
+    assert len(news) == 1

@@ -20,7 +20,9 @@ JOB = AppId("job")
 PLACE = PodUid("uid-w0/place")
 REPLACED = TerminationType.PLACEHOLDER_REPLACED
 SETTINGS = Settings()
-FIELD = {"key": "metadata.name", "operator": "In", "values": ["n0"]}
+DAEMON_SET = {"kind": "DaemonSet", "apiVersion": "apps/v1", "uid": "d", "name": "d"}
+ON_N0 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ON_N0]}}
 
 
 @dataclass
@@ -176,19 +178,55 @@ def test_a_refused_pod_without_a_gang_is_replaced_on_another_node() -> None:
     assert simulation.ledger.places == {}
 
 
+def test_a_pod_that_comes_later_does_not_keep_off_the_node() -> None:
+    simulation = running()
+    refuse(simulation)
+    simulation.wait(SETTINGS.avoid_node_s)
+    simulation.kubernetes.add(a_worker("w9"))
+    simulation.run()
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w9").ask.tags
+    assert simulation.kubernetes.node_of("w9") is not None
+
+
 def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_nobody_inherits_its_trouble() -> None:
     simulation = started()
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [FIELD]}]}}
-    pods = [a_pod(name, app=JOB, affinity={"nodeAffinity": affinity}) for name in ("w0", "w9")]
+    pods = [a_pod(name, app=JOB, affinity={"nodeAffinity": REQUIRED}) for name in ("w0", "w9")]
     for pod in pods:
-        pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "apiVersion": "apps/v1", "uid": "d", "name": "d"}]
+        pod["metadata"]["ownerReferences"] = [DAEMON_SET]
     simulation.kubernetes.add(pods[0])
     simulation.run()
     refuse(simulation)
-    simulation.kubernetes.add(pods[1])
+    simulation.kubernetes.add(pods[1], a_pod("plain", app=JOB))
     simulation.run()
     assert keys.TAG_REQUIRED_NODE in last_ask(simulation, "w9").ask.tags
     assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w9").ask.tags
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "plain").ask.tags
+
+
+def test_a_daemon_pod_does_not_keep_off_its_node_because_another_pod_was_refused_there() -> None:
+    simulation = started(nodes=1)
+    simulation.kubernetes.add(a_pod("w0", app=JOB))
+    simulation.run()
+    refuse(simulation)
+    daemon = a_pod("d", app=JOB, affinity={"nodeAffinity": REQUIRED})
+    daemon["metadata"]["ownerReferences"] = [DAEMON_SET]
+    simulation.kubernetes.add(daemon)
+    simulation.run()
+    assert simulation.kubernetes.node_of("d") == "n0"
+
+
+def test_a_gang_that_was_given_up_keeps_no_places() -> None:
+    """Its members were scheduled one by one (semantics 8); nobody was promised anything."""
+    simulation = started()
+    simulation.core.is_stingy = True
+    simulation.kubernetes.add(a_worker("w0"), a_worker("w1"))
+    simulation.run()
+    simulation.core.time_out(JOB)
+    simulation.core.is_stingy = False
+    simulation.run()
+    refuse(simulation)
+    assert simulation.ledger.applications[JOB].state is AppState.RUNNING
+    assert simulation.ledger.places == {}
 
 
 def test_a_refused_placeholder_of_a_gang_that_has_all_its_places_keeps_its_place() -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster_operator.model.groups import GangDefinition, PlaceholderSpec
@@ -164,6 +164,7 @@ def test_names_differ_by_owner_application_group_and_member_however_alike_their_
 _LONG_IN_LOWER_CASE = st.text(alphabet="\u0130Aa-_.", max_size=60)
 
 
+@example("\u0130" * 28, "\u0130" * 20)
 @given(st.text(max_size=60) | _LONG_IN_LOWER_CASE, st.text(max_size=60) | _LONG_IN_LOWER_CASE)
 def test_any_application_and_group_make_a_legal_name(app: str, group: str) -> None:
     name = placeholder_name(PodUid("u"), AppId(app), group, 0)
