@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_core.model.access import EVERYBODY
 from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, QuotaLimit, Timing
-from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Term, Toleration
 from muster_core.model.ids import (
     AllocationId,
     AllocationKey,
@@ -167,3 +167,11 @@ def an_allocation(
         foreign=foreign,
         allocated_ns=allocated_s * SECOND,
     )
+
+
+def made_for(node: str) -> Constraints:
+    """What the controller of DaemonSets writes on a pod: the one node that it is made for, and that a cordon is no
+    matter to it."""
+    term = Term(fields=(Requirement("metadata.name", "In", (node,)),))
+    cordon = Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule")
+    return Constraints(affinity=(term,), tolerations=(cordon,))

@@ -64,9 +64,10 @@ def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preempt
     node = decision.node
     if app is None or ask is None or ask.swap is not None:
         raise BrokenDecision("reservation", f"ask {decision.ask} does not wait")
-    if node not in partition.nodes or partition.nodes.record(node).state is not NodeState.SCHEDULABLE:
-        raise BrokenDecision("reservation", f"node {node} takes nothing")
     is_required = bool(ask.spec.required_node)
+    is_open = node in partition.nodes and partition.nodes.record(node).state is NodeState.SCHEDULABLE
+    if not is_open and not (is_required and node in partition.nodes):
+        raise BrokenDecision("reservation", f"node {node} takes nothing")
     if is_required or preemption:
         give_way(partition, node)
     holds.unreserve(partition, (app.id, ask.spec.key))

@@ -127,11 +127,31 @@ def test_a_named_node_is_the_only_one() -> None:
     assert named(node_name.passes(Constraints(node_name="gone"), ZONES), ZONES) == ""
 
 
-def test_a_draining_node_takes_nothing_whatever_is_tolerated() -> None:
+CORDON = Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule")
+
+
+def made_for(*nodes: str) -> tuple[Term, ...]:
+    """What the controller of DaemonSets writes: one term, one node."""
+    return tuple(Term(fields=(Requirement("metadata.name", "In", (node,)),)) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    "constraints, found",
+    [
+        (Constraints(tolerations=(CORDON,)), "n2"),
+        (Constraints(affinity=made_for("n1")), "n2"),
+        (Constraints(affinity=made_for("n1"), tolerations=(CORDON,)), "n1 n2"),
+        (Constraints(affinity=made_for("n1"), tolerations=(Toleration("", "Exists"),)), "n1 n2"),
+        (Constraints(affinity=made_for("n1"), tolerations=(Toleration("other", "Exists"),)), "n2"),
+        (Constraints(affinity=(*made_for("n1"), Term()), tolerations=(CORDON,)), "n2"),
+        (Constraints(affinity=(), tolerations=(CORDON,)), "n2"),
+    ],
+)
+def test_a_draining_node_takes_only_pods_made_for_it_that_tolerate_that(constraints: Constraints, found: str) -> None:
+    """ADR 0013; which node a pod is made for is the node affinity's business."""
     table = a_table(a_node("n1"), a_node("n2"))
     table.set_draining(NodeId("n1"), draining=True)
-    tolerant = Constraints(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),))
-    assert named(node_unschedulable.passes(tolerant, table), table) == "n2"
+    assert named(node_unschedulable.passes(constraints, table), table) == found
 
 
 def test_the_table_has_kube_schedulers_order_and_words() -> None:

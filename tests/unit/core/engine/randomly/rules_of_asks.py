@@ -13,7 +13,7 @@ from muster_core.model.ids import NodeId
 from muster_core.model.placement import PlacementConstraint, Target, TargetOperator
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
-from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, an_ask
+from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, an_ask, made_for
 from tests.unit.core.engine.randomly.ground import Ground
 
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
@@ -89,12 +89,13 @@ class Asks(Ground):
         self.tell(*(AskAdded(ask) for ask in asks))
 
     @precondition(lambda self: self.apps() and self.nodes())
-    @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]))
-    def ask_for_daemon(self, data: st.DataObject, vcore: int, priority: int) -> None:
+    @rule(data=st.data(), vcore=st.sampled_from([1000, 2000]), priority=st.sampled_from([0, 5]), tolerant=st.booleans())
+    def ask_for_daemon(self, data: st.DataObject, vcore: int, priority: int, *, tolerant: bool) -> None:
         """It may run on one node only, which may be gone by then."""
         app, node = self.one_of(data, self.apps()), data.draw(st.sampled_from([*self.nodes(), "gone"]))
         ask = an_ask(self.new_name("d"), app=app.id, vcore=vcore, priority=priority)
-        self.tell(AskAdded(replace(ask, required_node=NodeId(node))))
+        constraints = made_for(node) if tolerant else ANYWHERE
+        self.tell(AskAdded(replace(ask, required_node=NodeId(node), constraints=constraints)))
 
     @precondition(lambda self: any(app.is_reserving for app in self.apps()))
     @rule(data=st.data(), count=st.integers(1, 5))
