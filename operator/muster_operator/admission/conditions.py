@@ -35,8 +35,8 @@ def of_strangers(ours: Ours) -> list[Condition]:
     Only the API server says who is who; nothing that a user can write counts here.
     """
     return [
-        ("not-of-a-kubelet", "!('system:nodes' in request.userInfo.groups)"),
-        ("not-of-muster", f"request.userInfo.username != '{ours.account}'"),
+        ("not-of-a-kubelet", "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)"),
+        ("not-of-muster", f"request.userInfo.username != {ours.account!r}"),
     ]
 
 

@@ -16,7 +16,7 @@ import structlog
 from muster_operator.admission import webhooks
 from muster_operator.admission.certificates import split
 from muster_operator.admission.conditions import Ours
-from muster_operator.admission.webhooks import NAME, Door
+from muster_operator.admission.webhooks import Door, name_of
 from muster_operator.link.api.session import KubeSession, Request
 from muster_operator.link.errors import ApiRefused
 from muster_operator.translate.raw import Raw, mapping, text
@@ -46,6 +46,7 @@ class Registrar:
     def __init__(self, session: KubeSession, registration: Registration) -> None:
         self._session, self._registration = session, registration
         door, ours = registration.door, registration.ours
+        self._name = name_of(ours.home)
         self._makers: dict[str, Make] = {
             MUTATING: lambda bundle: webhooks.mutating(door, ours, bundle),
             VALIDATING: lambda bundle: webhooks.validating(door, ours, bundle),
@@ -81,14 +82,14 @@ class Registrar:
         if self._registration.by_manifest:
             if found is None:
                 raise ApiRefused(
-                    f"GET {path}/{NAME}", 404, "apply deploy/webhooks.yaml, or leave --webhook-manifest out"
+                    f"GET {path}/{self._name}", 404, "apply deploy/webhooks.yaml, or leave --webhook-manifest out"
                 )
             return {**ours, "webhooks": _with_authorities(found, ours)}
         return ours if found is None else {**ours, "webhooks": _with_authorities(ours, found, only_missing=True)}
 
     async def _read(self, path: str) -> Raw | None:
         try:
-            return await self._session.get(f"{path}/{NAME}")
+            return await self._session.get(f"{path}/{self._name}")
         except ApiRefused as error:
             if error.status == 404:
                 return None
@@ -100,10 +101,10 @@ class Registrar:
         if found is not None:
             version = mapping(found.get("metadata")).get("resourceVersion")
             metadata = {**mapping(found.get("metadata")), **wanted["metadata"], "resourceVersion": version}
-            body, method, path = {**wanted, "metadata": metadata}, "PUT", f"{path}/{NAME}"
+            body, method, path = {**wanted, "metadata": metadata}, "PUT", f"{path}/{self._name}"
         reply = await self._session.send(Request(method, path, orjson.dumps(body)))
         if reply.ok:
-            log.info("webhooks registered", kind=wanted["kind"], name=NAME, first=found is None)
+            log.info("webhooks registered", kind=wanted["kind"], name=self._name, first=found is None)
         elif reply.status not in {404, 409}:
             raise ApiRefused(f"{method} {path}", reply.status, reply.message())
 

@@ -28,8 +28,9 @@ from muster_operator.admission.kinds import KINDS, Kind
 from muster_operator.admission.known import CONTROL_PLANE
 from muster_operator.link.config.configmaps import NAMES
 
-#: Of both configurations.
+#: Of both configurations, where Muster runs in the namespace that deploy/rbac.yaml makes.
 NAME: Final = "muster-admission"
+HOME: Final = "muster"
 #: Where our hooks live; their names need three parts.
 DOMAIN: Final = "admission.muster"
 #: Contract 7.
@@ -71,6 +72,11 @@ class Door:
         return {**client, "service": service}
 
 
+def name_of(home: str) -> str:
+    """What both configurations are called: two Musters with names of their own do not write over each other."""
+    return NAME if home == HOME else f"{NAME}-{home}"
+
+
 def mutating(door: Door, ours: Ours, bundle: Iterable[bytes]) -> Json:
     """The MutatingWebhookConfiguration, whose API server trusts these authorities."""
     trusted = b"".join(bundle)
@@ -88,7 +94,7 @@ def mutating(door: Door, ours: Ours, bundle: Iterable[bytes]) -> Json:
         hook["clientConfig"] = door.client(MUTATE if is_own else MUTATE_OTHERS, trusted)
         hook["namespaceSelector"] = selector
         hook["reinvocationPolicy"] = "Never"
-    return _configuration("MutatingWebhookConfiguration", hooks)
+    return _configuration("MutatingWebhookConfiguration", name_of(ours.home), hooks)
 
 
 def validating(door: Door, ours: Ours, bundle: Iterable[bytes]) -> Json:
@@ -98,7 +104,7 @@ def validating(door: Door, ours: Ours, bundle: Iterable[bytes]) -> Json:
     hook["namespaceSelector"] = _in_namespaces("In", {ours.home})
     hook["failurePolicy"] = "Ignore"
     hook["timeoutSeconds"] = TIMEOUT_S
-    return _configuration("ValidatingWebhookConfiguration", [hook])
+    return _configuration("ValidatingWebhookConfiguration", name_of(ours.home), [hook])
 
 
 def bundle_of(configuration: Json) -> bytes:
@@ -152,10 +158,10 @@ def _in_namespaces(operator: str, names: set[str]) -> Json:
     return {"matchExpressions": [{"key": _NAMESPACE, "operator": operator, "values": sorted(names)}]}
 
 
-def _configuration(kind: str, hooks: list[Json]) -> Json:
+def _configuration(kind: str, name: str, hooks: list[Json]) -> Json:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        "metadata": {"name": NAME, "labels": {"app": "muster"}},
+        "metadata": {"name": name, "labels": {"app": "muster"}},
         "webhooks": hooks,
     }

@@ -90,6 +90,12 @@ def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
     assert split(bundle_of(validating(door, OURS, PEMS))) == PEMS
 
 
+def test_two_musters_register_beside_each_other() -> None:
+    for home, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
+        ours = Ours(OURS.scheduler_names, OURS.account, home)
+        assert {make(DOOR, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
+
+
 async def test_it_is_made_once_and_not_written_again() -> None:
     peer = Peer()
     async with a_session(peer) as session:
