@@ -104,13 +104,15 @@ async def repeats(scene: Scene) -> None:
 
 
 async def serves_every_node(scene: Scene) -> None:
-    """A DaemonSet's pod goes to its own node and to no other."""
+    """A DaemonSet's pod goes to its own node and to no other, also to one that is cordoned; nothing else goes there."""
 
     async def is_everywhere() -> bool:
         pods = await scene.api.find("pods", scene.namespace, labelSelector="daemon=agent")
         return sorted(pod["spec"].get("nodeName", "") for pod in pods) == ["node-0", "node-1", "node-2"]
 
     await scene.eventually("the agent runs on every node", is_everywhere)
+    alone = [pod for pod in await scene.bound() if pod["spec"]["nodeName"] == "node-2"]
+    assert [pod["metadata"]["labels"].get("daemon") for pod in alone] == ["agent"]
 
 
 async def application(scene: Scene, name: str) -> str:
@@ -120,7 +122,7 @@ async def application(scene: Scene, name: str) -> str:
 
 async def test_what_controllers_make_and_make_again_is_placed_once_each(open_scene: OpenScene) -> None:
     """Deployment, StatefulSet, Job with retries, a CronJob's runs, DaemonSet; nothing is refused meanwhile."""
-    scene = await open_scene([FakeNode(f"node-{index}") for index in range(3)])
+    scene = await open_scene([FakeNode("node-0"), FakeNode("node-1"), FakeNode("node-2", unschedulable=True)])
     side = a_pod("side", cpu="100m", labels={"applicationId": "retries"})
     await scene.create(
         [

@@ -1,7 +1,7 @@
 """NodeUnschedulable: a node that is drained or cordoned takes nothing new, but for pods made for it that tolerate that.
 
 The resource manager tells "draining" (seed 003) and nothing finer. A DaemonSet's pod names the one node that it is made
-for and tolerates node.kubernetes.io/unschedulable, so it is not what the drain is to keep away (ADR 0013).
+for and tolerates node.kubernetes.io/unschedulable, so it is not what the drain is to keep away (ADR 0014).
 
 Differs: a pod that tolerates the cordon and may run elsewhere stays off a cordoned node; kube-scheduler lets it there.
 """

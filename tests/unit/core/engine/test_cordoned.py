@@ -1,4 +1,4 @@
-"""A cordoned node takes nothing new but the pods that are made for it (seed 003, DRAIN_NODE; ADR 0013)."""
+"""A cordoned node takes nothing new but the pods that are made for it (seed 003, DRAIN_NODE; ADR 0014)."""
 
 from __future__ import annotations
 
