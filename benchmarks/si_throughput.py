@@ -108,6 +108,10 @@ class CountingScheduler:
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Not measured."""
 
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        """Not measured."""
+        return muster_pb2.Inventory()
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Nothing is kept."""
 

@@ -87,6 +87,10 @@ class SchedulerAPI(Protocol):
         The resource manager counts the messages it passed to this object since it
         registered; a transport that merged some turns that into its own count."""
 
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        """Show a part of what the scheduler holds of this session, once it has taken in what `request.after` counts,
+        and how much it had said of allocations by then (`muster_si.words`). Counts as for `fence`."""
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Leave on purpose (status stopped)."""
 

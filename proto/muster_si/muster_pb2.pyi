@@ -13,6 +13,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from muster_si import si_pb2 as _si_pb2
 import builtins as _builtins
 import sys
@@ -584,6 +585,176 @@ class FenceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FenceResponse: _TypeAlias = FenceResponse  # noqa: Y015
+
+@_typing.final
+class InventoryRequest(_message.Message):
+    """after: taken when that many messages were taken in, or more. beyond: names
+    that sort after this one (by code points); empty = from the first. limit: as
+    many names and keys, or few more; 0 = all.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Part:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _PartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[InventoryRequest._Part.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        APPLICATIONS: InventoryRequest._Part.ValueType  # 0
+        NODES: InventoryRequest._Part.ValueType  # 1
+
+    class Part(_Part, metaclass=_PartEnumTypeWrapper): ...
+    APPLICATIONS: InventoryRequest.Part.ValueType  # 0
+    NODES: InventoryRequest.Part.ValueType  # 1
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    PARTITIONNAME_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    BEYOND_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    partitionName: _builtins.str
+    part: Global___InventoryRequest.Part.ValueType
+    beyond: _builtins.str
+    limit: _builtins.int
+    @_builtins.property
+    def after(self) -> Global___FenceRequest: ...
+    def __init__(
+        self,
+        *,
+        after: Global___FenceRequest | None = ...,
+        partitionName: _builtins.str = ...,
+        part: Global___InventoryRequest.Part.ValueType = ...,
+        beyond: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "beyond", b"beyond", "limit", b"limit", "part", b"part", "partitionName", b"partitionName"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InventoryRequest: _TypeAlias = InventoryRequest  # noqa: Y015
+
+@_typing.final
+class Inventory(_message.Message):
+    """words: items of all AllocationResponses said in this session before it was
+    taken; who has heard as many has heard all that it rests on. last: names up
+    to this one were looked at; empty = to the end.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORDS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    APPLICATIONS_FIELD_NUMBER: _builtins.int
+    NODES_FIELD_NUMBER: _builtins.int
+    words: _builtins.int
+    last: _builtins.str
+    @_builtins.property
+    def applications(self) -> _containers.RepeatedCompositeFieldContainer[Global___ApplicationInventory]: ...
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeInventory]: ...
+    def __init__(
+        self,
+        *,
+        words: _builtins.int = ...,
+        last: _builtins.str = ...,
+        applications: _abc.Iterable[Global___ApplicationInventory] | None = ...,
+        nodes: _abc.Iterable[Global___NodeInventory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applications", b"applications", "last", b"last", "nodes", b"nodes", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Inventory: _TypeAlias = Inventory  # noqa: Y015
+
+@_typing.final
+class ApplicationInventory(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLICATIONID_FIELD_NUMBER: _builtins.int
+    ASKKEYS_FIELD_NUMBER: _builtins.int
+    ALLOCATIONS_FIELD_NUMBER: _builtins.int
+    applicationID: _builtins.str
+    @_builtins.property
+    def askKeys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def allocations(self) -> _containers.RepeatedCompositeFieldContainer[Global___AllocationInventory]: ...
+    def __init__(
+        self,
+        *,
+        applicationID: _builtins.str = ...,
+        askKeys: _abc.Iterable[_builtins.str] | None = ...,
+        allocations: _abc.Iterable[Global___AllocationInventory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocations", b"allocations", "applicationID", b"applicationID", "askKeys", b"askKeys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ApplicationInventory: _TypeAlias = ApplicationInventory  # noqa: Y015
+
+@_typing.final
+class AllocationInventory(_message.Message):
+    """releasing: it was told to go so and is not confirmed; UNKNOWN = it stays."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ALLOCATIONKEY_FIELD_NUMBER: _builtins.int
+    ALLOCATIONID_FIELD_NUMBER: _builtins.int
+    NODEID_FIELD_NUMBER: _builtins.int
+    RELEASING_FIELD_NUMBER: _builtins.int
+    allocationKey: _builtins.str
+    allocationID: _builtins.str
+    nodeID: _builtins.str
+    releasing: _si_pb2.TerminationType.ValueType
+    def __init__(
+        self,
+        *,
+        allocationKey: _builtins.str = ...,
+        allocationID: _builtins.str = ...,
+        nodeID: _builtins.str = ...,
+        releasing: _si_pb2.TerminationType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocationID", b"allocationID", "allocationKey", b"allocationKey", "nodeID", b"nodeID", "releasing", b"releasing"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AllocationInventory: _TypeAlias = AllocationInventory  # noqa: Y015
+
+@_typing.final
+class NodeInventory(_message.Message):
+    """foreignKeys: allocations on it that belong to no application."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODEID_FIELD_NUMBER: _builtins.int
+    SCHEDULABLE_FIELD_NUMBER: _builtins.int
+    FOREIGNKEYS_FIELD_NUMBER: _builtins.int
+    nodeID: _builtins.str
+    schedulable: _builtins.bool
+    @_builtins.property
+    def foreignKeys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        nodeID: _builtins.str = ...,
+        schedulable: _builtins.bool = ...,
+        foreignKeys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["foreignKeys", b"foreignKeys", "nodeID", b"nodeID", "schedulable", b"schedulable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeInventory: _TypeAlias = NodeInventory  # noqa: Y015
 
 @_typing.final
 class UnregisterRequest(_message.Message):

@@ -58,6 +58,11 @@ class SessionStub:
                 request_serializer=muster__si_dot_muster__pb2.UtilizationRequest.SerializeToString,
                 response_deserializer=muster__si_dot_muster__pb2.UtilizationResponse.FromString,
                 _registered_method=True)
+        self.TakeInventory = channel.unary_unary(
+                '/muster.v1.Session/TakeInventory',
+                request_serializer=muster__si_dot_muster__pb2.InventoryRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.Inventory.FromString,
+                _registered_method=True)
         self.Unregister = channel.unary_unary(
                 '/muster.v1.Session/Unregister',
                 request_serializer=muster__si_dot_muster__pb2.UnregisterRequest.SerializeToString,
@@ -102,6 +107,14 @@ class SessionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeInventory(self, request, context):
+        """What the scheduler holds of this session, a part at a time, for the resource
+        manager to compare with what it told and heard. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Unregister(self, request, context):
         """The resource manager leaves on purpose: its status becomes stopped.
         """
@@ -131,6 +144,11 @@ def add_SessionServicer_to_server(servicer, server):
                     servicer.UpdateUtilization,
                     request_deserializer=muster__si_dot_muster__pb2.UtilizationRequest.FromString,
                     response_serializer=muster__si_dot_muster__pb2.UtilizationResponse.SerializeToString,
+            ),
+            'TakeInventory': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeInventory,
+                    request_deserializer=muster__si_dot_muster__pb2.InventoryRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.Inventory.SerializeToString,
             ),
             'Unregister': grpc.unary_unary_rpc_method_handler(
                     servicer.Unregister,
@@ -248,6 +266,33 @@ class Session:
             '/muster.v1.Session/UpdateUtilization',
             muster__si_dot_muster__pb2.UtilizationRequest.SerializeToString,
             muster__si_dot_muster__pb2.UtilizationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeInventory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.Session/TakeInventory',
+            muster__si_dot_muster__pb2.InventoryRequest.SerializeToString,
+            muster__si_dot_muster__pb2.Inventory.FromString,
             options,
             channel_credentials,
             insecure,

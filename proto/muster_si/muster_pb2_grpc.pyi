@@ -58,6 +58,10 @@ class SessionStub:
     """What nodes and allocations really use (seed 001, UtilizationReport). What
     cannot be read comes back; what the scheduler does not know it counts.
     """
+    TakeInventory: _grpc.UnaryUnaryMultiCallable[_muster_pb2.InventoryRequest, _muster_pb2.Inventory]
+    """What the scheduler holds of this session, a part at a time, for the resource
+    manager to compare with what it told and heard. Changes nothing.
+    """
     Unregister: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UnregisterRequest, _muster_pb2.UnregisterResponse]
     """The resource manager leaves on purpose: its status becomes stopped."""
 
@@ -83,6 +87,10 @@ class SessionAsyncStub(SessionStub):
     UpdateUtilization: _aio.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]  # type: ignore[assignment]
     """What nodes and allocations really use (seed 001, UtilizationReport). What
     cannot be read comes back; what the scheduler does not know it counts.
+    """
+    TakeInventory: _aio.UnaryUnaryMultiCallable[_muster_pb2.InventoryRequest, _muster_pb2.Inventory]  # type: ignore[assignment]
+    """What the scheduler holds of this session, a part at a time, for the resource
+    manager to compare with what it told and heard. Changes nothing.
     """
     Unregister: _aio.UnaryUnaryMultiCallable[_muster_pb2.UnregisterRequest, _muster_pb2.UnregisterResponse]  # type: ignore[assignment]
     """The resource manager leaves on purpose: its status becomes stopped."""
@@ -130,6 +138,16 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_muster_pb2.UtilizationResponse, _abc.Awaitable[_muster_pb2.UtilizationResponse]]:
         """What nodes and allocations really use (seed 001, UtilizationReport). What
         cannot be read comes back; what the scheduler does not know it counts.
+        """
+
+    @_abc_1.abstractmethod
+    def TakeInventory(
+        self,
+        request: _muster_pb2.InventoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.Inventory, _abc.Awaitable[_muster_pb2.Inventory]]:
+        """What the scheduler holds of this session, a part at a time, for the resource
+        manager to compare with what it told and heard. Changes nothing.
         """
 
     @_abc_1.abstractmethod

@@ -158,8 +158,9 @@ class Loop:
         passed = session.take_passed_fences()
         if not passed:
             return
-        self._hear(FencePassed(session.rm))
-        self._freezer.recovered()
+        if any(fence.recovers for fence in passed):
+            self._hear(FencePassed(session.rm))
+            self._freezer.recovered()
         for fence in passed:
             fence.open()
 

@@ -39,6 +39,7 @@ from muster_core.model.effects import (
 from muster_core.model.ids import RmId
 from muster_core.model.notes import AskNoted, EventNoted, Noted, PlacesNoted
 from muster_si import si_pb2
+from muster_si.words import words
 
 _log = structlog.get_logger(__name__)
 
@@ -155,7 +156,9 @@ def _run_of(effect: Effect) -> tuple[object, RmId | None]:
 def _say(session: Session, run: Sequence[Effect]) -> None:
     first = run[0]
     if isinstance(first, AllocationAnswer):
-        session.callback.update_allocation(si_encode.allocation_response(first))
+        response = si_encode.allocation_response(first)
+        session.words += words(response)
+        session.callback.update_allocation(response)
     elif isinstance(first, _APPLICATION):
         news = cast("Sequence[si_encode.ApplicationNews]", run)
         session.callback.update_application(si_encode.application_response(news))

@@ -18,8 +18,9 @@ from typing import Final
 
 import structlog
 
-from muster_core.edge import registration, reports
+from muster_core.edge import inventory, registration, reports
 from muster_core.edge.events.store import EventStore
+from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.groups.lookup import Groups
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
@@ -31,7 +32,7 @@ from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor
 from muster_core.model.events import ConfigurationReplaced, ConnectionLost, ManagerLeft, ManagerRegistered
-from muster_core.model.ids import ROOT, RmId
+from muster_core.model.ids import ROOT, RmId, partition_id
 from muster_core.model.notes import EventNoted, Notice
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
@@ -160,18 +161,17 @@ class Scheduler:  # long: one method for each call of the interface
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
         """Return when the world has seen all that the request counts. Raises Refused, SessionLost."""
-        session = self._session(request.rmID)
-        counts = {
-            Kind.APPLICATION: request.applicationRequests,
-            Kind.NODE: request.nodeRequests,
-            Kind.ALLOCATION: request.allocationRequests,
-        }
-        if min(counts.values()) < 0:
-            raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
-        fence = Fence(counts, asyncio.get_running_loop().create_future())
-        await self.loop.mailbox.put(Mail([], session, fence=fence))
-        session.require_open()  # the loop does not read mail of a session that is over
-        await fence.passed
+        await _pass(self.loop, self._session(request.rmID), request, recovers=True)
+
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        """Show a part of what the world holds once it has seen what the request counts. Raises Refused, SessionLost."""
+        session = self._session(request.after.rmID)
+        await _pass(self.loop, session, request.after, recovers=False)
+        session.require_open()
+        partition = self.loop.world.partitions.get(partition_id(session.rm, request.partitionName))
+        if partition is None:
+            raise Refused(RefusalCode.NOT_FOUND, f"partition {request.partitionName[:NAME_LIMIT]!r} is not there")
+        return inventory.take(partition, request, session.words)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """The resource manager leaves: its session is over, its world goes. Raises Refused, SessionLost."""
@@ -209,6 +209,21 @@ class Scheduler:  # long: one method for each call of the interface
             raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
         session.require_open()
         return session
+
+
+async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:
+    """Wait until the world has seen as many messages of the session. Raises Refused, SessionLost."""
+    counts = {
+        Kind.APPLICATION: request.applicationRequests,
+        Kind.NODE: request.nodeRequests,
+        Kind.ALLOCATION: request.allocationRequests,
+    }
+    if min(counts.values()) < 0:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
+    fence = Fence(counts, asyncio.get_running_loop().create_future(), recovers)
+    await loop.mailbox.put(Mail([], session, fence=fence))
+    session.require_open()  # the loop does not read mail of a session that is over
+    await fence.passed
 
 
 async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:

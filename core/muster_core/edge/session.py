@@ -30,10 +30,14 @@ class Kind(Enum):
 
 @dataclass(slots=True, eq=False)
 class Fence:
-    """Waits until as many messages of each kind were taken in as the resource manager counted."""
+    """Waits until as many messages of each kind were taken in as the resource manager counted.
+
+    `recovers`: it ends a recovery; else somebody only wants to know when.
+    """
 
     counts: Mapping[Kind, int]
     passed: asyncio.Future[None]
+    recovers: bool = True
 
     def open(self) -> None:
         """Let the one who waits go on, if it still does."""
@@ -53,6 +57,8 @@ class Session:
     config_text: str = ""
     ended: str = ""
     taken: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    #: Items said of allocations (muster_si.words).
+    words: int = 0
     fences: list[Fence] = field(default_factory=list)
     #: Where the groups of users come from, by partition, where applications do not name them.
     resolvers: Mapping[PartitionId, GroupResolver] = field(default_factory=dict)

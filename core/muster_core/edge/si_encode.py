@@ -181,6 +181,11 @@ def partition_name(partition: PartitionId) -> str:
     return partition.rpartition("]")[2]
 
 
+def termination(why: Termination) -> si_pb2.TerminationType.ValueType:
+    """Why something ends, as it travels."""
+    return _TERMINATIONS[why]
+
+
 @lru_cache(maxsize=4096)
 def resource(resources: Resources) -> si_pb2.Resource:
     """One message per distinct amount; it is copied where it is put in."""

@@ -100,6 +100,14 @@ class GrpcClient:  # long: as many methods as the interface
         link = self._present()
         await link.call("Fence", await link.as_sent(request))
 
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        """Asks the scheduler once it has taken in as much as `fence` would wait for. Raises Refused, SessionLost."""
+        link = self._present()
+        asked = muster_pb2.InventoryRequest()
+        asked.CopyFrom(request)
+        asked.after.CopyFrom(await link.as_sent(request.after))
+        return parse(muster_pb2.Inventory, await link.call("TakeInventory", asked))
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Leaves on purpose; the callback hears nothing more. Raises Refused, SessionLost."""
         link = self._present()

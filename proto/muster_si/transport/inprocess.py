@@ -70,6 +70,10 @@ class InProcessClient:  # long: as many methods as the interface
         """Waits for the core to have taken in what the request counts. Raises Refused, SessionLost."""
         await self._call(request.rmID, request, self._core.fence)
 
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        """Asks the core once it has taken in what the request counts. Raises Refused, SessionLost."""
+        return await self._call(request.after.rmID, request, self._core.take_inventory)
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Leaves on purpose; the callback hears nothing more. Raises Refused, SessionLost."""
         session = self._present()

@@ -52,6 +52,7 @@ class Servicer:
             "Attend": self._stream(StreamKind.CALLBACK),
             "UpdateConfiguration": unary(self._update_configuration),
             "Fence": unary(self._fence),
+            "TakeInventory": unary(self._take_inventory),
             "UpdateUtilization": unary(self._update_utilization),
             "Unregister": unary(self._unregister),
         }
@@ -94,6 +95,11 @@ class Servicer:
         session = self._session_of(request, request.rmID, context)
         await _while_open(session, self._core.fence(request))
         return muster_pb2.FenceResponse()
+
+    async def _take_inventory(self, data: bytes, context: Context) -> Message:
+        request = parse(muster_pb2.InventoryRequest, data)
+        session = self._session_of(request, request.after.rmID, context)
+        return await _while_open(session, self._core.take_inventory(request))
 
     async def _unregister(self, data: bytes, context: Context) -> Message:
         request = parse(muster_pb2.UnregisterRequest, data)

@@ -105,6 +105,10 @@ class Scheduler:
         await self.nodes.first(request.nodeRequests)
         await self.allocations.first(request.allocationRequests)
 
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        await self.fence(request.after)
+        return muster_pb2.Inventory(words=request.limit)
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         callback = self.present.pop(request.rmID)
         callback.session_lost("unregistered")

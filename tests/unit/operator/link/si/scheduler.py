@@ -22,6 +22,8 @@ class Peer:
     configurations: list[si_pb2.UpdateConfigurationRequest] = field(default_factory=list)
     refusals: list[SchedulerInterfaceError] = field(default_factory=list)
     configuration_refusal: Refused | None = None
+    asked: list[muster_pb2.InventoryRequest] = field(default_factory=list)
+    inventories: list[muster_pb2.Inventory] = field(default_factory=list)
     accepts: bool = True
     broken: bool = False
 
@@ -64,6 +66,10 @@ class Peer:
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
         self.said.append(request)
+
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        self.asked.append(request)
+        return self.inventories.pop(0) if self.inventories else muster_pb2.Inventory()
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         self.said.append(request)

@@ -1,0 +1,122 @@
+"""What the core holds, asked for a part at a time, over both transports (ADR 0014)."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster_si import muster_pb2, si_pb2
+from muster_si.errors import Refused
+from muster_si.words import words
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, fenced
+
+APPLICATIONS = muster_pb2.InventoryRequest.APPLICATIONS
+NODES = muster_pb2.InventoryRequest.NODES
+
+
+@pytest.fixture(params=["inprocess", "grpc"])
+async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
+    async with a_core_wire(request.param, tmp_path) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def talk(wire: CoreWire) -> Talk:
+    talk = Talk(wire.connect())
+    await talk.register()
+    await talk.node("n1", vcore=2000)
+    await talk.application()
+    await talk.accepted()
+    return talk
+
+
+async def inventory(talk: Talk, part: int = APPLICATIONS, beyond: str = "", limit: int = 0) -> muster_pb2.Inventory:
+    after = muster_pb2.FenceRequest(rmID=RM)
+    request = muster_pb2.InventoryRequest(after=after, part=part, beyond=beyond, limit=limit)  # type: ignore[arg-type]
+    return await talk.client.take_inventory(request)
+
+
+async def test_it_shows_asks_allocations_and_how_much_was_said_of_them(talk: Talk) -> None:
+    await talk.ask("a", "b", "c")
+    await talk.allocated("a", "b")
+    found = await inventory(talk)
+    [app] = found.applications
+    assert (app.applicationID, list(app.askKeys)) == ("app", ["c"])
+    assert sorted((held.allocationKey, held.allocationID, held.nodeID) for held in app.allocations) == [
+        ("a", "a-0", "n1"),
+        ("b", "b-0", "n1"),
+    ]
+    assert found.words == 2
+    assert found.last == ""
+
+
+async def test_it_waits_for_the_messages_that_it_counts(talk: Talk) -> None:
+    """The ask is seen although nobody waited for it: one application request, one node request, one allocation's."""
+    await talk.ask("a")
+    after = muster_pb2.FenceRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
+    found = await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after))
+    assert [*found.applications[0].askKeys, *(held.allocationKey for held in found.applications[0].allocations)] == [
+        "a"
+    ]
+
+
+async def test_a_question_does_not_end_a_recovery(wire: CoreWire) -> None:
+    talk = Talk(wire.connect())
+    await talk.register(**fenced())
+    await talk.node("n1", vcore=2000)
+    await talk.application()
+    await talk.accepted()
+    await talk.ask("a")
+    after = muster_pb2.FenceRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
+    for _ in range(3):
+        found = await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after))
+        assert list(found.applications[0].askKeys) == ["a"]
+    await talk.fence()
+    await talk.allocated("a")
+
+
+async def test_parts_follow_one_another_by_name(talk: Talk) -> None:
+    for name in ("d", "b", "c", "a"):
+        await talk.application(name)
+        await talk.accepted(name)
+    seen, beyond = [], ""
+    for _ in range(10):
+        found = await inventory(talk, beyond=beyond, limit=2)
+        seen += [app.applicationID for app in found.applications]
+        beyond = found.last
+        if not beyond:
+            break
+    assert seen == ["a", "app", "b", "c", "d"]
+
+
+async def test_nodes_come_with_what_others_run_on_them(talk: Talk) -> None:
+    foreign = si_pb2.Allocation(allocationKey="dns", nodeID="n1", partitionName="default")
+    await talk.node("n0", "CREATE_DRAIN", existingAllocations=[])
+    await talk.client.update_allocation(si_pb2.AllocationRequest(rmID=RM, allocations=[foreign]))
+    after = muster_pb2.FenceRequest(rmID=RM, nodeRequests=2, allocationRequests=1)
+    found = await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after, part=NODES))
+    shown = [(node.nodeID, node.schedulable, len(node.foreignKeys)) for node in found.nodes]
+    assert shown == [("n0", False, 0), ("n1", True, 1)]
+
+
+async def test_a_partition_that_is_not_there_is_refused(talk: Talk) -> None:
+    request = muster_pb2.InventoryRequest(after=muster_pb2.FenceRequest(rmID=RM), partitionName="moon")
+    with pytest.raises(Refused, match="moon"):
+        await talk.client.take_inventory(request)
+
+
+async def test_counting_less_than_nothing_is_refused(talk: Talk) -> None:
+    after = muster_pb2.FenceRequest(rmID=RM, nodeRequests=-1)
+    with pytest.raises(Refused, match="no less than 0"):
+        await talk.client.take_inventory(muster_pb2.InventoryRequest(after=after))
+
+
+def test_words_are_the_items_of_every_list_so_that_merged_messages_count_as_much() -> None:
+    one = si_pb2.AllocationResponse(
+        new=[si_pb2.Allocation()], released=[si_pb2.AllocationRelease()], releasedAsks=[si_pb2.AllocationAskRelease()]
+    )
+    other = si_pb2.AllocationResponse(
+        rejected=[si_pb2.RejectedAllocationAsk()], rejectedAllocations=[si_pb2.RejectedAllocation()]
+    )
+    merged = si_pb2.AllocationResponse.FromString(one.SerializeToString() + other.SerializeToString())
+    assert words(merged) == words(one) + words(other) == 5
