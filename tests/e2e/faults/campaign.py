@@ -26,13 +26,17 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much: ``episodes`` are kills; ``gang`` and ``single`` pods are spread over them."""
+    """How much: ``episodes`` are kills; ``gang`` and ``single`` pods are spread over them.
+
+    ``settle_s``: for the load to come to its end once the faults have stopped.
+    """
 
     seed: int
     episodes: int
     gang: int
     single: int
     operators: int = 1
+    settle_s: float = 240.0
     nodes: int = 10
     node_cpu: int = 4
 
@@ -85,7 +89,7 @@ class Campaign:
         self._arena.proxy.quiet()
         await self._user.apply([])
         self._say("quiet from now on; waiting for the end of the load")
-        result.violations += await verdict.judge(self._arena, self._items)
+        result.violations += await verdict.judge(self._arena, self._items, self._plan.settle_s)
         await self._tally.look()
         result.pods = sum(item.pods for item in self._items)
         result.items.update(item.kind for item in self._items)

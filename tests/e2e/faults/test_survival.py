@@ -12,8 +12,8 @@ from tests.e2e.faults.schedule import Fault
 @pytest.mark.parametrize(
     "plan",
     [
-        pytest.param(Plan(seed=5, episodes=5, gang=30, single=20), id="one operator"),
-        pytest.param(Plan(seed=6, episodes=5, gang=30, single=20, operators=2), id="two operators"),
+        pytest.param(Plan(seed=5, episodes=5, gang=30, single=20, settle_s=60), id="one operator"),
+        pytest.param(Plan(seed=6, episodes=5, gang=30, single=20, settle_s=60, operators=2), id="two operators"),
     ],
 )
 async def test_nothing_is_lost_leaked_or_doubled_whatever_fails_and_dies(plan: Plan, home: Cluster) -> None:

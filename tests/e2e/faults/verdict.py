@@ -16,14 +16,11 @@ from tests.e2e.faults.arena import Arena
 from tests.e2e.faults.items import RUN_FOR, End, Item
 from tests.e2e.faults.witness import Seen, Witness
 
-SETTLE_S = 240.0
-"""For the load to come to its end once the faults have stopped: the longest run, time-out and retry, many times."""
-
 AGREE_S = 30.0
 SHOWN = 25
 
 
-async def judge(arena: Arena, items: Sequence[Item], settle_s: float = SETTLE_S) -> list[str]:
+async def judge(arena: Arena, items: Sequence[Item], settle_s: float) -> list[str]:
     """Wait for the end of the load and say everything that is wrong; empty = survived."""
     wrong = await _eventually(lambda: unsettled(items, arena.witness), settle_s)
     wrong += await _eventually(lambda: leaked(arena.witness), AGREE_S)
