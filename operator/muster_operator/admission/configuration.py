@@ -31,12 +31,16 @@ MOST_WARNINGS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationCheck:
-    """Reads the other ConfigMaps of our namespace, and asks the core. `present`: the configuration in force."""
+    """Reads the other ConfigMaps of our namespace, and asks the core, which gets `core_s` seconds.
+
+    `present`: the configuration in force.
+    """
 
     session: KubeSession
     namespace: str
     core: AdministrationAPI
     present: Callable[[], Configuration]
+    core_s: float = CORE_S
 
     async def answer(self, review: Review) -> Answer:
         """Refused are values that mean nothing, and queues that the core would not take, in its words.
@@ -60,10 +64,10 @@ class ConfigurationCheck:
         doubts = [*map(str, catalogue.doubts(entries)), *map(str, catalogue.awaiting_restart(present.extra, entries))]
         request = muster_pb2.ValidateConfigurationRequest(config=found.queues, extraConfig=found.extra)
         try:
-            async with asyncio.timeout(CORE_S):
+            async with asyncio.timeout(self.core_s):
                 said = await self.core.validate_configuration(request)
         except (SchedulerInterfaceError, TimeoutError) as error:
-            reason = str(error) or f"no answer in {CORE_S:g} s"
+            reason = str(error) or f"no answer in {self.core_s:g} s"
             return Answer(warnings=_cut([f"the core did not check {present.policy_group}.yaml: {reason}", *doubts]))
         if said.findings:
             return Answer("; ".join(said.findings))

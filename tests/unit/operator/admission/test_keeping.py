@@ -14,9 +14,11 @@ from muster_operator.admission.secret import SECRET, AuthoritySecret
 from muster_operator.admission.trust import RETIRE, SETTLE
 from muster_operator.admission.webhooks import NAME, bundle_of
 from muster_operator.link.api.session import KubeSession
+from muster_operator.link.leading.fence import Fence
 from tests.unit.operator.admission.cluster_peer import Peer, a_session
 from tests.unit.operator.admission.test_certificates import HOST, a_pair, accepts
 from tests.unit.operator.admission.test_registration import DOOR, OURS
+from tests.unit.operator.link.api.apiserver import FixedCredentials
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -94,6 +96,25 @@ async def test_without_rights_it_serves_what_it_has_and_says_where_the_rights_ar
         fresh = Replica(session)
         await fresh.keeper.attempt(NOW)
         assert "deploy/rbac.yaml" in fresh.keeper.missing
+
+
+async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        behind_the_fence = KubeSession(FixedCredentials(session._credentials.current().server, ["t"]), Fence())
+        standby, leader = Replica(behind_the_fence), Replica(session)
+        await standby.keeper.attempt(NOW)
+        assert standby.served == []
+        await leader.at(NOW)
+        written = list(peer.writes)
+        leaf = await standby.at(NOW + SECOND)
+        assert standby.keeper.missing == ""
+        assert accepts(trusted(peer), leaf, NOW)
+        peer.put(f"{MUTATING}/{NAME}", {"metadata": {"name": NAME}, "webhooks": []})
+        await standby.keeper.attempt(NOW + 2 * SECOND)
+        assert standby.keeper.missing == "not registered yet"
+        await behind_the_fence.close()
+    assert peer.writes == written
 
 
 async def test_given_files_are_read_again_when_they_change_and_kept_while_they_are_garbled(tmp_path: Path) -> None:
