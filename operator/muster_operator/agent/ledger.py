@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from muster_operator.model.allocations import TerminationType
+from muster_operator.model.allocations import AllocationSpec, TerminationType
 from muster_operator.model.facts import Fact
 from muster_operator.model.groups import GangDefinition
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
@@ -75,11 +75,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place of a running gang that no pod is in: the core knows it as a placeholder (agent/refusals)."""
+    """A place of a running gang that no pod is in: the core knows it as this placeholder (agent/refusals)."""
 
     app: AppId
     group: str
     node: NodeName
+    known: AllocationSpec
+    until: float
 
 
 class SlotState(Enum):
@@ -215,13 +217,13 @@ class Ledger:
     #: Pods of which something was told that is told once.
     noticed: set[PodUid] = field(default_factory=set)
     deletions: dict[PodUid, Deletion] = field(default_factory=dict)
+    #: By the key that the core knows them by; they outlive a session, for nothing in Kubernetes shows them.
+    places: dict[PodUid, Place] = field(default_factory=dict)
 
     applications: dict[AppId, Application] = field(default_factory=dict)
     tasks: dict[PodUid, Task] = field(default_factory=dict)
     #: Pods of ours that only take room until they are gone: they have no application in this session.
     strays: dict[PodUid, Occupant] = field(default_factory=dict)
-    #: By the key that the core knows them by.
-    places: dict[PodUid, Place] = field(default_factory=dict)
     #: Pods on nodes that have not been seen.
     homeless: dict[NodeName, set[PodUid]] = field(default_factory=dict)
     #: Submissions that were removed before the core answered them.

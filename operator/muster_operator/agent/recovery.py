@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from muster_operator.agent import applications, mismatches, pods, tasks
+from muster_operator.agent import applications, mismatches, pods, refusals, tasks
 from muster_operator.agent.ledger import Ledger, Phase
-from muster_operator.agent.nodes import existing_allocation
+from muster_operator.agent.nodes import existing_allocation, existing_places
 from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe, record
 from muster_operator.model.facts import Fact
@@ -54,6 +54,7 @@ def begin(ledger: Ledger, now: float) -> Outcome:
                 _rejoin(ledger, out, pod, now)
         for pod in placeholders:
             _rejoin_placeholder(ledger, out, pod, now)
+    refusals.resume(ledger, now)
     for app in list(ledger.applications.values()):
         applications.submit(ledger, out, app)
     return out
@@ -64,7 +65,6 @@ def _clear(ledger: Ledger) -> None:
     ledger.applications.clear()
     ledger.tasks.clear()
     ledger.strays.clear()
-    ledger.places.clear()
     ledger.homeless.clear()
     ledger.unanswered.clear()
     ledger.deadlines.clear()
@@ -134,7 +134,8 @@ def report_nodes(ledger: Ledger, now: float) -> Outcome:
             on_node[pod.node].append(pod.ref.uid)
     for node in ledger.nodes.values():
         existing = (existing_allocation(ledger, uid, node.name) for uid in sorted(on_node.pop(node.name, [])))
-        out.news.append(NodeCreated(node, drained=True, existing=tuple(spec for spec in existing if spec is not None)))
+        there = [spec for spec in existing if spec is not None] + existing_places(ledger, node.name)
+        out.news.append(NodeCreated(node, drained=True, existing=tuple(there)))
     for name, uids in on_node.items():
         ledger.homeless[name] = set(uids)
     return out

@@ -53,9 +53,11 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     key = PodUid(task.uid + _MARK)
     known = allocation_of(ledger, task, node)
     ask = replace(known.ask, key=key, placeholder=True, originator=False)
-    ledger.places[key] = Place(task.app, task.pod.membership.task_group, node)
-    remember(ledger, Deadline(now + ledger.settings.keep_place_s, Look.PLACE, key))
-    out.news.append(AllocationReported(replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)))
+    place = replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)
+    until = now + ledger.settings.keep_place_s
+    ledger.places[key] = Place(task.app, task.pod.membership.task_group, node, place, until)
+    remember(ledger, Deadline(until, Look.PLACE, key))
+    out.news.append(AllocationReported(place))
     return True
 
 
@@ -97,6 +99,16 @@ def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
     if found is not None and task.node is None and keys.TAG_REQUIRED_NODE not in task.pod.tags:
         app.refusals.remove(found)
         tasks.keep_off(ledger, task, found.nodes, found.until)
+
+
+def resume(ledger: Ledger, now: float) -> None:
+    """A session begins: places of gangs that are still there are told again with their nodes, the others are over."""
+    for key, place in list(ledger.places.items()):
+        app = ledger.applications.get(place.app)
+        if app is None or app.gang is None or place.node not in ledger.nodes or place.until <= now:
+            del ledger.places[key]
+        else:
+            remember(ledger, Deadline(place.until, Look.PLACE, key))
 
 
 def taken(ledger: Ledger, key: PodUid) -> None:

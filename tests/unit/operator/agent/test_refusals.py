@@ -247,15 +247,48 @@ def test_a_refused_placeholder_of_a_gang_that_has_all_its_places_keeps_its_place
     assert simulation.kubernetes.placeholders() == []
 
 
-def test_a_place_goes_with_its_node_and_with_the_session() -> None:
+def test_a_place_goes_with_its_node() -> None:
     simulation = running()
     node = refuse(simulation)
     simulation.kubernetes.remove_node(node)
     simulation.run()
     assert simulation.ledger.places == {}
+
+
+def test_a_place_outlives_a_restart_of_the_core_and_its_time_goes_on() -> None:
+    simulation = running()
+    node = refuse(simulation)
+    simulation.wait(SETTINGS.keep_place_s - 10)
+    simulation.kill_core()
+    simulation.run()
+    held = simulation.core.apps[JOB].held[PLACE]
+    assert (held.node, held.ask.placeholder) == (node, True)
+    simulation.wait(10)
+    assert PLACE not in simulation.core.apps[JOB].held
+    assert simulation.ledger.places == {}
+
+
+def test_a_place_of_a_gang_or_on_a_node_that_went_meanwhile_is_over_with_the_session() -> None:
+    simulation = running()
+    node = refuse(simulation)
+    simulation.kubernetes.remove_node(node)
+    simulation.kill_core()
+    simulation.run()
+    assert simulation.ledger.places == {}
     simulation = running()
     refuse(simulation)
+    for name in ("w0", "w1"):
+        simulation.kubernetes.delete_by_name(name)
     simulation.kill_core()
+    simulation.run()
+    assert simulation.ledger.places == {}
+
+
+def test_a_restart_of_the_operator_gives_a_place_up() -> None:
+    """Nothing in Kubernetes stands for it (ADR 0011)."""
+    simulation = running()
+    refuse(simulation)
+    simulation.kill_operator(lose_commands=False)
     simulation.run()
     assert simulation.ledger.places == {}
     assert [held for held in simulation.core.apps[JOB].held.values() if held.ask.placeholder] == []
