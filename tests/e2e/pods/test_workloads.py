@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from devcluster.api import Json
@@ -38,7 +39,7 @@ async def of(scene: Scene, app: str) -> list[Json]:
     return await scene.api.find("pods", scene.namespace, labelSelector=f"workload={app}")
 
 
-async def bound_of(scene: Scene, app: str, count: int, *, besides: set[str] = frozenset()) -> list[Json]:  # type: ignore[assignment]
+async def bound_of(scene: Scene, app: str, count: int, *, besides: AbstractSet[str] = frozenset()) -> list[Json]:
     """Wait until so many pods of the workload have a node, none of them known before."""
 
     async def are_bound() -> list[Json]:
