@@ -110,8 +110,17 @@ async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() 
         leaf = await standby.at(NOW + SECOND)
         assert standby.keeper.missing == ""
         assert accepts(trusted(peer), leaf, NOW)
+        assert peer.writes == written
+        del peer.objects[SECRET_PATH]
+        await leader.at(NOW + 2 * SECOND)
+        registered = peer.objects[f"{MUTATING}/{NAME}"]
+        drifted = [{**hook, "timeoutSeconds": 9} for hook in registered["webhooks"]]
+        peer.put(f"{MUTATING}/{NAME}", {**registered, "webhooks": drifted})  # the leader's to put right, who is gone
+        written = list(peer.writes)
+        assert await standby.at(NOW + 3 * SECOND) is leaf
+        assert await standby.at(NOW + 3 * SECOND + SETTLE) is not leaf
         peer.put(f"{MUTATING}/{NAME}", {"metadata": {"name": NAME}, "webhooks": []})
-        await standby.keeper.attempt(NOW + 2 * SECOND)
+        await standby.keeper.attempt(NOW + 30 * SECOND)
         assert standby.keeper.missing == "not registered yet"
         await behind_the_fence.close()
     assert peer.writes == written
