@@ -7,12 +7,13 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster_operator.model.facts import NamespaceGone
 from muster_operator.model.ids import AppId
 from muster_operator.model.pods import Pod
 from muster_operator.translate.pods import read_pod
-from tests.unit.operator.agent.kubernetes import SETTINGS
+from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.agent.simulation import Choose, Simulation
-from tests.unit.operator.objects import APP_ID, Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.objects import APP_ID, Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
 
 APPS = [AppId("soft"), AppId("hard"), AppId("plain")]
 
@@ -53,6 +54,7 @@ class Chaos:
             self.refuse,
             self.kill,
             self.change_nodes,
+            self.change_namespace,
             lambda: self.simulation.wait(20),
         ]
         things[self.pick(len(things))]()
@@ -115,6 +117,15 @@ class Chaos:
             kubernetes.remove_node(name)
         else:
             kubernetes.add_node(a_node(name, unschedulable=True))
+
+    def change_namespace(self) -> None:
+        """It says another quota, one that cannot be read, or it is gone and its pods are still told of."""
+        kubernetes = self.simulation.kubernetes
+        quota = ('{"cpu": "9"}', "9 CPUs", "")[self.pick(3)]
+        kubernetes.namespaces = [a_namespace(namespace_quota=quota)] if quota else []
+        kubernetes.watch.extend(map(namespace_seen, kubernetes.namespaces))
+        if not quota:
+            kubernetes.watch.append(NamespaceGone("dev"))
 
 
 def settle(simulation: Simulation, choose: Choose) -> None:
