@@ -74,8 +74,11 @@ async def test_a_muster_gives_way_to_one_that_was_there_before(open_scene: OpenS
 
 
 async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_not(open_scene: OpenScene) -> None:
-    """Only a pod of that look: Muster serves the name. It gets the right: a restart does not, and serves the other."""
-    scene = await open_scene([FakeNode("node-0")], started=False)
+    """Only a pod of that look: Muster serves the name. It gets the right: a restart does not, and serves the other.
+
+    The restart is a kill under a lease of an hour: who comes again under its own name need not wait for that.
+    """
+    scene = await open_scene([FakeNode("node-0")], started=False, env={"MUSTER_LEASE_DURATION": "3600"})
     await scene.create([a_yunikorn()])
     await scene.muster.start()
     await scene.create([a_pod("ours", scheduler="yunikorn")])
@@ -84,7 +87,7 @@ async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_no
     try:
         for manifest in rights:
             await scene.api.create(manifest)
-        await scene.muster.operator.stop()
+        await scene.muster.operator.kill()
         await scene.muster.start()
         await scene.create([a_pod("theirs", scheduler="yunikorn"), a_pod("ours-too", scheduler="muster")])
         bound = {pod["metadata"]["name"] for pod in await scene.all_bound(2)}

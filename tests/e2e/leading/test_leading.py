@@ -118,12 +118,3 @@ async def test_an_api_server_that_is_down_for_longer_than_the_lease_ends_nobody(
     await scene.all_bound(2)
     assert scene.muster.operator.pid == pid
     assert await metric(scene.muster, "muster_operator_leader") == 1
-
-
-async def test_a_restarted_container_does_not_wait_for_its_own_lease(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, env={"MUSTER_LEASE_DURATION": "3600"})
-    await scene.muster.operator.kill()
-    await scene.muster.start()
-    await leads(scene, scene.muster)
-    await scene.create(a_gang("gang", [Group("workers", 2)]))
-    await scene.all_bound(2)

@@ -166,10 +166,14 @@ class Leadership:
         if not is_known:
             await self._look()
             self._end_if_lost()
-        if self._sight.free_in_s(self._candidacy.identity, self._clock()) > 0:
+        lease, identity, duration_s = self._sight.lease, self._candidacy.identity, self._candidacy.duration_s
+        if self._sight.free_in_s(identity, self._clock()) > 0:
             return
+        goes_on = self._mine is not None and lease.holder == identity
+        wanted = (
+            lease.renewed_by_holder(duration_s, _now()) if goes_on else lease.taken_by(identity, duration_s, _now())
+        )
         sent = self._clock()
-        wanted = self._sight.lease.taken_by(self._candidacy.identity, self._candidacy.duration_s, _now())
         self._is_fresh = await self._put(wanted)
         if self._is_fresh:
             self._took(sent)

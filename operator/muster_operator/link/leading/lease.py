@@ -33,17 +33,23 @@ class Lease:
     uid: str = field(default="", compare=False)
 
     def taken_by(self, candidate: str, duration_s: int, now: str) -> Lease:
-        """The next state if the candidate takes it, or renews what it holds. `now`: a MicroTime."""
-        if self.holder == candidate:
-            return replace(self, duration_s=duration_s, renewed=now)
+        """The next state if the candidate takes it. `now`: a MicroTime.
+
+        A process that finds its own name in it takes it anew: the time of that tells two of one name apart.
+        """
+        changes_hands = self.holder != candidate and self != NEVER_HELD
         return replace(
             self,
             holder=candidate,
             duration_s=duration_s,
             acquired=now,
             renewed=now,
-            transitions=self.transitions + (self != NEVER_HELD),
+            transitions=self.transitions + changes_hands,
         )
+
+    def renewed_by_holder(self, duration_s: int, now: str) -> Lease:
+        """The next state if who took it goes on."""
+        return replace(self, duration_s=duration_s, renewed=now)
 
     def given_back(self, now: str) -> Lease:
         """The next state if its holder lets go. One second, because the API server takes no zero."""
@@ -80,8 +86,11 @@ class Sight:
         return max(0.0, self.since_s + self.lease.duration_s - now_s)
 
     def shows_other_hands(self, mine: Lease) -> bool:
-        """Whether another has, or had, the lease since it looked like `mine`."""
-        return self.lease.holder not in {NOBODY, mine.holder} or self.lease.transitions > mine.transitions
+        """Whether another has, or had, the lease since it looked like `mine`; also another process under our name."""
+        lease = self.lease
+        if lease.holder == mine.holder and lease.acquired != mine.acquired:
+            return True
+        return lease.holder not in {NOBODY, mine.holder} or lease.transitions > mine.transitions
 
 
 def read(raw: Mapping[str, Any]) -> Lease:

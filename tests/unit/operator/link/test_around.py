@@ -40,6 +40,11 @@ async def test_ready_follows_what_is_missing_and_alive_does_not() -> None:
         assert await fetched(f"{base}/readyz") == (200, "ok\n")
 
 
+async def test_who_stands_by_is_ready_and_says_who_leads() -> None:
+    async with health_server(0, lambda: "", Metrics(), lambda: "standing by, muster-1 leads") as port:
+        assert await fetched(f"http://127.0.0.1:{port}/readyz") == (200, "ok, standing by, muster-1 leads\n")
+
+
 async def test_metrics_show_counts_and_queue_depths() -> None:
     metrics = Metrics()
     metrics.commands.labels("BindPod", "200").inc()

@@ -241,6 +241,16 @@ async def test_a_predecessor_of_the_same_place_is_not_waited_for() -> None:
     assert again.may_write
 
 
+async def test_two_processes_under_one_name_do_not_both_go_on() -> None:
+    """An identity that two replicas share by mistake."""
+    first, _, now = await a_duel()
+    twin = Candidate("a", first.wire.store, now)
+    await twin.turn()
+    for _ in range(2):
+        await first.turn()
+    assert (first.has_lost, first.may_write, twin.may_write) == (True, False, True)
+
+
 @pytest.mark.parametrize("status", [403, 500])
 async def test_a_server_that_refuses_is_trouble_and_no_end(status: int) -> None:
     candidate = Candidate("a", Store(), [0.0])

@@ -22,7 +22,7 @@ def test_a_lease_that_does_not_change_is_free_when_it_has_been_seen_for_its_dura
 
 
 def test_a_renewal_counts_from_when_it_was_seen_whatever_time_it_names() -> None:
-    sight = Sight().seeing(A, 0.0).seeing(A.taken_by("a", 10, "long ago"), 9.0)
+    sight = Sight().seeing(A, 0.0).seeing(A.renewed_by_holder(10, "long ago"), 9.0)
     assert sight.free_in_s("b", 10.0) == 9
 
 
@@ -45,7 +45,8 @@ def test_a_lease_that_was_deleted_under_its_holder_is_not_free_before_it_runs_ou
 
 def test_changes_of_hands_are_counted_and_renewals_are_not() -> None:
     assert NEVER_HELD.taken_by("a", 10, "t").transitions == 0
-    assert A.taken_by("a", 10, "t2") == Lease("a", 10, "t0", "t2", 3)
+    assert A.renewed_by_holder(10, "t2") == Lease("a", 10, "t0", "t2", 3)
+    assert A.taken_by("a", 10, "t2") == Lease("a", 10, "t2", "t2", 3)
     assert A.taken_by("b", 20, "t2") == Lease("b", 20, "t2", "t2", 4)
     assert A.given_back("t2").taken_by("b", 10, "t3").transitions == 4
 
@@ -54,6 +55,8 @@ def test_other_hands_show_also_when_they_have_let_go() -> None:
     taken = A.taken_by("b", 10, "t2")
     for state, shown in [(A, False), (A.given_back("t"), False), (taken, True), (taken.given_back("t"), True)]:
         assert Sight().seeing(state, 0.0).shows_other_hands(A) is shown
+    assert not Sight().seeing(A.renewed_by_holder(10, "t2"), 0.0).shows_other_hands(A)
+    assert Sight().seeing(A.taken_by("a", 10, "t2"), 0.0).shows_other_hands(A)
 
 
 def test_the_object_says_what_it_was_made_from() -> None:
