@@ -20,7 +20,8 @@ from pathlib import Path
 from devcluster import muster, signals
 from devcluster.cluster import Cluster, running
 from devcluster.flavour import Flavour
-from tests.e2e.faults.campaign import Plan, Result, fight
+from tests.e2e.faults.campaign import NotSurvived, Result, fight
+from tests.e2e.faults.plan import Plan
 
 ROUND = 100
 """Episodes in a round; with them 500 pods of gangs and 500 single ones."""
@@ -62,7 +63,12 @@ async def chaos(episodes: int, seed: int, operators: int | None, keep: Path | No
             count = min(ROUND, episodes - done)
             pair = operators or 1 + rounds % 2
             plan = Plan(seed, count, gang=POD_SHARE * count, single=POD_SHARE * count, operators=pair)
-            result = await fight(cluster, plan, lambda words: print(words, flush=True))
+            try:
+                result = await fight(cluster, plan, lambda words: print(words, flush=True))
+            except NotSurvived as error:
+                print(error, flush=True)
+                _tell(cluster, plan, keep)
+                return 1
             print("\n".join(summary(result)), flush=True)
             if result.violations:
                 _tell(cluster, plan, keep)
@@ -77,6 +83,7 @@ def _tell(cluster: Cluster, plan: Plan, keep: Path | None) -> None:
     print(f"do it again: make chaos N={plan.episodes} SEED={plan.seed} OPERATORS={plan.operators}", file=sys.stderr)
     if keep is not None:
         target = keep / plan.name
+        target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(cluster.folder / plan.name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
         shutil.copy(cluster.folder / "audit.jsonl", target)
         print(f"logs of operator and core, and the audit log: {target}", file=sys.stderr)

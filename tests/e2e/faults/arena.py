@@ -19,6 +19,7 @@ from devcluster.process import Process
 from devcluster.waiting import until
 from tests.e2e.faults.killer import Victim
 from tests.e2e.faults.kubelet import Kubelet
+from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.proxy import FaultyProxy
 from tests.e2e.faults.schedule import Schedule
 from tests.e2e.faults.witness import Witness
@@ -27,7 +28,7 @@ from tests.e2e.scene import Scene
 CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 LEASE = {"MUSTER_LEASE_DURATION": "3"}
 NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)
-READY_S = 60.0
+READY_S = 90.0
 GONE_S = 60.0
 
 
@@ -77,13 +78,12 @@ def _is_in_session(dump: Json) -> bool:
 
 
 @asynccontextmanager
-async def arena(
-    home: Cluster, name: str, schedule: Schedule, nodes: list[FakeNode], operators: int = 1
-) -> AsyncIterator[Arena]:
+async def arena(home: Cluster, plan: Plan) -> AsyncIterator[Arena]:
     """The arena for the length of the block, in a cluster in which Muster is installed and which has no other nodes.
 
     Each operator has a core of its own, as in a pod.
     """
+    name, nodes = plan.name, [FakeNode(f"node-{number}", cpu=str(plan.node_cpu)) for number in range(plan.nodes)]
     plane = home.plane
     assert plane is not None, "only our own control plane may be killed"
     async with AsyncExitStack() as stack:
@@ -94,8 +94,8 @@ async def arena(
         await home.add_nodes(nodes)
         stack.push_async_callback(_emptied, home, name)
         files = plane.authority.issue(name, ["127.0.0.1"])
-        proxy = await stack.enter_async_context(FaultyProxy(home.admin.access, files, schedule))
-        musters = [Muster(setup) for setup in await _setups(home, name, proxy.url, operators)]
+        proxy = await stack.enter_async_context(FaultyProxy(home.admin.access, files, Schedule(plan.seed), plan.page))
+        musters = [Muster(setup) for setup in await _setups(home, name, proxy.url, plan.operators)]
         for muster in musters:
             stack.push_async_callback(muster.stop)
         witness = Witness(nodes)

@@ -10,40 +10,22 @@ from dataclasses import dataclass, field
 
 from devcluster.cluster import Cluster
 from devcluster.errors import DevclusterError
-from devcluster.nodes import FakeNode
 from tests.e2e import aftermath
 from tests.e2e.faults import verdict
 from tests.e2e.faults.arena import Arena, arena
 from tests.e2e.faults.items import Item
 from tests.e2e.faults.killer import Kill, Killer, Victim
 from tests.e2e.faults.load import Load
-from tests.e2e.faults.schedule import Fault, Kind, Schedule
+from tests.e2e.faults.plan import Plan
+from tests.e2e.faults.schedule import Fault, Kind
 from tests.e2e.faults.tally import Tally
 from tests.e2e.faults.user import User
 
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How much: ``episodes`` are kills; ``gang`` and ``single`` pods are spread over them.
-
-    ``settle_s``: for the load to come to its end once the faults have stopped.
-    """
-
-    seed: int
-    episodes: int
-    gang: int
-    single: int
-    operators: int = 1
-    settle_s: float = 240.0
-    nodes: int = 10
-    node_cpu: int = 4
-
-    @property
-    def name(self) -> str:
-        """Of its namespace, and of the folder of its logs."""
-        return f"chaos-{self.seed}-{self.operators}"
+class NotSurvived(DevclusterError):
+    """Muster does not serve any more, or users cannot apply; the round cannot go on."""
 
 
 @dataclass(slots=True)
@@ -106,7 +88,7 @@ class Campaign:
         try:
             await asyncio.gather(self._user.apply(portion), self._survive(kill))
         except DevclusterError as error:
-            raise DevclusterError(f"seed {self._plan.seed}, episode {number}, killed {kill}: {error}") from error
+            raise NotSurvived(f"seed {self._plan.seed}, episode {number}, killed {kill}: {error}") from error
         self._tell(number, kill)
 
     async def _survive(self, kill: Kill) -> None:
@@ -137,8 +119,7 @@ def _is_abdication(words: str) -> bool:
 
 async def fight(home: Cluster, plan: Plan, say: Say) -> Result:
     """A round from the first node to the empty cluster. ``home``: Muster is installed in it, and it has no nodes."""
-    nodes = [FakeNode(f"node-{number}", cpu=str(plan.node_cpu)) for number in range(plan.nodes)]
-    async with arena(home, plan.name, Schedule(plan.seed), nodes, plan.operators) as opened:
+    async with arena(home, plan) as opened:
         result = await Campaign(plan, opened, say).run()
         opened.scene.muster = await opened.leader() or opened.musters[0]
         try:

@@ -19,9 +19,6 @@ from devcluster.certificates import ServerFiles
 from tests.e2e.faults.schedule import Fault, Kind, Schedule, Stroke, kind_of
 from tests.e2e.proxy import EXPIRED, Proxy, cut, is_watch, refusal
 
-PAGE = 40
-"""Objects in a page of a list, whatever the client asks for."""
-
 SILENCE_S = 40.0
 """Longest silence, then the connection is cut: longer than any client of ours waits."""
 
@@ -43,11 +40,15 @@ STREAM_FAULTS = frozenset({Fault.CUT, Fault.TORN, Fault.EXPIRED})
 
 
 class FaultyProxy(Proxy):
-    """``done`` counts faults by kind of request; ``quiet`` lets everything through from then on."""
+    """``done`` counts faults by kind of request; ``quiet`` lets everything through from then on.
 
-    def __init__(self, upstream: Access, files: ServerFiles, schedule: Schedule) -> None:
+    ``page``: objects in a page of a list, whatever the client asks for.
+    """
+
+    def __init__(self, upstream: Access, files: ServerFiles, schedule: Schedule, page: int = 40) -> None:
         super().__init__(upstream, files)
         self._schedule = schedule
+        self._page = page
         self._quieted = asyncio.Event()
         self.done: Counter[tuple[Kind, Fault]] = Counter()
         self.requests: Counter[Kind] = Counter()
@@ -103,7 +104,7 @@ class FaultyProxy(Proxy):
         """Forward it; a watch remembers how it will end."""
         if stroke is not None and is_watch(request):
             request[STROKE] = stroke
-        async with self.forwarded(request, _small_pages(request)) as answer:
+        async with self.forwarded(request, self._small_pages(request)) as answer:
             return await self.relay(request, answer)
 
     async def _strike(self, request: web.Request, stroke: Stroke) -> web.StreamResponse:
@@ -126,6 +127,12 @@ class FaultyProxy(Proxy):
                 return refusal(code, reason, "a fault was injected", retry_after_s)
         return cut(request)
 
+    def _small_pages(self, request: web.Request) -> str | None:
+        """The query with a smaller limit; None where it has none."""
+        if "limit" not in request.query:
+            return None
+        return urlencode({**request.query, "limit": self._page})
+
     async def _silence(self) -> None:
         """Nothing, until the client has enough of it, or faults are over."""
         with suppress(TimeoutError):
@@ -139,10 +146,3 @@ async def _break(request: web.Request, stream: web.StreamResponse, fault: Fault)
     elif fault is Fault.TORN:
         await stream.write(b'{"type":"MODIFIED","object":{"kind":"Po')
         cut(request)
-
-
-def _small_pages(request: web.Request) -> str | None:
-    """The query with a smaller limit; None where it has none."""
-    if "limit" not in request.query:
-        return None
-    return urlencode({**request.query, "limit": PAGE})

@@ -3,8 +3,9 @@
 import pytest
 
 from devcluster.cluster import Cluster
-from tests.e2e.faults.campaign import Plan, fight
+from tests.e2e.faults.campaign import fight
 from tests.e2e.faults.killer import Victim
+from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.schedule import Fault
 
 
