@@ -14,6 +14,8 @@ from muster_operator.translate.quantities import amount, canonical_name, nanos
 from muster_operator.translate.raw import Raw, mapping, objects, strings, text
 from muster_si import keys
 
+#: Longest name of anything in the interface (semantics 3); Kubernetes lets extended resources have 317 characters.
+_MAX_NAME: Final = 256
 _RACK: Final = "/rack-default"
 #: Well-known labels that have an attribute of their own in the interface (seed 003).
 _LABEL_ATTRIBUTES: Final = {
@@ -26,10 +28,15 @@ _TAINT_FIELDS: Final = ("key", "value", "effect")
 
 
 def _capacity(status: Raw) -> dict[str, int]:
-    """Allocatable in the scheduler's units; an amount that cannot be read offers nothing."""
+    """Allocatable in the scheduler's units; an amount that cannot be read offers nothing.
+
+    A name that the interface does not carry is left out: for it the core would refuse the whole node.
+    """
     capacity: dict[str, int] = {}
     for resource, quantity in mapping(status.get("allocatable")).items():
         name = canonical_name(text(resource))
+        if not 0 < len(name) <= _MAX_NAME:
+            continue
         try:
             capacity[name] = min(max(amount(name, nanos(name, quantity)), 0), MAX_AMOUNT)
         except BadInputError:

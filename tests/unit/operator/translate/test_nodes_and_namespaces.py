@@ -49,6 +49,25 @@ def test_amounts_that_cannot_be_are_clipped() -> None:
     assert max(node.capacity.values()) <= MAX_AMOUNT
 
 
+def test_resources_of_any_kind_are_offered_and_names_that_the_interface_does_not_carry_are_left_out() -> None:
+    """One of 317 characters is legal in Kubernetes; for it the core would refuse the node with all that is on it."""
+    raw = a_node()
+    raw["status"]["allocatable"] = {"example.com/fpga": "3", "hugepages-2Mi": "1Gi", "x" * 257: "1", "": "1"}
+    node = read_node(raw, SETTINGS)
+    assert node is not None
+    assert dict(node.capacity) == {"example.com/fpga": 3, "hugepages-2Mi": 2**30}
+
+
+def test_labels_that_are_called_like_attributes_do_not_take_their_place() -> None:
+    labels = {"ready": "false", keys.NODE_TAINTS: "[]", "si.io/hostname": "other", "empty": ""}
+    node = read_node(a_node("n1", labels=labels), SETTINGS)
+    assert node is not None
+    assert node.attributes[keys.NODE_READY] == "true"
+    assert node.attributes[keys.HOST_NAME] == "n1"
+    assert keys.NODE_TAINTS not in node.attributes
+    assert {label: node.attributes[keys.NODE_LABEL_PREFIX + label] for label in labels} == labels
+
+
 def test_what_has_no_name_is_none() -> None:
     assert read_node({}, SETTINGS) is None
     assert read_namespace({}) is None
