@@ -34,7 +34,7 @@ def take(partition: Partition, request: muster_pb2.InventoryRequest, words: int)
             inventory.applications.append(_application(applications[name]))
     else:
         for node in _page(inventory, partition.nodes, request.beyond, limit, lambda _: 0):
-            inventory.nodes.append(_node(partition.nodes.record(node)))
+            inventory.nodes.append(_node(partition, partition.nodes.record(node)))
     return inventory
 
 
@@ -77,9 +77,9 @@ def _type_of(releasing: Termination | None) -> si_pb2.TerminationType.ValueType:
     return si_encode.termination(releasing) if releasing is not None else si_pb2.UNKNOWN_TERMINATION_TYPE
 
 
-def _node(record: NodeRecord) -> muster_pb2.NodeInventory:
+def _node(partition: Partition, record: NodeRecord) -> muster_pb2.NodeInventory:
     return muster_pb2.NodeInventory(
         nodeID=record.spec.id,
         schedulable=record.state is NodeState.SCHEDULABLE,
-        foreignKeys=list(record.foreigners),
+        foreignKeys=[partition.foreign[identity].key for identity in record.foreigners],
     )

@@ -17,6 +17,7 @@ from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import FromCore, Session
 from muster_operator.link.versions import READ
 from muster_operator.model.facts import Fact
+from muster_operator.model.inventory import Inventory
 from muster_operator.model.results import Result
 from muster_operator.model.settings import Settings
 from muster_operator.translate.raw import Raw
@@ -79,6 +80,14 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """The core showed a part of what it holds, and all that this rests on was heard."""
+
+    session: Session
+    inventory: Inventory
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """The core said something."""
 
@@ -93,7 +102,7 @@ class Ended:
     result: Result
 
 
-Input = Seen | Unreadable | ListBegun | Listed | SessionUp | SessionLost | Fenced | Said | Ended
+Input = Seen | Unreadable | ListBegun | Listed | SessionUp | SessionLost | Fenced | Compared | Said | Ended
 
 
 class Onlooker(Protocol):

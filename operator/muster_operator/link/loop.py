@@ -18,6 +18,7 @@ from muster_operator.agent import answering, obeying, observing, reminders
 from muster_operator.agent.ledger import Ledger
 from muster_operator.link.collector import Collector
 from muster_operator.link.inbox import (
+    Compared,
     Ended,
     Fenced,
     Inbox,
@@ -32,6 +33,7 @@ from muster_operator.link.inbox import (
 )
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.relists import Missed, missed_by
+from muster_operator.link.si.comparing import PAUSE_S, Comparing
 from muster_operator.link.si.core import is_state_dump
 from muster_operator.link.si.current import Current, Stage
 from muster_operator.link.si.decode import decoded, decoded_callback
@@ -50,9 +52,16 @@ SHOWN: Final = 4000
 class Loop:
     """Owns the ledger. `submit` takes commands for Kubernetes."""
 
-    def __init__(self, ledger: Ledger, inbox: Inbox, submit: Callable[[Command], None], metrics: Metrics) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        inbox: Inbox,
+        submit: Callable[[Command], None],
+        metrics: Metrics,
+        compare_s: float = PAUSE_S,
+    ) -> None:
         self._ledger, self._inbox, self._submit, self._metrics = ledger, inbox, submit, metrics
-        self._current = Current(ledger, inbox.put)
+        self._current = Current(ledger, inbox.put, Comparing(ledger, inbox.put, metrics, compare_s))
         self._missed: dict[str, Missed] = {}
         self._collector = Collector()
 
@@ -115,7 +124,7 @@ class Loop:
                 _add(out, answering.answered(self._ledger, item.result, now))
             case ListBegun() | Listed():
                 self._list(item, out, now)
-            case SessionUp() | SessionLost() | Fenced():
+            case SessionUp() | SessionLost() | Fenced() | Compared():
                 self._hand_out(out)  # what was said so far is for the session so far
                 _add(out, self._current.changed(item, now))
             case None:
@@ -152,11 +161,13 @@ class Loop:
             verdict = decoded(message)
         if verdict is not None:
             _add(out, obeying.obey(self._ledger, verdict, now))
+        self._current.comparing.heard(message, verdict)
 
     def _hand_out(self, out: Outcome) -> None:
         """Say the news and order the commands; `out` is empty afterwards."""
         if self._current.session is not None and out.news:
             self._current.session.send(out.news)
+            self._current.comparing.said(out.news)
         for command in out.commands:
             self._submit(command)
         out.news.clear()

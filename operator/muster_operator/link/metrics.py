@@ -53,6 +53,10 @@ class Metrics:
         self.repairs = self._counter(
             "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
         )
+        self.differences = self._counter(
+            "repairs", "Differences between the core's ledger and ours, which were put right; 0 is right", "difference"
+        )
+        self.compared = self._counter("comparisons", "Times all of a part of the core's ledger was compared", "part")
         self.commands = self._counter(
             "commands", "Commands by kind and final HTTP status (0 = no answer)", "kind", "status"
         )

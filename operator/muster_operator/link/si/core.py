@@ -19,7 +19,9 @@ import structlog
 
 from muster_operator.link.config.settings import Configuration
 from muster_operator.link.errors import ConfigurationRefused, StartupRefused
+from muster_operator.link.si.decode import decoded_inventory
 from muster_operator.link.si.encode import Encoder, Request, Sent
+from muster_operator.model.inventory import Inventory, Part
 from muster_operator.model.news import News
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
@@ -112,6 +114,16 @@ class Session:
         """
         await self.flushed()
         await self._api.fence(self._encoder.fence(self.sent))
+
+    async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
+        """A part of what the core holds once it has taken in all that was sent so far, and its words until then.
+
+        Raises:
+            SchedulerInterfaceError: the session is over, or the core refuses.
+        """
+        await self.flushed()
+        answer = await self._api.take_inventory(self._encoder.question(self.sent, part, beyond, limit))
+        return decoded_inventory(answer, part, beyond), answer.words
 
     async def flushed(self) -> None:
         """Wait until the transport has taken over all that waits."""

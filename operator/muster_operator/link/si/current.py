@@ -16,8 +16,9 @@ import structlog
 
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Ledger
-from muster_operator.link.inbox import Fenced, Input, SessionLost, SessionUp
+from muster_operator.link.inbox import Compared, Fenced, Input, SessionLost, SessionUp
 from muster_operator.link.si import dump
+from muster_operator.link.si.comparing import Comparing
 from muster_operator.link.si.core import Session, state_dump
 from muster_operator.model.outcome import Outcome
 from muster_si import muster_pb2
@@ -27,6 +28,9 @@ log = structlog.get_logger("muster.session")
 
 #: Resources whose first list has to be complete before the core is told anything.
 NEEDED: Final = frozenset({"pods", "nodes", "namespaces", "priorityclasses"})
+
+#: Seconds that a core may need to take in all of a cluster; 20,000 pods take it two or three.
+RECOVERY_S: Final = 120.0
 
 
 class Stage(StrEnum):
@@ -47,8 +51,8 @@ _RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE})
 class Current:
     """The session that is obeyed; none while there is none, or at the end."""
 
-    def __init__(self, ledger: Ledger, put: Callable[[Input], None]) -> None:
-        self._ledger, self._put = ledger, put
+    def __init__(self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing) -> None:
+        self._ledger, self._put, self.comparing = ledger, put, comparing
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
         self._listed: set[str] = set()
@@ -66,23 +70,28 @@ class Current:
     def drain(self) -> None:
         """From now on no session is obeyed."""
         self.session, self.stage = None, Stage.DRAINING
+        self.comparing.end()
 
     def failed(self) -> None:
         """The agent failed on an input; a recovery that is under way is not to be trusted."""
         if self.session is not None and self.stage in _RECOVERING:
             self.session.session_lost("the recovery failed")
 
-    def changed(self, item: SessionUp | SessionLost | Fenced, now: float) -> Outcome:
-        """A session came, went, or has taken in everything."""
+    def changed(self, item: SessionUp | SessionLost | Fenced | Compared, now: float) -> Outcome:
+        """A session came, went, has taken in everything, or showed what it holds."""
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
                 self.session, self.stage = session, Stage.LISTING
+                self.comparing.register()
             case SessionLost(session=session, reason=reason) if session is self.session:
                 log.warning("the session with the core is over", reason=reason)
                 self.session, self.stage = None, Stage.NO_SESSION
+                self.comparing.end()
                 recovery.pause(self._ledger)
             case Fenced(session=session) if session is self.session:
-                return self._open(now)
+                return self._open(session, now)
+            case Compared(session=session) if session is self.session:
+                return self.comparing.compare(item, now)
             case _:
                 pass
         return Outcome()
@@ -92,6 +101,7 @@ class Current:
         match self.stage:
             case Stage.LISTING if self.has_listed:
                 self.stage = Stage.ANSWERS
+                self._spawn(self._wait_for(self.session))
                 return recovery.begin(self._ledger, now)
             case Stage.ANSWERS if recovery.is_answered(self._ledger):
                 self.stage = Stage.REPORT
@@ -112,13 +122,20 @@ class Current:
         if self.session is not None:
             self._spawn(self._answer(self.session, state_dump(question, dump.as_json(self._ledger))))
 
-    def _open(self, now: float) -> Outcome:
+    def _open(self, session: Session, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)
         self.stage = Stage.LIVE
+        self.comparing.begin(session)
         gc.collect()
         gc.freeze()  # what a cluster looks like stays for long: the collector need not walk it (semantics 26)
         log.info("recovered", pods=len(self._ledger.pods), nodes=len(self._ledger.nodes))
         return out
+
+    async def _wait_for(self, session: Session | None) -> None:
+        """A core that takes connections and nothing else is no core: ask for another session."""
+        await asyncio.sleep(RECOVERY_S)
+        if session is self.session and session is not None and self.stage in _RECOVERING:
+            session.session_lost(f"the core has not taken in the cluster within {RECOVERY_S:g} s")
 
     async def _fence(self, session: Session) -> None:
         try:

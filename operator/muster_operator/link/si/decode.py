@@ -11,6 +11,7 @@ from typing import Final
 
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.inventory import ApplicationInCore, HeldInCore, Inventory, NodeInCore, Part
 from muster_operator.model.verdicts import (
     Allocated,
     AllocationRejected,
@@ -91,6 +92,36 @@ def decoded_callback(callback: muster_pb2.Callback) -> Verdict | None:
             return Recommendations(tuple(NodeRecommended(NodeName(one.nodeID), one.message) for one in found))
         case _:
             return None
+
+
+def decoded_inventory(inventory: muster_pb2.Inventory, part: Part, beyond: str) -> Inventory:
+    """What the core says it holds of what was asked for."""
+    return Inventory(
+        part=part,
+        beyond=beyond,
+        last=inventory.last,
+        applications=tuple(
+            ApplicationInCore(
+                AppId(app.applicationID),
+                frozenset(PodUid(key) for key in app.askKeys),
+                tuple(_held(allocation) for allocation in app.allocations),
+            )
+            for app in inventory.applications
+        ),
+        nodes=tuple(
+            NodeInCore(NodeName(node.nodeID), node.schedulable, frozenset(PodUid(key) for key in node.foreignKeys))
+            for node in inventory.nodes
+        ),
+    )
+
+
+def _held(allocation: muster_pb2.AllocationInventory) -> HeldInCore:
+    return HeldInCore(
+        PodUid(allocation.allocationKey),
+        NodeName(allocation.nodeID),
+        AllocationId(allocation.allocationID),
+        _termination(allocation.releasing) or None,
+    )
 
 
 def _is_news(event: si_pb2.EventRecord) -> bool:

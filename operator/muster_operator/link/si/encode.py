@@ -17,6 +17,7 @@ from typing import Final
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.ids import NodeName
+from muster_operator.model.inventory import Part
 from muster_operator.model.news import (
     AllocationNews,
     AllocationReleased,
@@ -46,6 +47,11 @@ Configuration = si_pb2.UpdateConfigurationRequest
 
 #: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
 BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "version": version("muster-scheduler")}
+
+_PARTS: Final = {
+    Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,
+    Part.NODES: muster_pb2.InventoryRequest.NODES,
+}
 
 
 @dataclass(slots=True)
@@ -104,6 +110,12 @@ class Encoder:
             applicationRequests=sent.applications,
             nodeRequests=sent.nodes,
             allocationRequests=sent.allocations,
+        )
+
+    def question(self, sent: Sent, part: Part, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
+        """The request for a part of what the core holds, once it has taken in as many messages as were sent."""
+        return muster_pb2.InventoryRequest(
+            after=self.fence(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
         )
 
     def farewell(self) -> muster_pb2.UnregisterRequest:
