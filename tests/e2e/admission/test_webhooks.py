@@ -14,22 +14,25 @@ import pytest_asyncio
 
 from devcluster.api import Api, Json
 from devcluster.certificates import Authority
-from devcluster.cluster import Cluster
+from devcluster.cluster import Cluster, documents
 from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
+from devcluster.resources import BY_KIND
 from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, unregister, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_pod
 from tests.e2e.scene import Scene
 
 FORGED = json.dumps({"user": "root", "groups": ["system:masters"]})
+MANIFEST = Path(__file__).parents[3] / "deploy" / "webhooks.yaml"
 #: None of these is a way around a check.
 CLOAKS = {"app": "yunikorn", "applicationId": "a", "admission.muster/ignore": "true", "control-plane": "true"}
 TEMPLATED = {"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet"}
 OLD = {"deployments": "Deployment", "cronjobs": "CronJob"}
 SCHEDULERS = ("muster", "default-scheduler")
 TEMPLATED |= {"daemonsets": "DaemonSet", "jobs": "Job", "cronjobs": "CronJob"}
+TEMPLATED |= {"replicationcontrollers": "ReplicationController"}
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
@@ -56,7 +59,9 @@ async def ann(cluster: Cluster) -> AsyncIterator[Api]:
     await cluster.admin.delete("clusterrolebindings", "ann")
 
 
-def workload(kind: str, name: str, annotations: Mapping[str, str], *, scheduler: str = "muster") -> Json:
+def workload(
+    kind: str, name: str, annotations: Mapping[str, str], *, scheduler: str = "muster", replicas: int = 0
+) -> Json:
     """An object of the kind whose pods have these annotations, with every label that might be a way around."""
     pod = a_pod(name, labels={**CLOAKS, "of": name}, scheduler=scheduler)
     template: Json = {"metadata": {**pod["metadata"], "annotations": dict(annotations)}, "spec": pod["spec"]}
@@ -66,15 +71,15 @@ def workload(kind: str, name: str, annotations: Mapping[str, str], *, scheduler:
         spec["suspend"] = True
     else:
         template["spec"]["restartPolicy"] = "Always"
-        spec["selector"] = {"matchLabels": {"of": name}}
-    if kind in {"Deployment", "ReplicaSet", "StatefulSet"}:
-        spec["replicas"] = 0
+        spec["selector"] = {"of": name} if kind == "ReplicationController" else {"matchLabels": {"of": name}}
+    if kind not in {"Job", "CronJob", "DaemonSet"}:
+        spec["replicas"] = replicas
     if kind == "StatefulSet":
         spec["serviceName"] = name
     if kind == "CronJob":
         spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": {"template": template}}}
-    group = "batch/v1" if kind in {"Job", "CronJob"} else "apps/v1"
-    return {"apiVersion": group, "kind": kind, "metadata": {"name": name, "labels": dict(CLOAKS)}, "spec": spec}
+    version = {"Job": "batch/v1", "CronJob": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": dict(CLOAKS)}, "spec": spec}
 
 
 def forgery(kind: str, annotation: str | None) -> Json:
@@ -105,6 +110,8 @@ async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_whi
         await scene.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
         await pods_are_changed(scene, ann)
         await nobody_forges_a_user(scene.namespace, ann)
+        await what_is_made_of_a_workload_is_its_owners(scene, ann)
+        await a_namespace_is_left_alone_that_says_so(scene, ann)
         await owners_come_with_the_next_change(scene.namespace, ann)
         await scene.eventually("a new certificate is served", lambda: is_served_anew(scene), 40)
         assert await bundle(scene) != first
@@ -157,6 +164,33 @@ async def owners_come_with_the_next_change(space: str, ann: Api) -> None:
             change = {"spec": {"jobTemplate": {"spec": template}} if kind == "CronJob" else template}
             changed = await ann.patch(plural, name, change, space)
             assert '"user":"ann"' in json.dumps(changed["spec"]).replace("\\", ""), name
+
+
+async def what_is_made_of_a_workload_is_its_owners(scene: Scene, ann: Api) -> None:
+    """The controller that makes the pod is no user of its own."""
+    await ann.create(workload("Deployment", "owned", {}, replicas=1), scene.namespace)
+
+    async def made() -> list[Json]:
+        return await scene.api.find("pods", scene.namespace, labelSelector="of=owned")
+
+    [pod] = await scene.eventually("the Deployment's pod is there", made)
+    assert json.loads(pod["metadata"]["annotations"][USER_INFO])["user"] == "ann"
+
+
+async def a_namespace_is_left_alone_that_says_so(scene: Scene, ann: Api) -> None:
+    name = f"{scene.namespace}-apart"
+    said = {f"{PREFIX}namespace.enableYuniKorn": "false"}
+    await scene.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": said}})
+
+    async def create(pod: Json) -> Json:
+        return await ann.request("POST", f"/api/v1/namespaces/{name}/pods?dryRun=All", pod)
+
+    pod = a_pod("plain", scheduler="default-scheduler")
+    made = await scene.eventually("its pods can be made", lambda: create(pod))
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+    pod["metadata"]["annotations"] = {USER_INFO: FORGED}
+    assert "user.info" in await refusal(create(pod))
+    await scene.api.delete("namespaces", name)
 
 
 @asynccontextmanager
@@ -277,6 +311,10 @@ async def test_given_certificates_are_served_and_read_again_when_they_are_replac
     one, other = given(tmp_path / "one"), given(tmp_path / "other")
     write(one, tmp_path)
     scene = await open_scene([], env=webhook(**{name: str(tmp_path / file) for name, file in files.items()}))
+    for document in documents(MANIFEST):  # the API server would take the manifest too
+        resource = BY_KIND[document["kind"]]
+        document["metadata"]["name"] += "-manifest"
+        await scene.api.request("POST", f"{resource.path(document['metadata'].get('namespace'))}?dryRun=All", document)
     await registered(scene)
     assert base64.b64decode(await bundle(scene)) == one["ca.crt"]
     with pytest.raises(ApiError):  # none of our own is made
