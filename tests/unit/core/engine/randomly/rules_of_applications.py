@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from muster_core.model.events import AllocationReleased, ApplicationAdded, ApplicationRemoved, AskAdded, AskReleased
 from muster_core.model.release import Termination
-from muster_core.model.specs import GangStyle
+from muster_core.model.resources import Limit
+from muster_core.model.specs import GangStyle, NamespaceQuota
 from tests.unit.builders import PARTITION, an_application, an_ask
 from tests.unit.core.engine.randomly.configurations import QUEUES
 from tests.unit.core.engine.randomly.ground import Ground
@@ -48,6 +51,14 @@ class Applications(Ground):
         if not members:
             asks = [AskAdded(an_ask(f"{name}q{index}", app=name, priority=number % 3)) for index in range(asked)]
         self.tell(ApplicationAdded(spec), *asks)
+
+    @precondition(lambda self: self.apps())
+    @rule(data=st.data(), vcore=st.sampled_from([None, 0, 2_000, 9_000]), count=st.sampled_from([None, 0, 1]))
+    def renew(self, data: st.DataObject, vcore: int | None, count: int | None) -> None:
+        """The namespace of an application says something else."""
+        quota = NamespaceQuota(None if vcore is None else Limit({"vcore": vcore}), None, count)
+        spec = self.one_of(data, self.apps()).spec
+        self.tell(ApplicationAdded(replace(spec, quota=quota, is_renewal=True)))
 
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), asks=st.booleans())
