@@ -7,12 +7,12 @@ answer is an error, upon which the API server lets the request go on (failurePol
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -32,6 +32,9 @@ log = structlog.get_logger("muster.admission")
 BODY_LIMIT: Final = 8 * 2**20
 #: Questions that are read and answered at once; others wait in their connections.
 ROOM: Final = 32
+#: Seconds that an idle connection is kept. API servers let go after 90; if we did before, a question that is under way
+#: just then would be lost, and with it a pod.
+KEEPALIVE_S: Final = 180.0
 #: Contract 7.
 HEALTH: Final = "/health"
 _TRY_AGAIN: Final = "Muster cannot answer just now ({}): try again"
@@ -79,10 +82,7 @@ class TlsContexts:
             ssl.SSLError: it cannot be served with.
         """
         context = _context()
-        with tempfile.TemporaryDirectory(prefix="muster-") as folder:  # only we may look into it
-            chain, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-            chain.write_bytes(leaf.chain)
-            key.write_bytes(leaf.key)
+        with _as_file(leaf.chain) as chain, _as_file(leaf.key) as key:
             context.load_cert_chain(chain, key)
         self._present = context
 
@@ -100,7 +100,7 @@ class AdmissionServer:
         app.router.add_get(HEALTH, self._health)
         for path, endpoint in endpoints.items():
             app.router.add_post(path, self._handler(path, endpoint))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=KEEPALIVE_S)
 
     async def start(self, port: int, tls: TlsContexts) -> int:
         """Listen; returns the port (0 asked for any free one).
@@ -173,6 +173,15 @@ def _tell(review: Review, answer: Answer) -> None:
 
 def _json(body: bytes) -> web.Response:
     return web.Response(body=body, content_type="application/json")
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path for who reads files only: in memory, for a key belongs on no disk, and a container may have none."""
+    with os.fdopen(os.memfd_create("muster"), "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _context() -> ssl.SSLContext:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from muster_operator.admission.server import ReviewMetrics
 from muster_operator.link.metrics import Metrics as OperatorMetrics
 from tests.unit.core.edge.metrics.busy import busy_core
 
@@ -45,6 +46,10 @@ def busy_operator() -> CollectorRegistry:
     for answered in (metrics.commands, metrics.retries):
         answered.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()
+    admission = ReviewMetrics(metrics)
+    for verdict in ("allowed", "changed", "refused", "failed", "bad"):
+        admission.reviews.labels("/mutate", verdict).inc()
+    admission.seconds.labels("/mutate").observe(0.01)
     metrics.exposition()
     return metrics.registry
 
