@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 
 from muster_operator.agent import recovery
 from muster_operator.agent.answering import answered
+from muster_operator.agent.comparing import Difference, compare
 from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe
 from muster_operator.agent.reminders import next_due, remind
 from muster_operator.model.commands import Command
+from muster_operator.model.inventory import Part
 from muster_operator.model.news import (
     ApplicationRemoved,
     ApplicationSubmitted,
@@ -29,6 +31,8 @@ from muster_operator.model.news import (
 )
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import Result
+from muster_operator.model.verdicts import Verdict
+from tests.unit.operator.agent.asking import Asking
 from tests.unit.operator.agent.core import Core
 from tests.unit.operator.agent.kubernetes import Kubernetes
 
@@ -53,6 +57,8 @@ class Simulation:  # long: every move is a method, and all of them move the same
     streams: tuple[deque[News], deque[News], deque[News]] = field(default_factory=lambda: (deque(), deque(), deque()))
     commands: deque[Command] = field(default_factory=deque)
     results: deque[Result] = field(default_factory=deque)
+    asking: Asking | None = None
+    differences: list[Difference] = field(default_factory=list)
 
     def start(self) -> Simulation:
         """The operator starts: it lists, registers and recovers."""
@@ -66,6 +72,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
     def _begin(self) -> None:
         """The walk of semantics 19 as the shell does it."""
         self.core.reset()
+        self.asking = None
         for stream in self.streams:
             stream.clear()
         self._take(recovery.begin(self.ledger, self.now))
@@ -99,6 +106,8 @@ class Simulation:  # long: every move is a method, and all of them move the same
 
     def _take(self, outcome: Outcome) -> None:
         self.commands.extend(outcome.commands)
+        if self.asking is not None:
+            self.asking.said(outcome.news)
         for item in outcome.news:
             kind = 0 if isinstance(item, _APPLICATION_NEWS) else 1 if isinstance(item, _NODE_NEWS) else 2
             self.streams[kind].append(item)
@@ -116,9 +125,34 @@ class Simulation:  # long: every move is a method, and all of them move the same
             (self.results, self._answer),
             (self.core.applications, self._obey_application),
             (self.core.allocations, self._obey_allocation),
-            *((stream, lambda stream=stream: self.core.take(stream.popleft())) for stream in self.streams),
+            *((stream, lambda index=index: self._tell(index)) for index, stream in enumerate(self.streams)),
+            (self.asking is not None and self.asking.is_ready, self._compare),
         ]
         return [move for queue, move in possible if queue]
+
+    def ask(self, part: Part) -> None:
+        """The operator asks the core for a part of what it holds, unless it has asked already."""
+        if self.asking is None:
+            self.asking = Asking(part, [len(stream) for stream in self.streams])
+            self.asking.look(self.core)
+
+    def _compare(self) -> None:
+        assert self.asking is not None
+        assert self.asking.inventory is not None
+        found = compare(self.ledger, self.asking.inventory, self.asking.touched, self.now)
+        self.asking = None
+        self.differences += found.found
+        self._take(found.out)
+
+    def _tell(self, index: int) -> None:
+        self.core.take(self.streams[index].popleft())
+        if self.asking is not None:
+            self.asking.taken(index, self.core)
+
+    def _hear(self, verdict: Verdict, *, of_allocations: bool) -> None:
+        self._take(obey(self.ledger, verdict, self.now))
+        if self.asking is not None:
+            self.asking.heard(verdict, of_allocations=of_allocations)
 
     def _observe(self) -> None:
         self._take(observe(self.ledger, self.kubernetes.watch.popleft(), self.now))
@@ -130,10 +164,10 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self._take(answered(self.ledger, self.results.popleft(), self.now))
 
     def _obey_application(self) -> None:
-        self._take(obey(self.ledger, self.core.applications.popleft(), self.now))
+        self._hear(self.core.applications.popleft(), of_allocations=False)
 
     def _obey_allocation(self) -> None:
-        self._take(obey(self.ledger, self.core.allocations.popleft(), self.now))
+        self._hear(self.core.allocations.popleft(), of_allocations=True)
 
     def step(self, choose: Choose = first) -> bool:
         """One move; False when nothing can move."""
