@@ -18,6 +18,7 @@ from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.transport.address import parse_address, require_protection
 from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.dialling import Dialling
 from muster_si.transport.servicer import unary
 from muster_si.transport.sessions import Context
 from muster_si.transport.settings import TransportSettings
@@ -64,15 +65,8 @@ class AdministrationClient:
     ) -> None:
         """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
-        target, options = parse_address(address).target, settings.options()
         self._timeout_s = settings.register_timeout_s
-        self._channel: grpc.aio.Channel
-        if tls is None:
-            self._channel = grpc.aio.insecure_channel(target, options=options)
-        else:
-            self._channel = grpc.aio.secure_channel(
-                target, tls.for_client(), options=[*options, *tls.channel_options()]
-            )
+        self._dialling = Dialling(parse_address(address).target, tls, settings.options())
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
         """Replaces a configuration. Raises Refused, SessionLost where no scheduler answers."""
@@ -98,10 +92,10 @@ class AdministrationClient:
 
     async def aclose(self) -> None:
         """Closes the connection."""
-        await self._channel.close()
+        await self._dialling.aclose()
 
     async def _call(self, method: str, request: Message) -> bytes:
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._dialling.channel().unary_unary(method)
         try:
             return await call(request.SerializeToString(), timeout=self._timeout_s)
         except grpc.aio.AioRpcError as error:

@@ -1,4 +1,8 @@
-"""Mutual TLS from three PEM files: each side shows a certificate and checks the other's against the same CA."""
+"""Mutual TLS from three PEM files: each side shows a certificate and checks the other's against the same CA.
+
+Certificates are renewed while both sides run, by changing the files: a server shows the new one from the next handshake
+on, a client from its next connection (`transport.dialling`).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ import grpc
 
 from muster_si.errors import AddressError
 
+#: Of each file: inode, time of its last change, size.
+Fingerprint = tuple[tuple[int, int, int] | None, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of PEM files, read once at start.
+    """Paths of PEM files.
 
     server_name: what the server's certificate must be issued for, where that is not the host that is dialled.
     """
@@ -24,8 +31,13 @@ class TlsFiles:
 
     def for_server(self) -> grpc.ServerCredentials:
         """Credentials that refuse a client without a certificate of this CA. Raises AddressError."""
-        pair = (_read(self.key), _read(self.certificate))
-        return grpc.ssl_server_credentials([pair], root_certificates=_read(self.authority), require_client_auth=True)
+        renewal = _Renewal(self)
+        present = self._configuration()
+        return grpc.dynamic_ssl_server_credentials(
+            present,
+            renewal,  # type: ignore[arg-type] # None means "as before", which its stubs do not know
+            require_client_authentication=True,
+        )
 
     def for_client(self) -> grpc.ChannelCredentials:
         """Credentials that show our certificate and trust only this CA. Raises AddressError."""
@@ -35,9 +47,43 @@ class TlsFiles:
             certificate_chain=_read(self.certificate),
         )
 
+    def fingerprint(self) -> Fingerprint:
+        """What tells the present files from later ones: inode, time of change, size; None = it is not there."""
+        return tuple(_mark(path) for path in (self.certificate, self.key, self.authority))
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        pair = (_read(self.key), _read(self.certificate))
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=_read(self.authority))
+
     def channel_options(self) -> list[tuple[str, int | str]]:
         """Arguments for the gRPC channel of the client."""
         return [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
+
+
+class _Renewal:
+    """Asked by gRPC at each handshake, in a thread of its own: the files if they changed, None if not."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files, self._seen = files, files.fingerprint()
+
+    def __call__(self) -> grpc.ServerCertificateConfiguration | None:
+        seen = self._files.fingerprint()
+        if seen == self._seen:
+            return None
+        try:
+            configuration = self._files._configuration()  # noqa: SLF001 - its own helper
+        except AddressError:
+            return None  # between two files of a renewal
+        self._seen = seen
+        return configuration
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read(path: Path) -> bytes:

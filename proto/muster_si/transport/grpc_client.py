@@ -10,8 +10,6 @@ anew. How often to try is the caller's to decide.
 
 from __future__ import annotations
 
-import grpc
-
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import Refused
@@ -19,6 +17,7 @@ from muster_si.transport.address import parse_address, require_protection
 from muster_si.transport.client_link import ClientLink
 from muster_si.transport.client_session import ClientSession
 from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.dialling import Dialling
 from muster_si.transport.settings import TransportSettings
 from muster_si.transport.streams import StreamKind, parse, require_rm_id, unregistered
 
@@ -38,11 +37,8 @@ class GrpcClient:  # long: as many methods as the interface
     ) -> None:
         """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
-        self._target = parse_address(address).target
-        self._credentials = tls.for_client() if tls is not None else None
-        self._options = settings.options() + (tls.channel_options() if tls is not None else [])
+        self._dialling = Dialling(parse_address(address).target, tls, settings.options())
         self._settings = settings
-        self._channel: grpc.aio.Channel | None = None
         self._link: ClientLink | None = None
 
     async def register_resource_manager(
@@ -54,7 +50,7 @@ class GrpcClient:  # long: as many methods as the interface
         """
         require_rm_id("RegisterResourceManagerRequest", request.rmID)
         session = ClientSession(request.rmID, callback)
-        link = ClientLink(self._open_channel(), session, self._settings)
+        link = ClientLink(self._dialling.channel(), session, self._settings)
         response = await link.open(request)
         older, self._link = self._link, link
         if older is not None:
@@ -131,19 +127,9 @@ class GrpcClient:  # long: as many methods as the interface
             link.session.start_leaving()
             await link.drain()
             link.session.leave("closed")
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+        await self._dialling.aclose()
 
     def _present(self) -> ClientLink:
         if self._link is None:
             raise unregistered("")
         return self._link
-
-    def _open_channel(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            if self._credentials is None:
-                self._channel = grpc.aio.insecure_channel(self._target, options=self._options)
-            else:
-                self._channel = grpc.aio.secure_channel(self._target, self._credentials, options=self._options)
-        return self._channel

@@ -104,3 +104,42 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     missing = TlsFiles(tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "ca.crt")
     with pytest.raises(AddressError, match=r"ca\.crt: .*No such file"):
         GrpcClient("core.muster.svc:9090", tls=missing)
+
+
+def renew(folder: Path, authority: trustme.CA, name: str, identity: str) -> None:
+    """The files of one side again, of another authority, under the same paths."""
+    for path in folder.glob(f"{name}.*"):
+        path.unlink()
+    files(folder, authority, name, identity)
+
+
+async def test_both_sides_follow_when_their_certificates_and_the_authority_are_replaced(secured: Secured) -> None:
+    tls = files(secured.folder, secured.authority, "operator", "operator.muster")
+    client = GrpcClient(secured.address, tls=tls, settings=SETTINGS)
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    successor = trustme.CA()
+    renew(secured.folder, successor, "core", "localhost")
+    await client.update_allocation(asks("a"))  # the session that lives goes on
+    assert keys_of(await secured.scheduler.allocations.first()) == ["a"]
+    renew(secured.folder, successor, "operator", "operator.muster")
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+
+
+async def test_who_still_shows_a_certificate_of_the_old_authority_is_refused_from_then_on(secured: Secured) -> None:
+    tls = files(secured.folder, secured.authority, "operator", "operator.muster")
+    renew(secured.folder, trustme.CA(), "core", "localhost")
+    client = GrpcClient(secured.address, tls=replace(tls, authority=secured.folder / "core.ca"), settings=HASTY)
+    with pytest.raises(SessionLost):
+        await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()
+    assert secured.scheduler.present == {}
+
+
+async def test_half_a_renewal_changes_nothing(secured: Secured) -> None:
+    tls = files(secured.folder, secured.authority, "operator", "operator.muster")
+    client = GrpcClient(secured.address, tls=tls, settings=SETTINGS)
+    for name in ("core.key", "operator.key"):
+        (secured.folder / name).unlink()
+    await client.register_resource_manager(a_registration(), ResourceManager())
+    await client.aclose()

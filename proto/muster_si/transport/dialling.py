@@ -1,0 +1,65 @@
+"""A client's channel, made anew when its TLS files were renewed; a connection that lives keeps its certificate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import grpc
+
+from muster_si.errors import AddressError
+from muster_si.transport.credentials import Fingerprint, TlsFiles
+
+#: Seconds that calls on a channel of old certificates get to end.
+LAST_CALLS_S: Final = 10.0
+
+Options = Sequence[tuple[str, int | str]]
+
+
+class Dialling:
+    """One target. Connects to nothing before `channel`."""
+
+    def __init__(self, target: str, tls: TlsFiles | None, options: Options) -> None:
+        """Raises AddressError: a TLS file cannot be read."""
+        self._target, self._tls = target, tls
+        self._options = [*options, *(tls.channel_options() if tls is not None else [])]
+        self._credentials = tls.for_client() if tls is not None else None
+        self._seen: Fingerprint = tls.fingerprint() if tls is not None else ()
+        self._channel: grpc.aio.Channel | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def channel(self) -> grpc.aio.Channel:
+        """The channel to use now. Files that cannot be read at the moment change nothing."""
+        if self._tls is not None and self._tls.fingerprint() != self._seen:
+            self._renew(self._tls)
+        if self._channel is None:
+            self._channel = self._open()
+        return self._channel
+
+    async def aclose(self) -> None:
+        """Close the connection, and those of earlier certificates."""
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    def _open(self) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self._target, options=self._options)
+        return grpc.aio.secure_channel(self._target, self._credentials, options=self._options)
+
+    def _renew(self, tls: TlsFiles) -> None:
+        seen = tls.fingerprint()
+        try:
+            self._credentials = tls.for_client()
+        except AddressError:
+            return
+        self._seen = seen
+        old, self._channel = self._channel, None
+        if old is not None:
+            task = asyncio.create_task(old.close(LAST_CALLS_S))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
