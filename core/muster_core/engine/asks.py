@@ -9,6 +9,7 @@ from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refu
 from muster_core.model.events import AskReleased
 from muster_core.model.ids import ApplicationId
 from muster_core.model.notes import Detail
+from muster_core.model.placement import Tags
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
@@ -29,18 +30,20 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
         return _reject(partition, spec, f"application {spec.application} is not known")
     if spec.placeholder and app.gang.over and app.state not in _ENDING and spec.key not in app.ids:
         # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
-        return _return(partition, spec, f"the reservation of application {app.id} is over: a placeholder comes too late")
+        why = f"the reservation of application {app.id} is over: a placeholder comes too late"
+        return _return(partition, spec, why)
     reason = _refusal(app, spec) or affinity.read(partition, spec)
     if reason:
         return _reject(partition, spec, reason)
+    tags = partition.nodes.tags.project(spec.tags)
     known = app.asks.get(spec.key)
     if known is not None:
-        if known.spec == spec:
+        if _is_like(known, spec, tags):
+            known.spec = spec
             return []
         _forget(partition, app, known, Detail.APP_REQUEST)
     effects = recommendations.note_refusals(partition, spec, now_ns) if spec.avoid else []
     effects += _wake(partition, app, spec, now_ns)
-    tags = partition.nodes.tags.project(spec.tags)
     kind = class_of(spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)
     ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
@@ -74,6 +77,12 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
     if any(not ask.spec.placeholder for ask in gone):
         effects += lifecycle.complete_if_done(partition, app, now_ns)
     return effects
+
+
+def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
+    """Whether a plan sees no difference, so that the ask keeps its turn, its swap and the room that is held for it."""
+    is_same_class = class_of(spec, as_usual=known.kind.as_usual, tags=tags) == known.kind
+    return is_same_class and spec.max_allocations == known.spec.max_allocations
 
 
 def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:

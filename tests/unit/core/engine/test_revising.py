@@ -27,7 +27,6 @@ from tests.unit.builders import (
 from tests.unit.core.engine.contest import with_preemption
 from tests.unit.core.engine.scene import Scene, placed, released_asks, releases, states
 
-
 N0 = NodeId("n0")
 
 
@@ -188,6 +187,18 @@ def test_a_placeholder_that_is_resized_while_it_is_swapped_leaves_clean_sums() -
     resize(scene, "p0", 700, group="workers", placeholder=True)
     assert placed(scene.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
     assert scene.partition.nodes.allocated(N0) == resources(vcore=2000, pods=2)
+
+
+def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_swap() -> None:
+    """Semantics 14: only an ask that is another to a plan begins anew."""
+    scene = reserving(1000, 1000)
+    scene.ask(an_ask("r0", group="workers"))
+    told = replace(an_ask("r0", group="workers"), tags={"job-index": "0"}, allow_preempt_other=False)
+    assert scene.ask(told) == []
+    assert scene.app().asks[told.key].spec == told
+    assert placed(scene.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}
+    [allocation] = [one for one in scene.app().allocations.values() if not one.spec.placeholder]
+    assert allocation.spec.tags == {"job-index": "0"}
 
 
 def test_a_pod_of_another_scheduler_that_is_resized_takes_its_new_room() -> None:
