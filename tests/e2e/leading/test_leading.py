@@ -90,14 +90,16 @@ async def test_who_cannot_renew_stops_writing_before_another_begins(open_scene: 
     """It is cut off from the lease and from nothing else: only its fence keeps it from writing beside its successor."""
     scene = await open_scene(NODES, env=QUICKLY, gated=True)
     first, second = scene.muster, await join(scene, "muster-1")
-    cut_off = scene.gate.hold("PUT", rf"/leases/{LEASE}$")
-    await cut_off.reached(1)
-    for number in range(20):
+    cut_off = [scene.gate.hold(method, rf"/leases/{LEASE}$") for method in ("PUT", "GET")]
+    await cut_off[0].reached(1)
+    for number in range(30):  # there is something to write before and after the lease runs out
         await scene.create(a_gang(f"gang-{number}", [Group("workers", 1)], timeout_s=600))
-        await asyncio.sleep(DURATION_S / 20)
+        await asyncio.sleep(1.6 * DURATION_S / 30)
     await leads(scene, second)
-    await scene.all_bound(20)
+    await scene.all_bound(30)
+    assert first.operator.is_running()
     assert reigns(scene) == ["muster-0", "muster-1"]
+    scene.gate.clear()
     assert await first.operator.ended(DURATION_S)
     assert first.operator.returncode == 1
     assert "leadership ended: muster-1 took the lease muster/muster" in first.operator.tail()

@@ -170,10 +170,8 @@ class Leadership:
         if self._sight.free_in_s(identity, self._clock()) > 0:
             return
         goes_on = self._mine is not None and lease.holder == identity
-        wanted = (
-            lease.renewed_by_holder(duration_s, _now()) if goes_on else lease.taken_by(identity, duration_s, _now())
-        )
-        sent = self._clock()
+        now, sent = _now(), self._clock()
+        wanted = lease.renewed_by_holder(duration_s, now) if goes_on else lease.taken_by(identity, duration_s, now)
         self._is_fresh = await self._put(wanted)
         if self._is_fresh:
             self._took(sent)
