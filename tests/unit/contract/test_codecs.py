@@ -72,7 +72,8 @@ def a_decoder() -> Decoder:
 
 
 def on_the_wire(*items: news.News) -> list[bytes]:
-    return [request.SerializeToString() for request in Encoder(RM, "default").requests(items)]
+    encoder = Encoder(RM, "default")
+    return [encoder.encoded(batch).SerializeToString() for batch in encoder.batches(items)]
 
 
 def the_ask() -> AskSpec:

@@ -13,14 +13,14 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import structlog
 
 from muster_operator.link.config.settings import Configuration
 from muster_operator.link.errors import ConfigurationRefused, StartupRefused
 from muster_operator.link.si.decode import decoded_inventory
-from muster_operator.link.si.encode import Encoder, Request, Sent
+from muster_operator.link.si.encode import Batch, Encoder, Sent, Stream
 from muster_operator.model.inventory import Inventory, Part
 from muster_operator.model.news import News
 from muster_si import muster_pb2, si_pb2
@@ -62,9 +62,9 @@ class Session:
         self._api, self._encoder, self._listener = api, encoder, listener
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._applications = _Outbox(api.update_application, self.session_lost)
-        self._nodes = _Outbox(api.update_node, self.session_lost)
-        self._allocations = _Outbox(api.update_allocation, self.session_lost)
+        self._applications = _Outbox(encoder, api.update_application, self.session_lost)
+        self._nodes = _Outbox(encoder, api.update_node, self.session_lost)
+        self._allocations = _Outbox(encoder, api.update_allocation, self.session_lost)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         """Pass on."""
@@ -95,8 +95,8 @@ class Session:
         """Queue news on the stream it belongs to, in this order; nothing if the session is over."""
         if self.over.done():
             return
-        for request in self._encoder.requests(news):
-            self._put(request)
+        for batch in self._encoder.batches(news):
+            self._put(batch)
 
     def depths(self) -> dict[str, int]:
         """Messages that wait, per stream."""
@@ -139,33 +139,33 @@ class Session:
         for outbox in (self._applications, self._nodes, self._allocations):
             outbox.close()
 
-    def _put(self, request: Request) -> None:
-        match request:
-            case si_pb2.ApplicationRequest():
+    def _put(self, batch: Batch) -> None:
+        match batch.stream:
+            case Stream.APPLICATIONS:
                 self.sent.applications += 1
-                self._applications.put(request)
-            case si_pb2.NodeRequest():
+                self._applications.put(batch)
+            case Stream.NODES:
                 self.sent.nodes += 1
-                self._nodes.put(request)
-            case si_pb2.AllocationRequest():
+                self._nodes.put(batch)
+            case Stream.ALLOCATIONS:
                 self.sent.allocations += 1
-                self._allocations.put(request)
+                self._allocations.put(batch)
 
 
 class _Outbox(Generic[M]):
-    """Messages of one stream that wait for the transport, and the task that hands them over."""
+    """Messages of one stream that wait for the transport, and the task that encodes them and hands them over."""
 
-    def __init__(self, deliver: Callable[[M], Awaitable[None]], lost: Callable[[str], None]) -> None:
-        self._deliver, self._lost = deliver, lost
-        self._waiting: deque[M] = deque()
+    def __init__(self, encoder: Encoder, deliver: Callable[[M], Awaitable[None]], lost: Callable[[str], None]) -> None:
+        self._encoder, self._deliver, self._lost = encoder, deliver, lost
+        self._waiting: deque[Batch] = deque()
         self._news, self._empty = asyncio.Event(), asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, message: M) -> None:
-        self._waiting.append(message)
+    def put(self, batch: Batch) -> None:
+        self._waiting.append(batch)
         if len(self._waiting) > OUTBOX_LIMIT:
             self._lost(f"more than {OUTBOX_LIMIT} messages wait for the core")
             self._waiting.clear()
@@ -186,12 +186,16 @@ class _Outbox(Generic[M]):
                 await self._news.wait()
                 self._news.clear()
                 while self._waiting:
-                    await self._deliver(self._waiting[0])
+                    await self._deliver(cast("M", self._encoder.encoded(self._waiting[0])))
                     if self._waiting:  # an overrun has emptied it meanwhile
                         self._waiting.popleft()
+                    await asyncio.sleep(0)  # others have their turn between two messages
                 self._empty.set()
         except SchedulerInterfaceError as error:
             self._lost(str(error))
+        except Exception as error:
+            log.exception("a message to the core could not be made")
+            self._lost(f"a message could not be made: {error}")
         finally:
             self._empty.set()
 

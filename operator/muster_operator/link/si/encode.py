@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from importlib.metadata import version
 from itertools import groupby, islice
 from typing import Final
@@ -75,6 +75,27 @@ class _Lane(IntEnum):
     ASK_RELEASES = 6
 
 
+class Stream(Enum):
+    """Which stream of the interface carries a message (semantics 25)."""
+
+    APPLICATIONS = "applications"
+    NODES = "nodes"
+    ALLOCATIONS = "allocations"
+
+
+_STREAMS: Final[Mapping[_Lane, Stream]] = {
+    lane: Stream.APPLICATIONS if lane <= _Lane.REMOVALS else Stream.ALLOCATIONS for lane in _Lane
+} | {_Lane.NODES: Stream.NODES}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """News that shares a message. It is encoded when the message's turn comes: a recovery is 100,000 pods at once."""
+
+    stream: Stream
+    news: tuple[News, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Encodes for one resource manager and its only partition."""
@@ -82,11 +103,15 @@ class Encoder:
     rm_id: str
     partition: str
 
-    def requests(self, news: Iterable[News]) -> Iterator[Request]:
-        """The messages that say this, in this order, each with at most ITEMS_PER_MESSAGE items."""
+    def batches(self, news: Iterable[News]) -> Iterator[Batch]:
+        """What goes into one message each, in this order, with at most ITEMS_PER_MESSAGE items."""
         for lane, run in groupby(news, _lane):
-            while batch := list(islice(run, ITEMS_PER_MESSAGE)):
-                yield self._message(lane, batch)
+            while batch := tuple(islice(run, ITEMS_PER_MESSAGE)):
+                yield Batch(_STREAMS[lane], batch)
+
+    def encoded(self, batch: Batch) -> Request:
+        """The message that says it."""
+        return self._message(batch.stream, batch.news)
 
     def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
         """The request that opens a session (semantics 7)."""
@@ -122,7 +147,7 @@ class Encoder:
         """The request that ends the session on purpose."""
         return muster_pb2.UnregisterRequest(rmID=self.rm_id)
 
-    def _message(self, lane: _Lane, batch: Iterable[News]) -> Request:
+    def _message(self, stream: Stream, batch: Iterable[News]) -> Request:
         applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
         nodes = si_pb2.NodeRequest(rmID=self.rm_id)
         allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
@@ -134,9 +159,9 @@ class Encoder:
                     self._add_allocation(allocations, item)
                 case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
                     self._add_node(nodes, item)
-        if lane <= _Lane.REMOVALS:
+        if stream is Stream.APPLICATIONS:
             return applications
-        return nodes if lane is _Lane.NODES else allocations
+        return nodes if stream is Stream.NODES else allocations
 
     def _add_application(self, request: si_pb2.ApplicationRequest, item: ApplicationNews) -> None:
         match item:

@@ -176,3 +176,26 @@ async def test_the_goodbye_names_us() -> None:
         await ear.until(lambda: len(ear.up) == 1)
         await link.leave()
     assert peer.said == [muster_pb2.UnregisterRequest(rmID="rm")]
+
+
+async def test_a_message_that_cannot_be_made_ends_the_session_and_the_next_one_says_everything_again() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName("n1")), NodeOpened(7)])  # type: ignore[arg-type] # a bug somewhere else
+        await ear.until(lambda: len(ear.lost) == 1)
+        assert "could not be made" in ear.lost[0]
+        await ear.until(lambda: len(ear.up) == 2)
+
+
+async def test_others_have_a_turn_while_a_recovery_is_told() -> None:
+    peer, ear = Peer(), Ear()
+    turns = 0
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName(f"n{number}")) for number in range(2000)])
+        flushed = asyncio.create_task(ear.up[0].flushed())
+        while not flushed.done():
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns >= 2000 // 100

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_operator.link.si.decode import decoded, decoded_callback
-from muster_operator.link.si.encode import ITEMS_PER_MESSAGE, Encoder, Sent
+from muster_operator.link.si.encode import ITEMS_PER_MESSAGE, Encoder, Request, Sent
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
@@ -89,9 +91,14 @@ GOLDEN = (
 )
 
 
+def messages_of(news: Iterable[News]) -> list[Request]:
+    """As they would be sent."""
+    return [ENCODER.encoded(batch) for batch in ENCODER.batches(news)]
+
+
 @pytest.mark.parametrize("news,expected", GOLDEN)
 def test_messages_have_the_bytes_of_seed_003(news: News, expected: str) -> None:
-    [message] = ENCODER.requests([news])
+    [message] = messages_of([news])
     assert message.SerializeToString(deterministic=True).hex() == expected
 
 
@@ -99,7 +106,7 @@ def test_a_gang_is_submitted_with_its_ask_style_and_time_out() -> None:
     spec = ApplicationSpec(
         APP, "root.q", UserInfo("sue", ("g",)), {"namespace": "ns"}, {"vcore": 300, "pods": 3}, "Hard", 60_000
     )
-    [message] = ENCODER.requests([ApplicationSubmitted(spec)])
+    [message] = messages_of([ApplicationSubmitted(spec)])
     assert isinstance(message, si_pb2.ApplicationRequest)
     [new] = message.new
     assert (new.applicationID, new.queueName, new.partitionName, new.gangSchedulingStyle) == (
@@ -116,14 +123,14 @@ def test_a_gang_is_submitted_with_its_ask_style_and_time_out() -> None:
 
 
 def test_an_application_without_a_gang_has_no_placeholder_ask_at_all() -> None:
-    [message] = ENCODER.requests([ApplicationSubmitted(ApplicationSpec(APP, "", UserInfo(), {}))])
+    [message] = messages_of([ApplicationSubmitted(ApplicationSpec(APP, "", UserInfo(), {}))])
     assert isinstance(message, si_pb2.ApplicationRequest)
     assert not message.new[0].HasField("placeholderAsk")
 
 
 def test_a_node_brings_what_runs_on_it_in_the_same_message() -> None:
     existing = AllocationSpec(an_ask(), N1, AllocationId("a-1"))
-    [message] = ENCODER.requests([NodeCreated(a_node(), drained=True, existing=(existing,))])
+    [message] = messages_of([NodeCreated(a_node(), drained=True, existing=(existing,))])
     assert isinstance(message, si_pb2.NodeRequest)
     [node] = message.nodes
     assert node.action == si_pb2.NodeInfo.CREATE_DRAIN
@@ -140,7 +147,7 @@ def test_every_node_action_has_its_number() -> None:
         NodeOpened(N1),
         NodeDecommissioned(N1),
     ]
-    [message] = ENCODER.requests(news)
+    [message] = messages_of(news)
     assert isinstance(message, si_pb2.NodeRequest)
     info = si_pb2.NodeInfo
     assert [node.action for node in message.nodes] == [
@@ -154,7 +161,7 @@ def test_every_node_action_has_its_number() -> None:
 
 def test_a_foreign_pod_is_an_allocation_without_application() -> None:
     ask = AskSpec(KEY, None, {"vcore": 1}, tags={"foreign": "static"})
-    [message] = ENCODER.requests([AllocationReported(AllocationSpec(ask, N1))])
+    [message] = messages_of([AllocationReported(AllocationSpec(ask, N1))])
     assert isinstance(message, si_pb2.AllocationRequest)
     assert message.allocations[0].applicationID == ""
     assert dict(message.allocations[0].allocationTags) == {"foreign": "static"}
@@ -162,7 +169,7 @@ def test_a_foreign_pod_is_an_allocation_without_application() -> None:
 
 def test_a_confirmation_carries_the_type_and_id_of_what_it_confirms() -> None:
     news = AllocationReleased(APP, KEY, TerminationType.PLACEHOLDER_REPLACED, AllocationId("a-1"))
-    [message] = ENCODER.requests([news])
+    [message] = messages_of([news])
     assert isinstance(message, si_pb2.AllocationRequest)
     [release] = message.releases.allocationsToRelease
     assert release.terminationType == si_pb2.PLACEHOLDER_REPLACED
@@ -170,7 +177,7 @@ def test_a_confirmation_carries_the_type_and_id_of_what_it_confirms() -> None:
 
 
 def test_an_ask_after_its_own_release_is_a_message_of_its_own() -> None:
-    messages = list(ENCODER.requests([AskReleased(APP, KEY), AskSubmitted(an_ask())]))
+    messages = messages_of([AskReleased(APP, KEY), AskSubmitted(an_ask())])
     first, second = messages
     assert isinstance(first, si_pb2.AllocationRequest)
     assert isinstance(second, si_pb2.AllocationRequest)
@@ -179,7 +186,7 @@ def test_an_ask_after_its_own_release_is_a_message_of_its_own() -> None:
 
 
 def test_a_message_has_at_most_a_hundred_items() -> None:
-    messages = list(ENCODER.requests(AskSubmitted(an_ask(str(number))) for number in range(250)))
+    messages = messages_of(AskSubmitted(an_ask(str(number))) for number in range(250))
     sizes = [len(message.asks) for message in messages if isinstance(message, si_pb2.AllocationRequest)]
     assert sizes == [ITEMS_PER_MESSAGE, ITEMS_PER_MESSAGE, 50]
 
@@ -213,7 +220,7 @@ def said(message: si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.Alloca
 
 @given(st.lists(st.sampled_from(NEWS), max_size=30))
 def test_messages_say_everything_in_the_order_of_the_news(news: list[News]) -> None:
-    kinds = [kind for message in ENCODER.requests(news) for kind in said(message)]
+    kinds = [kind for message in messages_of(news) for kind in said(message)]
     assert kinds == [type(item) for item in news]
 
 
