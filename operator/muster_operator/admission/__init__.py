@@ -10,5 +10,5 @@ Around it is what serves: ``wire`` (a question and its answer as JSON), ``server
 ``cluster`` (what is known, from the operator's own watch) and ``configuration`` (ConfigMaps, judged by the core).
 ``certificates``, their ``secret`` and ``trust`` (who has to know of which, and when) make what is shown; ``conditions``
 and ``webhooks`` say what is registered, ``registration`` has it stand, ``keeping`` looks after all that every few
-seconds. ``serving`` puts it together.
+seconds. ``introduction`` is what has to be known before. ``serving`` puts it together.
 """

@@ -117,7 +117,8 @@ class Keeper:
         leaf = await self._source.leaf(now)
         if leaf is not None:
             self._trust.want(leaf)
-        standing = await self._registrar.standing()
+        look = await self._registrar.look()
+        standing = look.authorities
         self._trust.told(standing, now)
         if (new := self._trust.to_serve(now)) is not None:
             self._serve(new)
@@ -126,7 +127,7 @@ class Keeper:
             return
         wanted = self._trust.to_tell(standing, now)
         self._is_registered = all(set(self._trust.serving.authorities) <= set(bundle) for bundle in standing)
-        await self._registrar.keep(wanted)
+        await self._registrar.keep(look, wanted)
         self._trust.told([wanted for _ in standing], now)
         self._is_registered = True
 

@@ -6,7 +6,7 @@ With a manifest of the user's own (`--webhook-manifest`) only the authorities in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,18 @@ class Registration:
     by_manifest: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The configurations as they stand, by path; None = there is none."""
+
+    found: Mapping[str, Raw | None]
+
+    @property
+    def authorities(self) -> tuple[tuple[bytes, ...], ...]:
+        """Those of each configuration."""
+        return tuple(split(webhooks.bundle_of(one or {})) for one in self.found.values())
+
+
 class Registrar:
     """Both configurations of the cluster."""
 
@@ -52,15 +64,15 @@ class Registrar:
             VALIDATING: lambda bundle: webhooks.validating(door, ours, bundle),
         }
 
-    async def standing(self) -> tuple[tuple[bytes, ...], ...]:
-        """The authorities that stand in each of the configurations.
+    async def look(self) -> Look:
+        """What stands there.
 
         Raises:
-            ApiRefused, Unreachable: they cannot be read.
+            ApiRefused, Unreachable: it cannot be read.
         """
-        return tuple([split(webhooks.bundle_of(await self._read(path) or {})) for path in self._makers])
+        return Look({path: await self._read(path) for path in self._makers})
 
-    async def keep(self, bundle: tuple[bytes, ...]) -> None:
+    async def keep(self, look: Look, bundle: tuple[bytes, ...]) -> None:
         """Have both stand as they should, with these authorities; nothing is written where nothing differs.
 
         Raises:
@@ -68,7 +80,7 @@ class Registrar:
             ApiRefused, Unreachable: the API server refuses, or does not answer.
         """
         for path, make in self._makers.items():
-            found = await self._read(path)
+            found = look.found[path]
             wanted = self._wanted(path, make(bundle), found)
             if found is None or not _is_as(found, wanted):
                 await self._write(path, wanted, found)

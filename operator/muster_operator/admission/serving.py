@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import orjson
 import structlog
 
 from muster_operator.admission import aside, cluster, webhooks
@@ -20,16 +19,17 @@ from muster_operator.admission.cluster import ClusterView
 from muster_operator.admission.conditions import Ours
 from muster_operator.admission.configuration import ConfigurationCheck
 from muster_operator.admission.decide import decide
+from muster_operator.admission.introduction import introduced
 from muster_operator.admission.keeping import GivenSource, Keeper, OwnSource, Source
 from muster_operator.admission.registration import Registrar, Registration
 from muster_operator.admission.review import Answer, Review
 from muster_operator.admission.secret import AuthoritySecret
 from muster_operator.admission.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
 from muster_operator.admission.webhooks import Door
-from muster_operator.link.api.session import KubeSession, Request
+from muster_operator.link.api.session import KubeSession
 from muster_operator.link.config.admission import parse
 from muster_operator.link.config.settings import Configuration
-from muster_operator.link.errors import StartupRefused, Unreachable
+from muster_operator.link.errors import StartupRefused
 from muster_operator.link.inbox import Inbox
 from muster_operator.link.metrics import Metrics
 from muster_operator.model.admission import AdmissionSettings
@@ -40,9 +40,6 @@ log = structlog.get_logger("muster.admission")
 
 #: Seconds before the API server stops waiting in which an answer is on its way.
 MARGIN_S: Final = 1.0
-_WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-#: Seconds between attempts to learn who we are.
-_ASK_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +117,9 @@ class Admission:
         """Serve until cancelled.
 
         Raises:
-            StartupRefused: the port cannot be used.
+            StartupRefused: the port cannot be used, or the API server is too old to be asked to ask us.
         """
-        self._view.account = await self._who_am_i()
+        self._view.account = await introduced(self._session)
         tls, home = TlsContexts(), asyncio.get_running_loop()
         server = AdmissionServer(self._endpoints(home), lambda: self.missing, self._metrics)
         async with aside.second_loop() as loop:
@@ -178,18 +175,3 @@ class Admission:
         door = Door(self._namespace, service=options.service, url=options.url)
         ours = Ours(self._names, self._view.account, self._namespace)
         return Registrar(self._session, Registration(door, ours, options.by_manifest))
-
-    async def _who_am_i(self) -> str:
-        """Our name to the API server; asked until it answers."""
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        request = Request("POST", _WHO_AM_I, orjson.dumps(body), is_fenced=False)
-        while True:
-            try:
-                reply = await self._session.send(request)
-                said, reason = reply.json(), f"{reply.status} {reply.message()}"
-            except Unreachable as error:
-                said, reason = {}, str(error)
-            if name := text(mapping(mapping(said.get("status")).get("userInfo")).get("username")):
-                return name
-            log.warning("the API server does not say who we are, asking again", reason=reason)
-            await asyncio.sleep(_ASK_AGAIN_S)

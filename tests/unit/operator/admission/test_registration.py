@@ -33,6 +33,10 @@ def registrar(session: KubeSession, *, by_manifest: bool = False) -> Registrar:
     return Registrar(session, Registration(DOOR, OURS, by_manifest))
 
 
+async def kept(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
+    await registrar.keep(await registrar.look(), bundle)
+
+
 def test_what_is_ours_fails_closed_and_everything_else_open_and_soon() -> None:
     for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
         is_ours = name.startswith("own-")
@@ -99,10 +103,10 @@ def test_two_musters_register_beside_each_other() -> None:
 async def test_it_is_made_once_and_not_written_again() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await registrar(session).keep(PEMS)
+        await kept(registrar(session), PEMS)
         assert peer.writes == [f"POST {path}" for path in PATHS]
-        await registrar(session).keep(PEMS)
-        assert await registrar(session).standing() == (PEMS, PEMS)
+        await kept(registrar(session), PEMS)
+        assert (await registrar(session).look()).authorities == (PEMS, PEMS)
     assert len(peer.writes) == 2
 
 
@@ -110,7 +114,7 @@ async def test_it_is_made_once_and_not_written_again() -> None:
 async def test_what_somebody_changed_is_put_right_and_what_he_added_stays(field: str, value: object) -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await registrar(session).keep(PEMS)
+        await kept(registrar(session), PEMS)
         standing = peer.objects[PATHS[0]]
         peer.put(
             PATHS[0],
@@ -120,7 +124,7 @@ async def test_what_somebody_changed_is_put_right_and_what_he_added_stays(field:
                 "webhooks": [{**standing["webhooks"][0], field: value}, *standing["webhooks"][1:]],
             },
         )
-        await registrar(session).keep(PEMS)
+        await kept(registrar(session), PEMS)
     assert peer.writes[2:] == [f"PUT {PATHS[0]}"]
     assert peer.objects[PATHS[0]]["webhooks"] == standing["webhooks"]
     assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
@@ -129,14 +133,14 @@ async def test_what_somebody_changed_is_put_right_and_what_he_added_stays(field:
 async def test_authorities_that_somebody_else_wrote_stay_where_we_have_none() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await registrar(session).keep(())
+        await kept(registrar(session), ())
         injected = base64.b64encode(PEMS[0]).decode()
         standing = peer.objects[PATHS[0]]
         changed = [
             {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}} for hook in standing["webhooks"]
         ]
         peer.put(PATHS[0], {**standing, "webhooks": changed})
-        await registrar(session).keep(())
+        await kept(registrar(session), ())
     assert len(peer.writes) == 2
 
 
@@ -145,11 +149,11 @@ async def test_of_a_manifest_only_the_authorities_are_ours() -> None:
     async with a_session(peer) as session:
         ours = registrar(session, by_manifest=True)
         with pytest.raises(ApiRefused, match=r"deploy/webhooks\.yaml"):
-            await ours.keep(PEMS)
+            await kept(ours, PEMS)
         for path, made in zip(PATHS, (mutating(DOOR, OURS, ()), validating(DOOR, OURS, ())), strict=True):
             peer.put(path, {**made, "webhooks": [{**hook, "timeoutSeconds": 9} for hook in made["webhooks"]]})
-        await ours.keep(PEMS)
-        await ours.keep(PEMS)
+        await kept(ours, PEMS)
+        await kept(ours, PEMS)
     assert peer.writes == [f"PUT {path}" for path in PATHS]
     for path in PATHS:
         assert {hook["timeoutSeconds"] for hook in peer.objects[path]["webhooks"]} == {9}
@@ -159,11 +163,11 @@ async def test_of_a_manifest_only_the_authorities_are_ours() -> None:
 async def test_who_is_overtaken_writes_nothing_old() -> None:
     peer = Peer()
     async with a_session(peer) as session:
-        await registrar(session).keep(PEMS)
+        await kept(registrar(session), PEMS)
         peer.put(PATHS[0], {**peer.objects[PATHS[0]], "webhooks": []})
         theirs = {**peer.objects[PATHS[0]], "metadata": {"name": NAME, "labels": {"theirs": "x"}}}
         peer.rivals.append((PATHS[0], theirs))
-        await registrar(session).keep(PEMS)
+        await kept(registrar(session), PEMS)
         assert peer.objects[PATHS[0]]["metadata"]["labels"] == {"theirs": "x"}
-        await registrar(session).keep(PEMS)
+        await kept(registrar(session), PEMS)
     assert peer.objects[PATHS[0]]["webhooks"]
