@@ -67,6 +67,7 @@ def required_node(metadata: Raw, spec: Raw) -> str:
         return ""
     for term in _required_terms(spec) or []:
         for requirement in term.get("matchFields", []):
-            if requirement["key"] == "metadata.name" and len(requirement["values"]) == 1:
-                return str(requirement["values"][0])
+            named = requirement["values"] if requirement["operator"] == "In" else []
+            if requirement["key"] == "metadata.name" and len(named) == 1:
+                return str(named[0])
     return ""

@@ -190,6 +190,9 @@ def test_a_daemon_sets_pod_names_its_node() -> None:
     assert keys.TAG_REQUIRED_NODE not in own(raw).tags
     raw["metadata"]["ownerReferences"] = [{"kind": "DaemonSet"}]
     assert own(raw).tags[keys.TAG_REQUIRED_NODE] == "n1"
+    for other in ({**field, "operator": "NotIn"}, {**field, "values": ["n1", "n2"]}, {**field, "key": "metadata.uid"}):
+        raw["spec"]["affinity"] = required({"matchFields": [other]})
+        assert keys.TAG_REQUIRED_NODE not in own(raw).tags
 
 
 def test_preemption_is_read_from_pod_and_spec() -> None:
