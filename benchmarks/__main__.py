@@ -31,6 +31,7 @@ FAMILIES: Mapping[str, Family] = {
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),
+    "operator": Family(in_process.OPERATOR, in_process.operator),
     "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),
     "cluster": Family(tuple(cluster.BENCHES), cluster.measure),
 }

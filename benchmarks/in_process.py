@@ -1,4 +1,4 @@
-"""The families that need no cluster: the core's engine, the wire between core and operator, the operator's I/O."""
+"""The families that need no cluster: the core's engine, the wire between core and operator, the operator alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import uvloop
 
-from benchmarks import core_placement, cycle_after_event, si_throughput
+from benchmarks import core_placement, cycle_after_event, operator_scale, si_throughput
 from benchmarks import operator_io as io
 from benchmarks.figures import Figure, Options
 
@@ -16,6 +16,7 @@ SI = ("si/transport",)
 BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
 """A CPU second (docs/architecture.md, Operator)."""
 OPERATOR_IO = tuple(BUDGETS)
+OPERATOR = tuple(f"operator/{name}" for name in operator_scale.GOALS)
 
 
 def core(names: Sequence[str], options: Options) -> list[Figure]:
@@ -64,3 +65,15 @@ def _io_once(name: str) -> float:
             return io.BINDS / uvloop.run(io.binds(url))[1]
     with io.server(io.EVENTS) as url:
         return io.EVENTS / uvloop.run(io.events(url, translated=name.endswith("translated")))[1]
+
+
+def operator(names: Sequence[str], options: Options) -> list[Figure]:
+    """Start, memory, lag and pauses of the operator among 20,000 pods; all names are one measurement."""
+    runs = [operator_scale.run(quick=options.quick) for _ in range(options.runs)]
+    figures = []
+    for name in names:
+        which = name.rpartition("/")[2]
+        unit, goal = operator_scale.GOALS[which]
+        values = [found[which] for found in runs]
+        figures.append(Figure(name, unit, values, goal, less_is_better=which != "rate"))
+    return figures

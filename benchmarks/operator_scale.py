@@ -1,0 +1,191 @@
+"""The operator in a cluster of 20,000 pods and 2,000 nodes, served by a stand-in for the API server; the real core.
+
+From the start of the operator's process to its first bind; resident memory while it lists and after; then 5,000 pod
+events a second: the time from the server's write until the agent has handled the event, and the longest pause of the
+operator's event loop, which is what a probe or a renewal of the lease waits.
+
+Run: `python -m benchmarks.operator_scale`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import orjson
+import psutil
+import yaml
+
+from benchmarks import recorded
+
+PODS: Final = 20_000
+RATE: Final = 5000
+SECONDS: Final = 20.0
+DEADLINE_S: Final = 120.0
+#: Seconds after the last bind until the operator is at rest, and after the last event until all are handled.
+REST_S: Final = 3.0
+
+#: What is found -> its unit and goal; less is better, but for the rate.
+GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
+    "first-decision": ("s", 10.0),
+    "start-cpu": ("s", None),
+    "memory-peak": ("MiB", 400.0),
+    "memory-steady": ("MiB", 400.0),
+    "rate": ("/s", 5000.0),
+    "lag-p50": ("ms", None),
+    "lag-p99": ("ms", 100.0),
+    "cpu-per-event": ("us", None),
+    "pause-start": ("ms", 100.0),
+    "pause-replay": ("ms", 100.0),
+}
+
+
+@dataclass(slots=True)
+class Run:
+    """One measurement: where its files are, how large it is, and what it found."""
+
+    folder: Path
+    processes: ExitStack
+    pods: int = PODS
+    seconds: float = SECONDS
+    found: dict[str, float] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
+
+    def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> psutil.Process:
+        """A process of ours, until the measurement ends; its words are in the folder."""
+        return self.processes.enter_context(_process(self.folder / f"{name}.log", arguments, env or {}))
+
+
+@contextmanager
+def _process(log: Path, arguments: tuple[str, ...], env: Mapping[str, str]) -> Iterator[psutil.Process]:
+    with log.open("w") as output:
+        command = [sys.executable, "-m", *arguments]
+        process = subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **env})
+        try:
+            yield psutil.Process(process.pid)
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def run(*, quick: bool = False) -> dict[str, float]:
+    """One measurement; see GOALS for its keys."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        one = Run(Path(folder), processes)
+        if quick:
+            one.pods, one.seconds = 2000, 3.0
+        asyncio.run(_measure(one))
+    return one.found
+
+
+async def _measure(one: Run) -> None:
+    url, core, notes = await _stand_in(one), f"unix://{one.folder}/core.sock", one.folder / "notes.json"
+    one.start("core", "muster_core", f"--listen={core}", "--rest-port=0", "--log-level=warning")
+    await _until((one.folder / "core.sock").exists)
+    began = time.monotonic_ns()
+    operator = one.start(
+        "operator",
+        *("benchmarks.measured_operator", str(notes), f"--core={core}", "--health-port=0", "--log-level=warning"),
+        env={"KUBECONFIG": str(_kubeconfig(one.folder, url))},
+    )
+    async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as server:
+        one.found["first-decision"] = (await _decided(one, server) - began) / 1e9
+        await asyncio.sleep(REST_S)
+        one.before = await _noted(operator, notes)
+        one.found["memory-steady"] = operator.memory_info().rss / 2**20
+        async with server.post(f"/replay?rate={RATE}&seconds={one.seconds}") as answer:
+            written: int = (await answer.json())["written"]
+        await asyncio.sleep(REST_S)
+        _note(one, await _noted(operator, notes), written)
+
+
+def _note(one: Run, after: Mapping[str, Any], written: int) -> None:
+    """What the operator's instruments say of start and replay."""
+    if after["events"] != written:
+        print(f"operator: {written} events written, {after['events']} handled by now", file=sys.stderr)
+    cpu_s = after["cpu_s"] - one.before["cpu_s"]
+    one.found |= {
+        "start-cpu": one.before["cpu_s"],
+        "memory-peak": after["peak_rss_mib"],
+        "rate": written / one.seconds,
+        "lag-p50": after["lag_ms"]["p50"],
+        "lag-p99": after["lag_ms"]["p99"],
+        "cpu-per-event": 1e6 * cpu_s / max(1, after["events"]),
+        "pause-start": one.before["pause_ms"]["max"],
+        "pause-replay": after["pause_ms"]["max"],
+    }
+
+
+async def _stand_in(one: Run) -> str:
+    """The server's address, once it serves."""
+    port_file = one.folder / "port"
+    one.start("server", "benchmarks.stand_in", str(port_file), str(one.pods))
+    await _until(port_file.exists)
+    return f"http://127.0.0.1:{port_file.read_text()}"
+
+
+async def _decided(one: Run, server: aiohttp.ClientSession) -> int:
+    """When the first bind came to the server, once all came; nanoseconds of the monotonic clock."""
+    waiting = sum(recorded.is_pending(number) for number in range(one.pods))
+    first = 0
+
+    async def all_came() -> bool:
+        nonlocal first
+        async with server.get("/seen") as answer:
+            seen = await answer.json()
+        first = seen["first_bind_ns"]
+        return bool(seen["bound"] >= waiting)
+
+    await _until(all_came)
+    return first
+
+
+async def _noted(operator: psutil.Process, notes: Path) -> dict[str, Any]:
+    """What the operator's instruments saw since the last time."""
+    await asyncio.to_thread(notes.unlink, missing_ok=True)
+    operator.send_signal(signal.SIGUSR1)
+    await _until(notes.exists)
+    found: dict[str, Any] = orjson.loads(await asyncio.to_thread(notes.read_bytes))
+    return found
+
+
+async def _until(is_so: Callable[[], bool | Awaitable[bool]]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            answer = is_so()
+            if answer if isinstance(answer, bool) else await answer:
+                return
+            await asyncio.sleep(0.05)
+
+
+def _kubeconfig(folder: Path, url: str) -> Path:
+    path = folder / "kubeconfig"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "nobody checks it"}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+if __name__ == "__main__":
+    for name, value in run(quick="--quick" in sys.argv).items():
+        unit, goal = GOALS[name]
+        print(f"{name:16} {value:9.2f} {unit:4}" + (f" (goal: {goal:g})" if goal else ""))
