@@ -6,6 +6,8 @@ another's hand in it ends us; the process then begins anew, with nothing in memo
 
 Conflicts are settled by reading. A renewal that was not answered may have been done or not: the fence counts from when
 a renewal that succeeded was *sent*, so it errs to the safe side, and the next attempt meets 409 and reads.
+
+Differs: YuniKorn has no election; it runs once, and while it restarts nobody schedules.
 """
 
 from __future__ import annotations

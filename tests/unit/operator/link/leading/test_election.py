@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muster_operator.link.api.session import KubeSession, Reply, Request
 from muster_operator.link.errors import ApiRefused, LeadershipLost, Unreachable
 from muster_operator.link.leading.fence import Fence
-from muster_operator.link.leading.leadership import Candidacy, Leadership
+from muster_operator.link.leading.leadership import Candidacy, Leadership, Unopposed
 
 DURATION_S = 10
 
@@ -249,6 +249,17 @@ async def test_two_processes_under_one_name_do_not_both_go_on() -> None:
     for _ in range(2):
         await first.turn()
     assert (first.has_lost, first.may_write, twin.may_write) == (True, False, True)
+
+
+async def test_without_an_election_we_write_from_the_start_to_the_end() -> None:
+    fence = Fence()
+    alone = Unopposed(fence)
+    running = asyncio.create_task(alone.run())
+    await alone.begun.wait()
+    assert fence.left_s == float("inf")
+    running.cancel()
+    await alone.release()
+    assert fence.left_s == 0
 
 
 @pytest.mark.parametrize("status", [403, 500])
