@@ -53,10 +53,17 @@ async def ann(cluster: Cluster) -> AsyncIterator[Api]:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}],
     }
     await cluster.admin.apply(binding)
-    async with Api(cluster.admin.access) as api:
-        api._session.headers.update({"Impersonate-User": "ann", "Impersonate-Group": "analysts"})
+    async with acting(cluster, "analysts") as api:
         yield api
     await cluster.admin.delete("clusterrolebindings", "ann")
+
+
+@asynccontextmanager
+async def acting(cluster: Cluster, group: str) -> AsyncIterator[Api]:
+    """As ann, in this group."""
+    async with Api(cluster.admin.access) as api:
+        api._session.headers.update({"Impersonate-User": "ann", "Impersonate-Group": group})
+        yield api
 
 
 def workload(
@@ -258,6 +265,8 @@ async def test_bad_configurations_are_refused_and_without_us_only_our_own_pods_a
     await ann.create(workload("Deployment", "other", {}, scheduler="default-scheduler"), space)
     await ann.patch("deployments", "ours", {"spec": {"replicas": 0, "paused": True}}, space)
     await ann.patch("pods", "before", {"metadata": {"labels": {"other": "change"}}}, space)
+    async with acting(scene.cluster, "system:nodes") as kubelet:
+        await kubelet.request("POST", f"/api/v1/namespaces/{space}/pods?dryRun=All", a_pod("static"))
     for home in ("kube-system", NAMESPACE):
         await ann.create(a_pod("vital"), home)
         await scene.api.delete("pods", "vital", home, grace_s=0)
@@ -307,10 +316,12 @@ async def bundle(scene: Scene) -> str:
 async def test_given_certificates_are_served_and_read_again_when_they_are_replaced(
     open_scene: OpenScene, tmp_path: Path
 ) -> None:
+    """Embedded, where core and operator share a process with it."""
     files = {"MUSTER_WEBHOOK_CERT": "tls.crt", "MUSTER_WEBHOOK_KEY": "tls.key", "MUSTER_WEBHOOK_CA": "ca.crt"}
     one, other = given(tmp_path / "one"), given(tmp_path / "other")
     write(one, tmp_path)
-    scene = await open_scene([], env=webhook(**{name: str(tmp_path / file) for name, file in files.items()}))
+    env = webhook(**{name: str(tmp_path / file) for name, file in files.items()})
+    scene = await open_scene([], env=env, embedded=True)
     for document in documents(MANIFEST):  # the API server would take the manifest too
         resource = BY_KIND[document["kind"]]
         document["metadata"]["name"] += "-manifest"
@@ -327,6 +338,8 @@ async def test_given_certificates_are_served_and_read_again_when_they_are_replac
 
     await scene.eventually("the new certificate is served", is_replaced, 40)
     assert base64.b64decode(await bundle(scene)).startswith(other["ca.crt"])
+    bad = {"data": {"queues.yaml": "partitions: 7"}}
+    assert "partitions" in await refusal(scene.api.patch("configmaps", "muster-configs", bad, NAMESPACE))
 
 
 def given(folder: Path) -> dict[str, bytes]:
