@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import applications, endings, refusals, tasks, telling
+from muster_operator.agent import applications, endings, refusals, tasks, telling, unwritten
 from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task
 from muster_operator.model import vocabulary as words
-from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, SetCondition
+from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, FailPod, MarkResumed, SetCondition
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
 from muster_operator.model.states import TaskState
@@ -31,10 +31,8 @@ def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
             _bind(ledger, out, result, result.command, now)
         case CreatePlaceholder():
             _create(ledger, out, result, result.command, now)
-        case SetCondition() if not isinstance(result, CommandSucceeded):
-            task = ledger.tasks.get(result.command.pod.uid)
-            if task is not None:
-                task.told = None  # it is not there, so it may be written again
+        case FailPod() | MarkResumed() | SetCondition() as command:
+            unwritten.answered(ledger, result, command, now)
         case _:
             pass  # what matters of the others is seen on the watch
     return out

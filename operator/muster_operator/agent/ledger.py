@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from muster_operator.model.allocations import AllocationSpec, TerminationType
+from muster_operator.model.commands import FailPod, MarkResumed
 from muster_operator.model.facts import Fact
 from muster_operator.model.groups import GangDefinition
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
@@ -178,6 +179,7 @@ class Look(Enum):
     """What to look at when a deadline has come."""
 
     WAITING = "the condition of a pod that waits"
+    WRITE = "a write to a pod that was not done"
     DELETION = "a pod that was told to go"
     AVOIDANCE = "a node that a pod avoids"
     CREATIONS = "placeholders of an application that were created"
@@ -228,6 +230,8 @@ class Ledger:
     homeless: dict[NodeName, set[PodUid]] = field(default_factory=dict)
     #: Submissions that were removed before the core answered them.
     unanswered: dict[AppId, int] = field(default_factory=dict)
+    #: Writes that are to be ordered again, by pod.
+    unwritten: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
     deadline_count: int = 0
     postponed: list[Fact | Verdict] = field(default_factory=list)

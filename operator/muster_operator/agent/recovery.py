@@ -67,6 +67,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.strays.clear()
     ledger.homeless.clear()
     ledger.unanswered.clear()
+    ledger.unwritten.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
     for occupant in ledger.foreign.values():

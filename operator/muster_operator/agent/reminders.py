@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import applications, endings, gangs, refusals, reserving, telling, waiting
+from muster_operator.agent import applications, endings, gangs, refusals, reserving, telling, unwritten, waiting
 from muster_operator.agent.asks import ask_of
 from muster_operator.agent.deadlines import due, next_due, remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Phase, SlotState
@@ -30,22 +30,28 @@ def remind(ledger: Ledger, now: float) -> Outcome:
     if ledger.phase is not Phase.LIVE:
         return out
     for deadline in due(ledger, now):
-        match deadline.look:
-            case Look.WAITING:
-                _check_waiting(ledger, out, PodUid(deadline.subject), now)
-            case Look.DELETION:
-                _check_deletion(ledger, out, PodUid(deadline.subject), now)
-            case Look.AVOIDANCE:
-                _end_avoidance(ledger, out, PodUid(deadline.subject))
-            case Look.CREATIONS:
-                _check_creations(ledger, out, AppId(deadline.subject), now)
-            case Look.GANG:
-                reserving.look(ledger, out, AppId(deadline.subject), now)
-            case Look.NAMESPACE:
-                applications.wait_no_longer(ledger, out, AppId(deadline.subject))
-            case Look.PLACE:
-                refusals.give_up(ledger, out, PodUid(deadline.subject))
+        _look(ledger, out, deadline, now)
     return out
+
+
+def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
+    match deadline.look:
+        case Look.WAITING:
+            _check_waiting(ledger, out, PodUid(deadline.subject), now)
+        case Look.WRITE:
+            unwritten.order_again(ledger, out, PodUid(deadline.subject))
+        case Look.DELETION:
+            _check_deletion(ledger, out, PodUid(deadline.subject), now)
+        case Look.AVOIDANCE:
+            _end_avoidance(ledger, out, PodUid(deadline.subject))
+        case Look.CREATIONS:
+            _check_creations(ledger, out, AppId(deadline.subject), now)
+        case Look.GANG:
+            reserving.look(ledger, out, AppId(deadline.subject), now)
+        case Look.NAMESPACE:
+            applications.wait_no_longer(ledger, out, AppId(deadline.subject))
+        case Look.PLACE:
+            refusals.give_up(ledger, out, PodUid(deadline.subject))
 
 
 def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:

@@ -63,8 +63,9 @@ class Policies:
     create: Retry = Retry(attempts=8, first_s=0.1, statuses=PASSING | {409})
     """409 that is not AlreadyExists is a quota object that two creates updated at once."""
 
-    patch: Retry = Retry(attempts=5, first_s=0.2)
-    """Conditions and phases: the next change writes them again."""
+    patch: Retry = Retry(attempts=8, first_s=0.2, statuses=PASSING | {409})
+    """Conditions and phases: about a quarter of a minute, then the agent comes back to them. 409 is a pod that others
+    write at the same moment; a patch says nothing of its version, so it is sent again as it is."""
 
     event: Retry = Retry(attempts=3, first_s=0.5)
     """An event is worth three tries."""
