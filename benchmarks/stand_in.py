@@ -23,6 +23,11 @@ from aiohttp import web
 from benchmarks import recorded
 from tests.unit.operator.handlers.test_framework import DISCOVERY
 
+#: What admission asks first.
+INTRODUCTION: Final[dict[str, Any]] = {
+    "/version": {"major": "1", "minor": "34"},
+    "/apis/authentication.k8s.io/v1/selfsubjectreviews": {"status": {"userInfo": {"username": "muster-operator"}}},
+}
 #: The annotation with the time of writing, nanoseconds of the monotonic clock, 20 digits.
 STAMP: Final = "muster.dev/written"
 _NO_TIME: Final = b"0" * 20
@@ -85,6 +90,8 @@ class StandIn:
         is_watch = request.query.get("watch") in {"true", "1"}
         kind = request.path.rpartition("/")[2] if request.method == "POST" else request.path.partition("?")[0]
         self.seen[f"{'WATCH' if is_watch else request.method} {kind}"] += 1
+        if request.path in INTRODUCTION:
+            return web.json_response(INTRODUCTION[request.path], status=200 if request.method == "GET" else 201)
         if request.path in DISCOVERY:
             return web.json_response(DISCOVERY[request.path])
         if is_watch:
@@ -97,7 +104,7 @@ class StandIn:
             return _json(201, {"kind": "Status", "status": "Success"})
         if request.method == "DELETE":
             return _json(200, {"kind": "Status", "status": "Success"})
-        if "/leases" in request.path:
+        if "/leases" in request.path or "webhookconfigurations" in request.path:
             return self._keep(request, body)
         return _json(201 if request.method == "POST" else 200, body)
 

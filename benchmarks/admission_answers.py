@@ -1,0 +1,128 @@
+"""How long the API server waits for an answer of admission while the operator has other work: idle, a start, a replay.
+
+The operator of `operator_scale` (20,000 pods and 2,000 nodes, served by the stand-in) with its webhook on, asked 100
+times a second about a new pod, over HTTPS and kept connections. Run: `python -m benchmarks.admission_answers`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+from benchmarks.operator_scale import DEADLINE_S, Run, _kubeconfig, _stand_in, _until
+from devcluster import ports
+from muster_operator.admission import certificates
+
+RATE: Final = 100
+EVENTS: Final = 5000
+SECONDS: Final = 8.0
+QUESTION: Final[dict[str, Any]] = {
+    "uid": "u",
+    "operation": "CREATE",
+    "kind": {"group": "", "version": "v1", "kind": "Pod"},
+    "namespace": "team-1",
+    "userInfo": {"username": "ann", "groups": ["dev"]},
+    "object": {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"schedulerName": "muster", "containers": []}},
+}
+
+
+@dataclass(slots=True)
+class Asking:
+    """Asks at a steady rate, and notes how long each answer took, by what the operator does meanwhile."""
+
+    url: str
+    session: aiohttp.ClientSession
+    phase: str = "start"
+    took_ms: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    async def run(self) -> None:
+        """Until cancelled; a question does not wait for the one before."""
+        async with asyncio.TaskGroup() as questions:
+            while True:
+                questions.create_task(self._ask(self.phase))
+                await asyncio.sleep(1 / RATE)
+
+    async def answers(self) -> bool:
+        """Whether there is a server yet."""
+        try:
+            async with self.session.post(self.url, data=orjson.dumps({"request": QUESTION})) as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def _ask(self, phase: str) -> None:
+        began = time.monotonic()
+        async with self.session.post(self.url, data=orjson.dumps({"request": QUESTION})) as answer:
+            assert orjson.loads(await answer.read())["response"]["allowed"]
+        self.took_ms[phase].append(1000 * (time.monotonic() - began))
+
+
+async def measure(one: Run) -> dict[str, list[float]]:
+    """Milliseconds by phase."""
+    server, core = await _stand_in(one), f"unix://{one.folder}/core.sock"
+    health, webhook = ports.free(2)
+    one.start("core", "muster_core", f"--listen={core}", "--rest-port=0")
+    await _until((one.folder / "core.sock").exists)
+    tls, flags = _certificate(one.folder)
+    flags += [f"--webhook-url=https://127.0.0.1:{webhook}", f"--webhook-port={webhook}", f"--health-port={health}"]
+    env = {"KUBECONFIG": str(_kubeconfig(one.folder, server))}
+    one.start("operator", "muster_operator", f"--core={core}", *flags, env=env)
+    connector, patience = aiohttp.TCPConnector(ssl=tls, limit=50), aiohttp.ClientTimeout(total=DEADLINE_S)
+    async with aiohttp.ClientSession(connector=connector, timeout=patience) as session:
+        asking = Asking(f"https://127.0.0.1:{webhook}/mutate", session)
+        await _until(asking.answers)
+        task = asyncio.create_task(asking.run())
+
+        async def is_ready() -> bool:
+            async with session.get(f"http://127.0.0.1:{health}/readyz") as answer:
+                return answer.status == 200
+
+        await _until(is_ready)
+        await asyncio.sleep(5)
+        asking.phase = "idle"
+        await asyncio.sleep(5)
+        asking.phase = "replay"
+        async with session.post(f"{server}/replay?rate={EVENTS}&seconds={SECONDS}") as answer:
+            await answer.read()
+        task.cancel()
+        await asyncio.wait([task])
+    return asking.took_ms
+
+
+def _certificate(folder: Path) -> tuple[ssl.SSLContext, list[str]]:
+    """Who trusts it, and the flags that give it to the operator."""
+    now = datetime.now(UTC)
+    leaf = certificates.issue(certificates.kept_or_made((None, None), now), ["127.0.0.1"], now)
+    trusted = b"".join(leaf.authorities)
+    flags = []
+    for option, content in (("cert", leaf.chain), ("key", leaf.key), ("ca", trusted)):
+        (folder / option).write_bytes(content)
+        flags.append(f"--webhook-{option}={folder / option}")
+    return ssl.create_default_context(cadata=trusted.decode()), flags
+
+
+def main() -> None:
+    """Print it."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        found = asyncio.run(measure(Run(Path(folder), processes)))
+    for phase, took in found.items():
+        cuts = statistics.quantiles(took, n=100)
+        print(
+            f"{phase:8} {len(took):6} answers  p50 {cuts[49]:7.1f} ms  p99 {cuts[98]:7.1f} ms  max {max(took):7.1f} ms"
+        )
+
+
+if __name__ == "__main__":
+    main()
