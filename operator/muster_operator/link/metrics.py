@@ -22,37 +22,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.watch_events = self._counter(
-            "watch_events", "Taken from watch streams (BOOKMARK too) and lists (LIST)", "resource", "type"
-        )
-        self.lists = self._counter("lists", "Complete lists", "resource")
-        self.streams_expired = self._counter(
-            "watch_expired",
-            "Watch streams that only a list could go on with: 410 Gone, or a store set back",
-            "resource",
-        )
-        self._silence = Gauge(
-            "muster_operator_watch_silence_seconds",
-            "Since the last event or bookmark of a watch stream; the API server sends a bookmark a minute",
-            ("resource",),
-            registry=self.registry,
-        )
         self._heard: dict[str, float] = {}
-        self._requests = self._counter(
-            "api_requests", "Requests to the API server by their answer (0 = none)", "verb", "resource", "status"
-        )
-        self._request_seconds = Histogram(
-            "muster_operator_api_request_seconds",
-            "Time until the API server has answered; of a watch, until it begins",
-            ("verb", "resource"),
-            buckets=REQUEST_BUCKETS,
-            registry=self.registry,
-        )
-        self.brakes = self._counter("api_brakes", "Times the API server told us to slow down, by what we sent", "kind")
-        self.streams_broken = self._counter("watch_restarts", "Watch streams that had to be started over", "resource")
-        self.repairs = self._counter(
-            "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
-        )
+        self._watched: dict[tuple[str, str], Counter] = {}
+        self._requested: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._sources: list[tuple[str, Depths]] = []
+        self._of_streams()
+        self._of_requests()
         self.differences = self._counter(
             "repairs", "Differences between the core's ledger and ours, which were put right; 0 is right", "difference"
         )
@@ -73,9 +48,42 @@ class Metrics:
         )
         self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
         self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
-        self._watched: dict[tuple[str, str], Counter] = {}
-        self._requested: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._sources: list[tuple[str, Depths]] = []
+
+    def _of_streams(self) -> None:
+        """What the API server shows us."""
+        self.watch_events = self._counter(
+            "watch_events", "Taken from watch streams (BOOKMARK too) and lists (LIST)", "resource", "type"
+        )
+        self.lists = self._counter("lists", "Complete lists", "resource")
+        self.streams_expired = self._counter(
+            "watch_expired",
+            "Watch streams that only a list could go on with: 410 Gone, or a store set back",
+            "resource",
+        )
+        self._silence = Gauge(
+            "muster_operator_watch_silence_seconds",
+            "Since the last event or bookmark of a watch stream; the API server sends a bookmark a minute",
+            ("resource",),
+            registry=self.registry,
+        )
+        self.streams_broken = self._counter("watch_restarts", "Watch streams that had to be started over", "resource")
+        self.repairs = self._counter(
+            "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
+        )
+
+    def _of_requests(self) -> None:
+        """What we ask of the API server."""
+        self._requests = self._counter(
+            "api_requests", "Requests to the API server by their answer (0 = none)", "verb", "resource", "status"
+        )
+        self._request_seconds = Histogram(
+            "muster_operator_api_request_seconds",
+            "Time until the API server has answered; of a watch, until it begins",
+            ("verb", "resource"),
+            buckets=REQUEST_BUCKETS,
+            registry=self.registry,
+        )
+        self.brakes = self._counter("api_brakes", "Times the API server told us to slow down, by what we sent", "kind")
 
     def count_watched(self, plural: str, kind: str) -> None:
         """One more watch event; keeps the counter at hand, because looking its label up costs more than counting."""

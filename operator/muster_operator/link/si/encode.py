@@ -109,10 +109,6 @@ class Encoder:
             while batch := tuple(islice(run, ITEMS_PER_MESSAGE)):
                 yield Batch(_STREAMS[lane], batch)
 
-    def encoded(self, batch: Batch) -> Request:
-        """The message that says it."""
-        return self._message(batch.stream, batch.news)
-
     def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
         """The request that opens a session (semantics 7)."""
         return Registration(
@@ -147,11 +143,12 @@ class Encoder:
         """The request that ends the session on purpose."""
         return muster_pb2.UnregisterRequest(rmID=self.rm_id)
 
-    def _message(self, stream: Stream, batch: Iterable[News]) -> Request:
+    def encoded(self, batch: Batch) -> Request:
+        """The message that says it."""
         applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
         nodes = si_pb2.NodeRequest(rmID=self.rm_id)
         allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
-        for item in batch:
+        for item in batch.news:
             match item:
                 case ApplicationSubmitted() | ApplicationRemoved():
                     self._add_application(applications, item)
@@ -159,9 +156,9 @@ class Encoder:
                     self._add_allocation(allocations, item)
                 case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
                     self._add_node(nodes, item)
-        if stream is Stream.APPLICATIONS:
+        if batch.stream is Stream.APPLICATIONS:
             return applications
-        return nodes if stream is Stream.NODES else allocations
+        return nodes if batch.stream is Stream.NODES else allocations
 
     def _add_application(self, request: si_pb2.ApplicationRequest, item: ApplicationNews) -> None:
         match item:
