@@ -136,6 +136,13 @@ class Muster:
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return (await answer.text()).strip()
 
+    async def samples(self, metric: str) -> dict[str, float]:
+        """What the operator has counted so far of a metric, by its labels as they are written."""
+        url = f"http://127.0.0.1:{self.health_port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            lines = [line.rpartition(" ") for line in (await answer.text()).splitlines()]
+        return {name.removeprefix(metric): float(value) for name, _, value in lines if name.partition("{")[0] == metric}
+
     async def stop(self) -> None:
         """SIGTERM to both, the operator first, for it drains into the core."""
         for process in self._processes():

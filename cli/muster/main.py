@@ -24,6 +24,7 @@ from muster_operator.link import logs
 from muster_operator.link.errors import LinkError
 from muster_operator.link.leading.leadership import DURATION_S, Candidacy
 from muster_operator.link.logs import LogFormat, LogLevel
+from muster_operator.link.si.comparing import PAUSE_S
 from muster_si.api import SI_VERSION
 from muster_si.transport.inprocess import InProcessClient
 
@@ -70,6 +71,7 @@ def run(  # noqa: PLR0913 # long: the command line is its options
     webhook_key: operator.WebhookKey = None,
     webhook_ca: operator.WebhookCa = None,
     webhook_manifest: operator.WebhookManifest = False,
+    compare_every: operator.CompareEvery = PAUSE_S,
     health_port: Annotated[
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
     ] = 8081,
@@ -99,7 +101,9 @@ def run(  # noqa: PLR0913 # long: the command line is its options
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    operator.Options(namespace, health_port, candidacy if leader_elect else None, webhook),
+                    operator.Options(
+                        namespace, health_port, candidacy if leader_elect else None, webhook, compare_every
+                    ),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,

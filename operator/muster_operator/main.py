@@ -50,6 +50,7 @@ from muster_operator.link.leading.standing import Standing
 from muster_operator.link.logs import LogFormat, LogLevel
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
+from muster_operator.link.si.comparing import PAUSE_S
 from muster_operator.link.si.core import CoreLink
 from muster_operator.link.si.encode import Encoder
 from muster_operator.model.groups import PlaceholderSpec
@@ -92,6 +93,12 @@ Identity = Annotated[
         "empty: new with every start",
     ),
 ]
+CompareEvery = Annotated[
+    float,
+    typer.Option(
+        min=0.05, envvar="MUSTER_COMPARE_EVERY", help="seconds between two parts of the core's ledger that we look at"
+    ),
+]
 WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
@@ -122,13 +129,15 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 class Options:
     """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one.
 
-    `candidacy`: None = no election, we write from the start.
+    `candidacy`: None = no election, we write from the start. `compare_s`: seconds between two parts of the core's
+    ledger that are compared with ours.
     """
 
     namespace: str = "default"
     health_port: int = 8081
     candidacy: Candidacy | None = None
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
+    compare_s: float = PAUSE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +182,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             if configuration is None:
                 return
             ways = Ways(connect(), administer())
-            parts = assembled(configuration, session, metrics, ways, options.namespace)
+            parts = assembled(configuration, session, metrics, ways, options)
             if options.webhook.is_on:
                 parts = with_admission(parts, options, session, ways.administration, metrics)
             leading: Leading = Unopposed(fence)
@@ -224,7 +233,7 @@ def assembled(
     session: KubeSession,
     metrics: Metrics,
     ways: Ways,
-    namespace: str,
+    options: Options,
 ) -> Parts:
     """All parts, wired; nothing runs yet."""
     settings = configuration.settings
@@ -232,10 +241,10 @@ def assembled(
     inbox = Inbox(metrics, lambda: ledger.settings)
     kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
     pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc, brakes=kube.brakes)
-    loop = Loop(ledger, inbox, pool.submit, metrics)
+    loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
-    reconfigurer = Reconfigurer(session, namespace, core, ways.administration, pool.submit)
+    reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, pool.submit)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
     return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed))
@@ -333,6 +342,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     webhook_key: WebhookKey = None,
     webhook_ca: WebhookCa = None,
     webhook_manifest: WebhookManifest = False,
+    compare_every: CompareEvery = PAUSE_S,
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="the ConfigMap's log.level wins")
     ] = LogLevel.INFO,
@@ -348,7 +358,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             webhook = WebhookOptions(
                 webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
             )
-            options = Options(namespace, health_port, candidacy if leader_elect else None, webhook)
+            options = Options(namespace, health_port, candidacy if leader_elect else None, webhook, compare_every)
             runner.run(
                 run(
                     options,

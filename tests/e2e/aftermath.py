@@ -1,4 +1,6 @@
-"""What must hold after every scenario, whatever it did: nothing left, nothing bound twice, the core's ledgers empty."""
+"""What must hold after every scenario: nothing left, nothing bound twice, the core's ledgers empty, and never unequal
+to the operator's.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,8 @@ async def check(scene: Scene) -> None:
     if scene.cluster.plane is not None:  # elsewhere the audit log is not ours to read
         _nothing_was_bound_twice(scene, await scene.report())
     await scene.eventually("the core's ledgers are empty", lambda: _core_is_empty(scene))
+    repairs = await scene.muster.samples("muster_operator_repairs_total")
+    assert not repairs, f"the core held something else than the operator: {repairs}\n{await scene.report()}"
 
 
 def _nothing_was_bound_twice(scene: Scene, report: str) -> None:

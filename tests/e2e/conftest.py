@@ -32,6 +32,9 @@ MakeSetup = Callable[..., Setup]
 QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
 """Settings of every scenario: an application that ended is forgotten soon, so that empty ledgers can be waited for."""
 
+BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
+"""The ledgers of operator and core are compared all the time, so that a scenario shows where they differ."""
+
 HERE = Path(__file__).parent
 
 _numbers = itertools.count(1)
@@ -111,7 +114,7 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
         ) -> Scene:
             gate = await _gate(home, stack) if gated else None
             settings = {**QUICK, **(config or {})}
-            setup = partial(Setup, embedded=embedded, env=env or {})
+            setup = partial(Setup, embedded=embedded, env={**BUSY, **(env or {})})
             scene = await _open(home, stack, [*nodes], settings, gate, setup)
             scenes.append(scene)
             if started:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster_operator.agent import occupants
 from muster_operator.agent.asks import allocation_of, ask_of
@@ -32,6 +33,9 @@ from muster_operator.model.news import (
 )
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.verdicts import AllocationVerdict, Released
+
+#: The node of a pod that was on its way out when the core gave it one: it is given back, wherever that is.
+_ANYWHERE: Final = NodeName("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,8 @@ def _expected(
         for task in (*app.members.values(), *app.placeholders.values()):
             if task.asked and task.release is None:
                 asked[app.id].add(task.uid)
-            if task.held and task.node is not None:
-                held[app.id][task.uid] = task.node
+            if task.held:
+                held[app.id][task.uid] = task.node or _ANYWHERE
     for key, place in ledger.places.items():
         if inventory.covers(place.app):
             held[place.app][key] = place.node
@@ -156,7 +160,7 @@ def _is_settled(comparison: Comparison, *names: str | None) -> bool:
 def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: NodeName | None) -> None:
     """An allocation that the core has: is it ours, where we have it, and does it stay?"""
     task = comparison.ledger.tasks.get(each.key)
-    if node == each.node:
+    if node in {each.node, _ANYWHERE}:
         if each.going is not None and _never_heard(task) and comparison.note("order unheard", each.key):
             order = Released(app, each.key, each.going, each.allocation_id)
             comparison.add(obey(comparison.ledger, AllocationVerdict(released=(order,)), comparison.now))
@@ -176,8 +180,9 @@ def _never_heard(task: Task | None) -> bool:
 
 def _tell_again(comparison: Comparison, key: PodUid) -> None:
     task = comparison.ledger.tasks.get(key)
-    if task is not None and task.node is not None:
-        comparison.out.news.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
+    if task is not None:
+        if task.node is not None:
+            comparison.out.news.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
     else:
         comparison.ledger.places.pop(key, None)  # a place of nobody's: who comes for it is scheduled as usual
 
