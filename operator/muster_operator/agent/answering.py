@@ -76,8 +76,8 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
         return
     if isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result):
         return  # its pods go one by one, and with them the gang
-    if isinstance(result, CommandFailed) and result.status != _CONFLICT:
+    if isinstance(result, CommandFailed) and not result.may_pass:
         endings.give_up_gang(ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}")
         return
     slot.state = SlotState.CREATED
-    slot.is_taken = isinstance(result, CommandFailed)
+    slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT

@@ -18,9 +18,6 @@ from muster_operator.model.results import CommandFailed, CommandSucceeded, Resul
 
 #: Seconds until such a write is ordered again.
 AGAIN_S: Final = 15.0
-_CONFLICT: Final = 409
-_THROTTLED: Final = 429
-_SERVER_ERROR: Final = 500
 
 
 def answered(ledger: Ledger, result: Result, command: FailPod | MarkResumed | SetCondition, now: float) -> None:
@@ -46,6 +43,4 @@ def order_again(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
 
 
 def _may_pass(result: Result) -> bool:
-    if not isinstance(result, CommandFailed):
-        return True  # nobody answered
-    return result.status in {_CONFLICT, _THROTTLED} or result.status >= _SERVER_ERROR
+    return not isinstance(result, CommandFailed) or result.may_pass

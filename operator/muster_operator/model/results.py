@@ -26,6 +26,11 @@ class CommandFailed:
     reason: str
     message: str
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same may succeed later: others wrote at the same moment, or the server is busy or in trouble."""
+        return self.status in {409, 429} or self.status >= 500
+
 
 @dataclass(frozen=True, slots=True)
 class CommandUnanswered:

@@ -188,14 +188,16 @@ def test_a_create_that_meets_its_own_name_is_no_failure() -> None:
     assert asked(driver.see(pod_of(command))) == [f"ph-{command.spec.name}"]
 
 
-def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last_given_up() -> None:
+@pytest.mark.parametrize("status", [None, 429, 503])
+def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last_given_up(status: int | None) -> None:
+    """Nobody answered, or the API server was busy or in trouble for longer than the link tried."""
     driver = live()
     driver.see(a_member())
     first, second = creates(driver.accepted())
     driver.see(pod_of(first))
     repeated = 0
     for _ in range(20):
-        driver.result(CommandUnanswered(second))
+        driver.result(CommandUnanswered(second) if status is None else refused(second, status))
         out = driver.wait(10)
         repeated += len(creates(out))
         assert all(command == second for command in creates(out))
