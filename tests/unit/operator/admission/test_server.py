@@ -19,7 +19,7 @@ import pytest
 
 from muster_operator.admission.certificates import Leaf, issue, kept_or_made
 from muster_operator.admission.review import Answer, Review
-from muster_operator.admission.server import BODY_LIMIT, AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
+from muster_operator.admission.server import BODY_LIMIT, ROOM, AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
 from muster_operator.link.errors import StartupRefused, Unreachable
 from muster_operator.link.metrics import Metrics
 from tests.unit.operator.admission.reviews import a_description
@@ -182,6 +182,25 @@ async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_la
         assert (status, response["allowed"]) == (200, True)
         status, _ = await client.ask(a_question(object={"data": "x" * BODY_LIMIT}))
         assert status == 413
+
+
+async def test_many_questions_at_once_wait_for_room_and_are_all_answered() -> None:
+    now, most, opened = 0, 0, asyncio.Event()
+
+    async def count(_: Review) -> Answer:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == ROOM:
+            opened.set()
+        await opened.wait()
+        now -= 1
+        return Answer()
+
+    async with a_server(count) as client:
+        answers = await asyncio.gather(*(client.ask(a_question()) for _ in range(2 * ROOM)))
+    assert [response["allowed"] for _, response in answers] == [True] * 2 * ROOM
+    assert most == ROOM
 
 
 async def test_health_says_ok_or_what_is_missing() -> None:
