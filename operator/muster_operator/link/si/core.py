@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import structlog
 
@@ -62,9 +62,11 @@ class Session:
         self._api, self._encoder, self._listener = api, encoder, listener
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._applications = _Outbox(encoder, api.update_application, self.session_lost)
-        self._nodes = _Outbox(encoder, api.update_node, self.session_lost)
-        self._allocations = _Outbox(encoder, api.update_allocation, self.session_lost)
+        self._outboxes: dict[Stream, _Outbox[Any]] = {
+            Stream.APPLICATIONS: _Outbox(encoder, api.update_application, self.session_lost),
+            Stream.NODES: _Outbox(encoder, api.update_node, self.session_lost),
+            Stream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost),
+        }
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         """Pass on."""
@@ -96,15 +98,12 @@ class Session:
         if self.over.done():
             return
         for batch in self._encoder.batches(news):
-            self._put(batch)
+            self.sent.add(batch.stream)
+            self._outboxes[batch.stream].put(batch)
 
     def depths(self) -> dict[str, int]:
         """Messages that wait, per stream."""
-        return {
-            "applications": len(self._applications),
-            "nodes": len(self._nodes),
-            "allocations": len(self._allocations),
-        }
+        return {stream.value: len(outbox) for stream, outbox in self._outboxes.items()}
 
     async def fence(self) -> None:
         """Return when the core has taken in all that was sent so far.
@@ -127,7 +126,7 @@ class Session:
 
     async def flushed(self) -> None:
         """Wait until the transport has taken over all that waits."""
-        for outbox in (self._applications, self._nodes, self._allocations):
+        for outbox in self._outboxes.values():
             await outbox.flushed()
 
     async def answer(self, answer: muster_pb2.Answer) -> None:
@@ -136,20 +135,8 @@ class Session:
 
     def close(self) -> None:
         """Stop sending."""
-        for outbox in (self._applications, self._nodes, self._allocations):
+        for outbox in self._outboxes.values():
             outbox.close()
-
-    def _put(self, batch: Batch) -> None:
-        match batch.stream:
-            case Stream.APPLICATIONS:
-                self.sent.applications += 1
-                self._applications.put(batch)
-            case Stream.NODES:
-                self.sent.nodes += 1
-                self._nodes.put(batch)
-            case Stream.ALLOCATIONS:
-                self.sent.allocations += 1
-                self._allocations.put(batch)
 
 
 class _Outbox(Generic[M]):

@@ -54,6 +54,14 @@ _PARTS: Final = {
 }
 
 
+class Stream(Enum):
+    """Which stream of the interface carries a message (semantics 25)."""
+
+    APPLICATIONS = "applications"
+    NODES = "nodes"
+    ALLOCATIONS = "allocations"
+
+
 @dataclass(slots=True)
 class Sent:
     """How many messages of a session went out, per stream: what a fence counts (semantics 19)."""
@@ -61,6 +69,16 @@ class Sent:
     applications: int = 0
     nodes: int = 0
     allocations: int = 0
+
+    def add(self, stream: Stream) -> None:
+        """One more went out, or is sure to."""
+        match stream:
+            case Stream.APPLICATIONS:
+                self.applications += 1
+            case Stream.NODES:
+                self.nodes += 1
+            case Stream.ALLOCATIONS:
+                self.allocations += 1
 
 
 class _Lane(IntEnum):
@@ -73,14 +91,6 @@ class _Lane(IntEnum):
     ALLOCATIONS = 4
     RELEASES = 5
     ASK_RELEASES = 6
-
-
-class Stream(Enum):
-    """Which stream of the interface carries a message (semantics 25)."""
-
-    APPLICATIONS = "applications"
-    NODES = "nodes"
-    ALLOCATIONS = "allocations"
 
 
 _STREAMS: Final[Mapping[_Lane, Stream]] = {
@@ -97,7 +107,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoder:
+class Encoder:  # long: one method for each thing that is said
     """Encodes for one resource manager and its only partition."""
 
     rm_id: str
