@@ -19,9 +19,10 @@ from typing import Final
 import orjson
 
 from benchmarks.stand_in import STAMP
-from muster_operator import main as product
+from muster_operator import assembly as product
 from muster_operator.link.inbox import Inbox, Input, Seen
 from muster_operator.link.loop import Loop
+from muster_operator.main import app
 from muster_operator.model.outcome import Outcome
 from muster_operator.translate.raw import Raw
 
@@ -106,4 +107,4 @@ if __name__ == "__main__":
     MeasuredLoop.notes = Notes(Path(sys.argv.pop(1)))
     product.Inbox = MeasuredInbox  # type: ignore[attr-defined] # the same seam
     product.Loop = MeasuredLoop  # type: ignore[attr-defined] # the only seam: the product wires its own loop
-    product.app()
+    app()

@@ -20,11 +20,13 @@ from muster_core.edge.log_level import LogLevel as CoreLogLevel
 from muster_core.edge.rest.access.guard import AccessSettings
 from muster_operator import main as operator
 from muster_operator.admission.serving import WebhookOptions
+from muster_operator.assembly import Options
 from muster_operator.link import logs
 from muster_operator.link.errors import LinkError
 from muster_operator.link.leading.leadership import DURATION_S, Candidacy
 from muster_operator.link.logs import LogFormat, LogLevel
 from muster_operator.link.si.comparing import PAUSE_S
+from muster_operator.running import run as run_operator
 from muster_si.api import SI_VERSION
 from muster_si.transport.inprocess import InProcessClient
 
@@ -101,9 +103,7 @@ def run(  # noqa: PLR0913 # long: the command line is its options
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    operator.Options(
-                        namespace, health_port, candidacy if leader_elect else None, webhook, compare_every
-                    ),
+                    Options(namespace, health_port, candidacy if leader_elect else None, webhook, compare_every),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,
@@ -120,7 +120,7 @@ def run(  # noqa: PLR0913 # long: the command line is its options
         raise typer.Exit(1) from error
 
 
-async def run_embedded(operator_options: operator.Options, core_options: core.Options) -> None:
+async def run_embedded(operator_options: Options, core_options: core.Options) -> None:
     """Core and operator in this event loop, until SIGTERM or SIGINT; the operator drains before the core stops.
 
     Raises:
@@ -128,4 +128,4 @@ async def run_embedded(operator_options: operator.Options, core_options: core.Op
         StartError: the core cannot.
     """
     async with core.running(core_options) as scheduler:
-        await operator.run(operator_options, lambda: InProcessClient(scheduler), lambda: Administration(scheduler))
+        await run_operator(operator_options, lambda: InProcessClient(scheduler), lambda: Administration(scheduler))

@@ -4,7 +4,7 @@ import pytest
 
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import StartupRefused
-from muster_operator.main import configured
+from muster_operator.running import configured
 from tests.unit.operator.link.api.apiserver import ApiServer, FixedCredentials, serving, status
 
 CONFIG = "GET /api/v1/namespaces/muster/configmaps/muster-defaults"

@@ -1,0 +1,105 @@
+"""Makes all parts of the operator and wires them; nothing runs yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from muster_operator.admission.serving import Admission, WebhookOptions
+from muster_operator.agent.ledger import Ledger
+from muster_operator.handlers.memo import Memo
+from muster_operator.link.api.kube import Attempts, Kube, Placeholders
+from muster_operator.link.api.pool import Pool
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.config.reconfigure import Reconfigurer
+from muster_operator.link.config.settings import Configuration
+from muster_operator.link.inbox import Inbox
+from muster_operator.link.leading.leadership import Candidacy
+from muster_operator.link.loop import Loop
+from muster_operator.link.metrics import Metrics
+from muster_operator.link.si.comparing import PAUSE_S
+from muster_operator.link.si.core import CoreLink
+from muster_operator.link.si.encode import Encoder
+from muster_operator.model.groups import PlaceholderSpec
+from muster_operator.model.pods import Pod
+from muster_operator.model.settings import Settings
+from muster_operator.serving import Parts
+from muster_operator.translate.placeholders import placeholder_body
+from muster_operator.translate.pods import read_pod
+from muster_operator.translate.raw import Raw
+from muster_si.api import AdministrationAPI, SchedulerAPI
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one.
+
+    `candidacy`: None = no election, we write from the start. `compare_s`: seconds between two parts of the core's
+    ledger that are compared with ours.
+    """
+
+    namespace: str = "default"
+    health_port: int = 8081
+    candidacy: Candidacy | None = None
+    webhook: WebhookOptions = field(default_factory=WebhookOptions)
+    compare_s: float = PAUSE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Both ways to the core: as its resource manager, and as one of its administrators."""
+
+    scheduler: SchedulerAPI
+    administration: AdministrationAPI
+
+
+def assembled(
+    configuration: Configuration,
+    session: KubeSession,
+    metrics: Metrics,
+    ways: Ways,
+    options: Options,
+) -> Parts:
+    """All parts, wired; nothing runs yet."""
+    settings = configuration.settings
+    ledger = Ledger(settings)
+    inbox = Inbox(metrics, lambda: ledger.settings)
+    kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
+    pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc, brakes=kube.brakes)
+    loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s)
+    encoder = Encoder(configuration.cluster_id, settings.partition)
+    core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
+    reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, pool.submit)
+    metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
+    metrics.watch("outbox_", core.depths)
+    return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed))
+
+
+def with_admission(
+    parts: Parts, options: Options, session: KubeSession, core: AdministrationAPI, metrics: Metrics
+) -> Parts:
+    """The same parts with admission, which sees what the watch shows."""
+    admission = Admission(options.webhook, options.namespace, session, lambda: parts.core.configuration, core, metrics)
+    admission.attach(parts.memo.inbox)
+    return replace(parts, admission=admission)
+
+
+def _placeholders(settings: Settings) -> Placeholders:
+    def is_ours(raw: Raw, spec: PlaceholderSpec) -> bool:
+        """Ours, of this application's originator, and not on its way out (semantics 18)."""
+        pod = read_pod(raw, settings)
+        return (
+            isinstance(pod, Pod)
+            and pod.membership.placeholder
+            and pod.membership.owner == spec.owner.uid
+            and not pod.terminating
+        )
+
+    return Placeholders(manifest=lambda spec: placeholder_body(spec, settings), is_ours=is_ours)
+
+
+def _attempts(metrics: Metrics) -> Attempts:
+    return Attempts(
+        retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
+        ended=lambda kind, status: metrics.commands.labels(kind, str(status)).inc(),
+        braked=lambda kind: metrics.brakes.labels(kind).inc(),
+    )

@@ -1,0 +1,143 @@
+"""Runs the operator from nothing to its end: probes first, the configuration, then all parts until it is told to stop.
+
+The way to the core is the caller's: `python -m muster_operator` brings a gRPC client, `muster run --embedded` the
+in-process transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeVar
+
+import structlog
+
+from muster_operator.assembly import Options, Ways, assembled, with_admission
+from muster_operator.link import logs
+from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.api.retry import PASSING
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.beside.lookout import Lookout, allowed_names
+from muster_operator.link.config.configmaps import merged, read_config_maps
+from muster_operator.link.config.notices import tell_end
+from muster_operator.link.config.settings import SCHEDULER_NAMES, Configuration, parse
+from muster_operator.link.errors import (
+    ApiRefused,
+    ConfigurationRefused,
+    StartupRefused,
+    Unreachable,
+)
+from muster_operator.link.health import health_server
+from muster_operator.link.leading.fence import Fence
+from muster_operator.link.leading.leadership import Leadership, Leading, Unopposed
+from muster_operator.link.leading.standing import Standing
+from muster_operator.link.metrics import Metrics
+from muster_operator.serving import serve, stop_on_signals
+from muster_si.api import AdministrationAPI, SchedulerAPI
+
+log = structlog.get_logger("muster")
+
+T = TypeVar("T")
+Connect = Callable[[], SchedulerAPI]
+Administer = Callable[[], AdministrationAPI]
+
+#: Seconds an API server that does not answer, or not yet, is waited for at the start before we say so and exit.
+API_SERVER_S: Final = 60.0
+#: Answers that an API server which begins gives to everybody: busy, or not yet sure who may do what.
+MAY_PASS: Final = PASSING | {401, 403}
+
+
+class Readiness:
+    """What keeps the operator from being ready, and what else probes are told; `standing` once there is one."""
+
+    def __init__(self) -> None:
+        self.standing: Standing | None = None
+
+    def missing(self) -> str:
+        """Empty = ready."""
+        return "starting" if self.standing is None else self.standing.missing
+
+    def role(self) -> str:
+        """Empty = we lead."""
+        return "" if self.standing is None else self.standing.role
+
+
+async def run(options: Options, connect: Connect, administer: Administer) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return.
+
+    Raises:
+        LinkError: it cannot serve as it is configured, or a part that has to run for ever ended; one line.
+    """
+    options.webhook.check()
+    stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
+    stop_on_signals(stop)
+    fence = Fence(refused=metrics.fenced.inc)
+    instance = options.candidacy.identity if options.candidacy else ""
+    session = KubeSession(Credentials(), fence, instance=instance, measure=metrics.requested)
+    metrics.leader.set_function(lambda: fence.left_s > 0)
+    try:
+        async with health_server(options.health_port, readiness.missing, metrics, readiness.role):
+            configuration = await _unless(stop, configured(session, options.namespace))
+            if configuration is None:
+                return
+            ways = Ways(connect(), administer())
+            parts = assembled(configuration, session, metrics, ways, options)
+            if options.webhook.is_on:
+                parts = with_admission(parts, options, session, ways.administration, metrics)
+            leading: Leading = Unopposed(fence)
+            if options.candidacy is not None:
+                candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
+                lookout = Lookout(session, candidacy.place, candidacy.serves)
+                await lookout.look()
+                parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
+            metrics.transitions.set_function(lambda: leading.transitions)
+            readiness.standing = Standing(leading, parts.loop)
+            await serve(parts, leading, session, options.namespace, stop)
+    except ConfigurationRefused as refused:
+        await tell_end(session, options.namespace, refused)
+        raise
+    finally:
+        await session.close()
+
+
+async def configured(session: KubeSession, namespace: str) -> Configuration:
+    """The configuration in force, once the API server answers.
+
+    Raises:
+        LinkError: the ConfigMaps are wrong or unreadable, YuniKorn runs beside us, or there is no API server.
+    """
+    deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
+    while True:
+        try:
+            entries = merged(await read_config_maps(session, namespace))
+            configuration = parse(entries)
+            wanted = configuration.settings.scheduler_names
+            names = await allowed_names(session, wanted, are_chosen=SCHEDULER_NAMES in entries)
+        except (Unreachable, ApiRefused) as error:
+            late = time.monotonic() > deadline
+            if isinstance(error, ApiRefused) and (late or error.status not in MAY_PASS):
+                raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
+            if late:
+                raise StartupRefused(f"the API server does not answer: {error}") from error
+            log.warning("the API server does not answer, trying again", reason=str(error), in_seconds=wait_s)
+            await asyncio.sleep(wait_s)
+            wait_s = min(5.0, wait_s * 2)
+        else:
+            logs.follow(configuration.log_levels)
+            return replace(configuration, settings=replace(configuration.settings, scheduler_names=names))
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:
+    """The result of the work, None if we are told to stop before it is done."""
+    working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if working.done():
+        return working.result()
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+    return None
