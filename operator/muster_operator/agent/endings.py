@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, gangs, namespaces, tasks, telling
+from muster_operator.agent import applications, gangs, namespaces, refusals, tasks, telling
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -114,6 +114,8 @@ def _forget_completed(ledger: Ledger, out: Outcome, app: Application, now: float
 
 def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Go on if what the application waited for is gone."""
+    if app.is_over:
+        refusals.over(ledger, app)
     if app.placeholders:
         return
     match app.state:
@@ -139,6 +141,7 @@ def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Drop it; members that have not ended make a new application of the same id."""
     if app.is_our_end:
         out.news.append(ApplicationRemoved(app.id))
+    refusals.over(ledger, app)
     ledger.applications.pop(app.id, None)
     remaining = [task.pod for task in app.members.values()]
     for pod in remaining:

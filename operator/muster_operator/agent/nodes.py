@@ -37,11 +37,7 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
 
 def existing_places(ledger: Ledger, node: NodeName) -> list[AllocationSpec]:
     """Places on a node that a new session's core is told of: no pod is in them, so no pod tells of them."""
-    return [
-        place.known
-        for place in ledger.places.values()
-        if place.node == node and (app := ledger.applications.get(place.app)) is not None and app.state in ANSWERED
-    ]
+    return [place.known for place in ledger.places.values() if place.node == node]
 
 
 def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> None:

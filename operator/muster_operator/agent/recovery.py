@@ -54,7 +54,6 @@ def begin(ledger: Ledger, now: float) -> Outcome:
                 _rejoin(ledger, out, pod, now)
         for pod in placeholders:
             _rejoin_placeholder(ledger, out, pod, now)
-    refusals.resume(ledger, now)
     for app in list(ledger.applications.values()):
         applications.submit(ledger, out, app)
     return out
@@ -128,6 +127,7 @@ def is_answered(ledger: Ledger) -> bool:
 def report_nodes(ledger: Ledger, now: float) -> Outcome:
     """Report every node, drained, with what is on it."""
     out = Outcome()
+    refusals.resume(ledger, now)
     on_node: dict[NodeName, list[PodUid]] = defaultdict(list)
     occupying = (entry.pod for entries in (ledger.tasks, ledger.foreign, ledger.strays) for entry in entries.values())
     for pod in occupying:

@@ -50,7 +50,7 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     app, node = ledger.applications.get(task.app), task.node
     if app is None or node is None or task.release is not None or not _is_short_without(ledger, app, task):
         return False
-    key = PodUid(task.uid + _MARK)
+    key = _free_key(ledger, task)
     known = allocation_of(ledger, task, node)
     ask = replace(known.ask, key=key, placeholder=True, originator=False)
     place = replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)
@@ -59,6 +59,14 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     remember(ledger, Deadline(until, Look.PLACE, key))
     out.news.append(AllocationReported(place))
     return True
+
+
+def _free_key(ledger: Ledger, task: Task) -> PodUid:
+    """Of a new place: who cannot be bound again and again may leave one on several nodes."""
+    key, number = PodUid(task.uid + _MARK), 1
+    while key in ledger.places:
+        key, number = PodUid(f"{task.uid}{_MARK}{number}"), number + 1
+    return key
 
 
 def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
@@ -102,10 +110,13 @@ def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
 
 
 def resume(ledger: Ledger, now: float) -> None:
-    """A session begins: places of gangs that are still there are told again with their nodes, the others are over."""
+    """A session begins and every application has its answer: places of gangs that are still there are told again with
+    their nodes, the others are over.
+    """
     for key, place in list(ledger.places.items()):
         app = ledger.applications.get(place.app)
-        if app is None or app.gang is None or place.node not in ledger.nodes or place.until <= now:
+        goes_on = app is not None and app.gang is not None and app.state is AppState.ACCEPTED
+        if not goes_on or place.node not in ledger.nodes or place.until <= now:
             del ledger.places[key]
         else:
             remember(ledger, Deadline(place.until, Look.PLACE, key))
@@ -121,8 +132,14 @@ def node_gone(ledger: Ledger, node: NodeName) -> None:
     ledger.places = {key: place for key, place in ledger.places.items() if place.node != node}
 
 
-def give_up(ledger: Ledger, out: Outcome, key: PodUid) -> None:
-    """Nobody came for the place in time."""
-    place = ledger.places.pop(key, None)
-    if place is not None and place.app in ledger.applications:
-        out.news.append(AllocationReleased(place.app, key, message="nobody replaced the pod that its kubelet refused"))
+def over(ledger: Ledger, app: Application) -> None:
+    """The core does not know the application any more."""
+    ledger.places = {key: place for key, place in ledger.places.items() if place.app != app.id}
+
+
+def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
+    """Nobody came for the place in time; one that was taken, and is kept once more, has its own."""
+    place = ledger.places.get(key)
+    if place is not None and place.until <= now:
+        del ledger.places[key]
+        out.news.append(AllocationReleased(place.app, key, message="nobody came for the place that was kept"))

@@ -51,7 +51,7 @@ def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
         case Look.NAMESPACE:
             applications.wait_no_longer(ledger, out, AppId(deadline.subject))
         case Look.PLACE:
-            refusals.give_up(ledger, out, PodUid(deadline.subject))
+            refusals.give_up(ledger, out, PodUid(deadline.subject), now)
 
 
 def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
