@@ -542,7 +542,8 @@ Global___UpdateConfigurationResponse: _TypeAlias = UpdateConfigurationResponse  
 @_typing.final
 class FenceRequest(_message.Message):
     """Messages sent since registration, per stream: order holds within a stream
-    and never across them, so a count is what makes "all of it" exact.
+    and never across them, so a count is what makes "all of it" exact. more:
+    there is more to tell before scheduling may begin; another fence follows.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -551,10 +552,12 @@ class FenceRequest(_message.Message):
     APPLICATIONREQUESTS_FIELD_NUMBER: _builtins.int
     NODEREQUESTS_FIELD_NUMBER: _builtins.int
     ALLOCATIONREQUESTS_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     rmID: _builtins.str
     applicationRequests: _builtins.int
     nodeRequests: _builtins.int
     allocationRequests: _builtins.int
+    more: _builtins.bool
     def __init__(
         self,
         *,
@@ -562,10 +565,11 @@ class FenceRequest(_message.Message):
         applicationRequests: _builtins.int = ...,
         nodeRequests: _builtins.int = ...,
         allocationRequests: _builtins.int = ...,
+        more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocationRequests", b"allocationRequests", "applicationRequests", b"applicationRequests", "nodeRequests", b"nodeRequests", "rmID", b"rmID"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocationRequests", b"allocationRequests", "applicationRequests", b"applicationRequests", "more", b"more", "nodeRequests", b"nodeRequests", "rmID", b"rmID"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -93,7 +93,8 @@ class SessionServicer:
 
     def Fence(self, request, context):
         """Answers when the core has taken in as many messages of this session as the
-        request counts. Nothing is scheduled for the resource manager before.
+        request counts. Nothing is scheduled for the resource manager before the
+        first one without `more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -52,7 +52,8 @@ class SessionStub:
     """
     Fence: _grpc.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]
     """Answers when the core has taken in as many messages of this session as the
-    request counts. Nothing is scheduled for the resource manager before.
+    request counts. Nothing is scheduled for the resource manager before the
+    first one without `more`.
     """
     UpdateUtilization: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]
     """What nodes and allocations really use (seed 001, UtilizationReport). What
@@ -82,7 +83,8 @@ class SessionAsyncStub(SessionStub):
     """
     Fence: _aio.UnaryUnaryMultiCallable[_muster_pb2.FenceRequest, _muster_pb2.FenceResponse]  # type: ignore[assignment]
     """Answers when the core has taken in as many messages of this session as the
-    request counts. Nothing is scheduled for the resource manager before.
+    request counts. Nothing is scheduled for the resource manager before the
+    first one without `more`.
     """
     UpdateUtilization: _aio.UnaryUnaryMultiCallable[_muster_pb2.UtilizationRequest, _muster_pb2.UtilizationResponse]  # type: ignore[assignment]
     """What nodes and allocations really use (seed 001, UtilizationReport). What
@@ -127,7 +129,8 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_muster_pb2.FenceResponse, _abc.Awaitable[_muster_pb2.FenceResponse]]:
         """Answers when the core has taken in as many messages of this session as the
-        request counts. Nothing is scheduled for the resource manager before.
+        request counts. Nothing is scheduled for the resource manager before the
+        first one without `more`.
         """
 
     @_abc_1.abstractmethod

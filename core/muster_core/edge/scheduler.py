@@ -161,7 +161,7 @@ class Scheduler:  # long: one method for each call of the interface
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
         """Return when the world has seen all that the request counts. Raises Refused, SessionLost."""
-        await _pass(self.loop, self._session(request.rmID), request, recovers=True)
+        await _pass(self.loop, self._session(request.rmID), request, recovers=not request.more)
 
     async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
         """Show a part of what the world holds once it has seen what the request counts. Raises Refused, SessionLost."""

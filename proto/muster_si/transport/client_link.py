@@ -115,6 +115,7 @@ class ClientLink:
             applicationRequests=await self._sent(StreamKind.APPLICATION, request.applicationRequests),
             nodeRequests=await self._sent(StreamKind.NODE, request.nodeRequests),
             allocationRequests=await self._sent(StreamKind.ALLOCATION, request.allocationRequests),
+            more=request.more,
         )
 
     async def _sent(self, kind: StreamKind, messages: int) -> int:

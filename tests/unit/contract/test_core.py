@@ -200,3 +200,24 @@ async def test_an_answer_that_nobody_asked_for_is_counted_and_ignored(wire: Core
     await talk.application()
     await talk.accepted()
     assert b"predicates, unasked" in wire.core.metrics.text()
+
+
+async def test_nothing_is_decided_nor_said_of_why_before_the_fence_that_is_not_followed_by_another(
+    wire: CoreWire,
+) -> None:
+    """Nodes come closed (semantics 19): nobody is to be told that they are."""
+    talk = Talk(wire.connect())
+    await talk.register(**fenced())
+    await talk.node("n1", "CREATE_DRAIN")
+    await talk.application()
+    await talk.accepted()
+    await talk.ask("a")
+    fence = muster_pb2.FenceRequest(rmID=RM, applicationRequests=1, nodeRequests=1, allocationRequests=1, more=True)
+    await talk.client.fence(fence)
+    await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
+    assert talk.allocations() == []
+    await talk.client.fence(muster_pb2.FenceRequest(rmID=RM, nodeRequests=2, allocationRequests=1))
+    await talk.allocated("a")
+    said = [state.reason for each in talk.rm.callbacks.items for state in each.schedulingStates.states]
+    said += [event.message for each in talk.rm.callbacks.items for event in each.events.events]
+    assert [words for words in said if "unschedulable" in words] == []

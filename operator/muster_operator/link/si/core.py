@@ -105,14 +105,14 @@ class Session:
         """Messages that wait, per stream."""
         return {stream.value: len(outbox) for stream, outbox in self._outboxes.items()}
 
-    async def fence(self) -> None:
-        """Return when the core has taken in all that was sent so far.
+    async def fence(self, *, more: bool = False) -> None:
+        """Return when the core has taken in all that was sent so far; without ``more`` it schedules from then on.
 
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
         await self.flushed()
-        await self._api.fence(self._encoder.fence(self.sent))
+        await self._api.fence(self._encoder.fence(self.sent, more=more))
 
     async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
         """A part of what the core holds once it has taken in all that was sent so far, and its words until then.

@@ -42,10 +42,12 @@ class Stage(StrEnum):
     ANSWERS = "waiting for the core to answer the applications"
     REPORT = "telling the core what the cluster holds"
     FENCE = "waiting for the core to take in the cluster"
+    OPEN = "the core has taken in the cluster"
+    OPENING = "opening the nodes"
     LIVE = ""
 
 
-_RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE})
+_RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE, Stage.OPEN, Stage.OPENING})
 
 
 class Current:
@@ -89,7 +91,7 @@ class Current:
                 self.comparing.end()
                 recovery.pause(self._ledger)
             case Fenced(session=session) if session is self.session:
-                return self._open(session, now)
+                self.stage = Stage.OPEN
             case Compared(session=session) if session is self.session:
                 return self.comparing.compare(item, now)
             case _:
@@ -109,23 +111,28 @@ class Current:
             case Stage.REPORT:
                 self.stage = Stage.FENCE
                 return recovery.submit_asks(self._ledger, now)
+            case Stage.OPEN:
+                self.stage = Stage.OPENING
+                return self._open(now)
             case _:
                 return None
 
     def sent(self) -> None:
-        """The last step was handed to the session; after the asks comes the fence."""
+        """The last step was handed to the session: after the asks comes the fence, after the open nodes its fall."""
         if self.stage is Stage.FENCE and self.session is not None:
             self._spawn(self._fence(self.session))
+        elif self.stage is Stage.OPENING and self.session is not None:
+            self.stage = Stage.LIVE
+            self._spawn(self._begin_scheduling(self.session))
+            self.comparing.begin(self.session)
 
     def answer_dump(self, question: muster_pb2.Callback) -> None:
         """Give the core our ledger as it is now."""
         if self.session is not None:
             self._spawn(self._answer(self.session, state_dump(question, dump.as_json(self._ledger))))
 
-    def _open(self, session: Session, now: float) -> Outcome:
+    def _open(self, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)
-        self.stage = Stage.LIVE
-        self.comparing.begin(session)
         gc.collect()
         gc.freeze()  # what a cluster looks like stays for long: the collector need not walk it (semantics 26)
         log.info("recovered", pods=len(self._ledger.pods), nodes=len(self._ledger.nodes))
@@ -138,12 +145,19 @@ class Current:
             session.session_lost(f"the core has not taken in the cluster within {RECOVERY_S:g} s")
 
     async def _fence(self, session: Session) -> None:
+        """The core has all but open nodes: so that it does not find, and tell people, that none is."""
         try:
-            await session.fence()
+            await session.fence(more=True)
         except SchedulerInterfaceError as error:
             session.session_lost(f"no fence: {error}")
         else:
             self._put(Fenced(session))
+
+    async def _begin_scheduling(self, session: Session) -> None:
+        try:
+            await session.fence(more=False)
+        except SchedulerInterfaceError as error:
+            session.session_lost(f"no fence: {error}")
 
     async def _answer(self, session: Session, answer: muster_pb2.Answer) -> None:
         try:

@@ -134,13 +134,17 @@ class Encoder:  # long: one method for each thing that is said
         """The request that replaces the configuration of the open session."""
         return Configuration(rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra)
 
-    def fence(self, sent: Sent) -> muster_pb2.FenceRequest:
-        """The request that returns when the core has taken in as many messages as were sent."""
+    def fence(self, sent: Sent, *, more: bool = False) -> muster_pb2.FenceRequest:
+        """The request that returns when the core has taken in as many messages as were sent.
+
+        ``more``: it is not yet to schedule, there is more to tell.
+        """
         return muster_pb2.FenceRequest(
             rmID=self.rm_id,
             applicationRequests=sent.applications,
             nodeRequests=sent.nodes,
             allocationRequests=sent.allocations,
+            more=more,
         )
 
     def question(self, sent: Sent, part: Part, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
