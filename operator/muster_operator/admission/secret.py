@@ -52,7 +52,7 @@ class AuthoritySecret:
                 if await self._write(pair, found):
                     return pair
             except NotLeading:
-                return _whole(authorities)
+                return _usable(authorities, now)
         return None
 
     async def _read(self) -> Raw | None:
@@ -116,7 +116,7 @@ def _authority(data: Raw, names: tuple[str, str]) -> Authority | None:
         return None
 
 
-def _whole(found: tuple[Authority | None, Authority | None]) -> Pair | None:
-    """Those that are there though they may be due; None = one is missing."""
-    first, second = found
+def _usable(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair | None:
+    """Those that are there though they may be due; None = one is missing or has ended, and can sign nothing."""
+    first, second = (None if one is None or one.certificate.not_valid_after_utc <= now else one for one in found)
     return (first, second) if first is not None and second is not None else None

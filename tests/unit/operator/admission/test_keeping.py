@@ -144,3 +144,21 @@ async def test_given_files_are_read_again_when_they_change_and_kept_while_they_a
     key.write_bytes(first.key)
     with pytest.raises(BadCertificate, match="does not belong"):
         await source.leaf(NOW)
+
+
+async def test_authorities_that_ended_while_the_cluster_was_off_are_waited_for_until_somebody_leads() -> None:
+    """The first round comes before the lease is ours; an operator that ended then would never get it."""
+    peer = Peer()
+    async with a_session(peer) as session:
+        await Replica(session).at(NOW)
+        fence = Fence()
+        own = KubeSession(FixedCredentials(session._credentials.current().server, ["t"]), fence)
+        starting = Replica(own)
+        later = NOW + timedelta(days=400)
+        await starting.keeper.attempt(later)
+        assert starting.served == []
+        assert starting.keeper.missing == "there is no certificate yet"
+        fence.open_until(float("inf"))
+        leaf = await starting.at(later + SECOND)
+        await own.close()
+    assert accepts(trusted(peer), leaf, later)

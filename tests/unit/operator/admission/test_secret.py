@@ -77,6 +77,7 @@ async def test_a_replica_that_does_not_lead_uses_what_is_there_and_writes_nothin
         made = pems(await AuthoritySecret(session, "muster").pair(NOW))
         assert pems(await secret.pair(NOW)) == made
         assert pems(await secret.pair(NOW + timedelta(days=100))) == made  # due, and the leader's to renew
+        assert await secret.pair(NOW + timedelta(days=190)) is None  # one has ended, in a cluster that was off for long
         await standby.close()
     assert len(peer.writes) == 1
 
