@@ -35,8 +35,9 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
         return None
     found = read_gang(pod.membership.gang)
     if isinstance(found, GangProblem):
-        note = f"{found.message}. The application runs without a gang."
-        telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+        if pod.node is None:
+            note = f"{found.message}. The application runs without a gang."
+            telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
         return None
     if found is not None and pod.node is None:
         for warning in found.warnings:

@@ -37,13 +37,23 @@ def core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> No
 
 
 def _is_news(task: Task, message: str, now: float) -> bool:
-    """Whether no event stands that says the same; other numbers make no other words."""
+    """Whether no event stands that says the same; other numbers make no other words.
+
+    A session that begins knows of none: what the pod's condition says already was told before.
+    """
     text = _NUMBER.sub("#", message)
-    heard = {said: at for said, at in task.heard if now < at + STANDS_S}
+    before = () if task.heard or not _says(task, text) else ((text, now),)
+    heard = {said: at for said, at in (*task.heard, *before) if now < at + STANDS_S}
     if text in heard:
         return False
     task.heard = (*heard.items(), (text, now))[-_REMEMBERED:]
     return True
+
+
+def _says(task: Task, text: str) -> bool:
+    """Whether that is what the condition of the pod says, numbers aside."""
+    condition = task.pod.condition
+    return condition is not None and _NUMBER.sub("#", condition.message) == text
 
 
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
@@ -51,6 +61,8 @@ def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: floa
     app = ledger.applications.get(AppId(event.object_id))
     if app is None:
         return
-    telling.warn(out, app.originator.ref, words.REASON_GANG, event.message)
+    task = ledger.tasks.get(app.originator.ref.uid)
+    if task is None or _is_news(task, event.message, now):
+        telling.warn(out, app.originator.ref, words.REASON_GANG, event.message)
     if event.reference_id:
         reserving.cannot_fit(ledger, out, app, event.message, now)
