@@ -28,6 +28,7 @@ from muster_operator.model.news import (
 )
 from muster_operator.model.verdicts import (
     Allocated,
+    AllocationRejected,
     AllocationVerdict,
     ApplicationAccepted,
     ApplicationRejected,
@@ -71,6 +72,12 @@ class App:
         """Live ones, not on their way out."""
         return [held for held in self.held.values() if held.ask.placeholder and held.going is None]
 
+    def forget(self, key: PodUid) -> None:
+        """An ask is gone; a placeholder that was told to go for it goes all the same (semantics 14)."""
+        self.asks.pop(key, None)
+        for held in self.held.values():
+            held.parked = None if held.parked and held.parked.key == key else held.parked
+
 
 @dataclass
 class Core:  # long: a whole scheduler in one page is easier to trust than in three
@@ -103,9 +110,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
                 self._asked(ask)
             case AskReleased(app, key):
                 if app in self.apps:
-                    self.apps[app].asks.pop(key, None)
-                    for held in self.apps[app].held.values():
-                        held.parked = None if held.parked and held.parked.key == key else held.parked
+                    self.apps[app].forget(key)
                     self._settle(app)
             case AllocationReported(allocation):
                 self._reported(allocation.ask, allocation.node)
@@ -157,7 +162,11 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         self.applications.append(ApplicationVerdict(accepted=(ApplicationAccepted(spec.app),)))
 
     def _reported(self, ask: AskSpec, node: NodeName) -> None:
-        """One that is known is told anew (ADR 0010); it never moves."""
+        """One that is known is told anew (ADR 0010); it never moves. Its node, or application, may be gone by now."""
+        if node not in self.nodes or ask.app not in {None, *self.apps}:
+            gone = AllocationRejected(ask.app or AppId(""), ask.key, "its node or application is not known")
+            self.allocations.append(AllocationVerdict(rejected_allocations=(gone,)))
+            return
         if ask.app is None:
             assert self.foreign.get(ask.key, node) == node, "moved"
             self.foreign[ask.key] = node
@@ -185,6 +194,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
             return
         if app.spec.placeholder_ask and app.state == "Accepted" and not ask.placeholder:
             self.refused.append(f"real ask {ask.key} before the gang is reserved")
+        app.forget(ask.key)
         app.asks[ask.key] = ask
 
     def _released(self, news: AllocationReleased) -> None:

@@ -49,6 +49,8 @@ class Chaos:
             self.delete,
             self.end,
             self.end,
+            self.resize,
+            self.move,
             self.time_out,
             self.simulation.core.complete,
             self.refuse,
