@@ -89,7 +89,7 @@ class Gate(Proxy):
         self._rules: list[Rule] = []
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._generation = 0
+        self._generation = self._cuts = 0
         self.requests: Counter[tuple[str, str, bool]] = Counter()
         """Method, path and whether it was a watch, of everything that came to the gate."""
         self.waiting = 0
@@ -134,6 +134,11 @@ class Gate(Proxy):
         self._generation += 1
         self._flowing.set()
 
+    def cut_watches(self) -> None:
+        """The next event of each open watch meets a connection that is cut, as by a load balancer that restarts."""
+        self._generation += 1
+        self._cuts = self._generation
+
     def clear(self) -> None:
         """No more rules; everything held goes on."""
         self._flowing.set()
@@ -169,6 +174,9 @@ class Gate(Proxy):
         generation = self._generation
         async for chunk in answer.content.iter_any():
             await self._flowing.wait()
+            if self._generation != generation and self._generation == self._cuts:
+                cut(request)
+                return
             if self._generation != generation:
                 await stream.write(EXPIRED)
                 return
