@@ -166,6 +166,7 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     step(app, AppEvent.RESERVE)
     for task in gangs.adopt(app, app.gang):
         tasks.kill(ledger, out, task, now, "more placeholders than members")
+    app.reached = reserving.how_far(app)  # who was before us told of that
     reserving.watch(ledger, app, now)
     ordered = gangs.order_missing(ledger, out, app, app.gang, now)
     if ordered:

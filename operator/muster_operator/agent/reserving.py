@@ -34,8 +34,8 @@ def look(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING or namespaces.is_leaving(ledger, app.namespace):
         return
-    bound = len(app.slots) - len(app.open_slots)
-    reached = (sum(slot.state is SlotState.SEEN for slot in app.slots.values()), bound)
+    reached = how_far(app)
+    bound = reached[1]
     if reached == app.reached:
         _explain(ledger, out, app, now)
     elif bound and bound != app.reached[1]:
@@ -43,6 +43,12 @@ def look(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
         telling.progress(out, app, words.ACTION_PLACEHOLDER_ALLOCATED, note)
     app.reached = reached
     watch(ledger, app, now, min(app.look_pause * 2, _LONGEST_PAUSE_S))
+
+
+def how_far(app: Application) -> tuple[int, int]:
+    """How many placeholders were seen, and how many have their node."""
+    seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
+    return seen, len(app.slots) - len(app.open_slots)
 
 
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:

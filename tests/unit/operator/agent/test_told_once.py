@@ -13,7 +13,7 @@ from muster_operator.model.verdicts import (
     SchedulingStates,
 )
 from tests.unit.operator.agent.driver import APP, Driver, events, orders
-from tests.unit.operator.agent.test_recovery import a_member, gathered, recovered
+from tests.unit.operator.agent.test_recovery import a_member, gathered, placeholder, recovered
 from tests.unit.operator.objects import Raw, a_pod, gang_annotations
 
 LACK = "0/4 nodes are available: 4 Insufficient cpu."
@@ -80,3 +80,11 @@ def test_a_definition_that_cannot_be_read_is_told_while_its_pod_waits() -> None:
     for node, expected in ((None, [("w0", "GangScheduling", "TaskGroupsError")]), ("n1", [])):
         raw = a_pod("w0", app=APP, annotations=broken, **({"nodeName": node} if node else {}))
         assert events(recovery.begin(gathered(raw).ledger, 0.0)) == expected
+
+
+def test_how_far_a_gang_is_is_told_when_it_gets_further() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
+    recovered(driver)
+    assert [event for event in events(driver.wait(3)) if event[2] == "PlaceholderAllocated"] == []
+    driver.see(placeholder("ph1", nodeName="n1"))
+    assert ("w0", "GangScheduling", "PlaceholderAllocated") in events(driver.wait(5))
