@@ -19,6 +19,9 @@ MIDDLE: Final = 10
 OLD: Final = 20
 #: Facts taken between two freezes; a pass over what they left takes 5 ms.
 EVERY: Final = 2_000
+#: Freezes between two passes over everything: what was frozen alive, a task say, may have died in a cycle since.
+#: With 20,000 pods it takes 50 ms, some times a day; under 5,000 events a second every 80 s.
+FULL: Final = 200
 
 
 class Collector:
@@ -26,7 +29,7 @@ class Collector:
 
     def __init__(self) -> None:
         self._is_on = False
-        self._taken = 0
+        self._taken = self._freezes = 0
 
     def begin(self) -> None:
         """From now on the process is ours to tune."""
@@ -36,7 +39,12 @@ class Collector:
     def taken(self) -> None:
         """One more fact was taken in; what the last ones left in the ledger has come to stay."""
         self._taken += 1
-        if self._is_on and self._taken >= EVERY:
-            self._taken = 0
+        if not self._is_on or self._taken < EVERY:
+            return
+        self._taken, self._freezes = 0, self._freezes + 1
+        if self._freezes % FULL:
             gc.collect(1)
-            gc.freeze()
+        else:
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()

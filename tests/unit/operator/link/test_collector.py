@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster_operator.link.collector import EVERY, YOUNG, Collector
+from muster_operator.link.collector import EVERY, FULL, YOUNG, Collector
 
 
 @pytest.fixture(autouse=True)
@@ -54,5 +54,20 @@ def test_a_cycle_that_died_young_is_freed_and_not_frozen() -> None:
     left = weakref.ref(garbage)
     del garbage
     for _ in range(EVERY):
+        collector.taken()
+    assert left() is None
+
+
+def test_a_cycle_that_died_after_it_was_frozen_is_found_later() -> None:
+    collector = Collector()
+    collector.begin()
+    garbage = Cycle()
+    left = weakref.ref(garbage)
+    for _ in range(EVERY):
+        collector.taken()
+    del garbage
+    gc.collect()
+    assert left() is not None
+    for _ in range(EVERY * (FULL - 1)):
         collector.taken()
     assert left() is None
