@@ -18,7 +18,9 @@ from devcluster.errors import ApiError
 from devcluster.muster import ACCOUNT, NAMESPACE
 from devcluster.resources import BY_KIND
 from devcluster.waiting import until
+from muster_operator.admission.identity import of_submitter
 from muster_operator.admission.kinds import KINDS
+from muster_operator.admission.review import Submitter
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, a_pod
 
 POLICY = Path(__file__).parents[3] / "deploy" / "admission-policy.yaml"
@@ -133,12 +135,41 @@ async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People, ho
         await home.admin.patch("pods", "owned", change("Pod", {USER_INFO: OTHER}), DEV, subresource="status")
     for kind in KINDS:
         assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}), kind
-        assert "may name only you" in await refused(people.dev, kind, {USER_INFO: BOSS}, stored="free"), kind
+        says = "cannot change" if kind == "Pod" else "may name only you"
+        assert says in await refused(people.dev, kind, {USER_INFO: BOSS}, stored="free"), kind
         for now in (OTHER, None, ""):
             assert "cannot change" in await refused(people.dev, kind, {USER_INFO: now}, stored="owned"), kind
         for who in (people.dev, people.controller):
             assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}), kind
             assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}, stored="free"), kind
+
+
+async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_looks_like_it(
+    people: People, home: Cluster
+) -> None:
+    """Both can be in force: the policy sees what the webhook has written."""
+    async with Api(home.admin.access) as somebody:
+        for user, is_john in (("JohnSmith", False), ("John Smith", True)):
+            somebody._session.headers.update({"Impersonate-User": user, "Impersonate-Group": "system:masters"})
+            for groups in (None, ("system:masters", "system:authenticated")):
+                written = of_submitter(Submitter("John Smith", groups)) if groups else json.dumps({"user": "John Smith"})
+                said = await refused(somebody, "Pod", {USER_INFO: written})
+                assert ("may name only you" in said) != is_john, (user, written)
+            other_groups = of_submitter(Submitter(user, ("system:masters", "directors")))
+            assert "may name only you" in await refused(somebody, "Pod", {USER_INFO: other_groups})
+
+
+async def test_a_binding_writes_no_owner_and_no_mark_on_its_pod(people: People, home: Cluster) -> None:
+    """Kubernetes merges its annotations into the pod's; one without ours goes through."""
+    await home.admin.create(a_thing("Pod", {}, "unbound"), DEV)
+    binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "nowhere"}}
+    for annotations, says in (({USER_INFO: OTHER}, "cannot change"), ({PLACEHOLDER: "true"}, "by Muster only"), ({}, "")):
+        binding["metadata"] = {"name": "unbound", "annotations": annotations}
+        for path in (f"{BY_KIND['Pod'].path(DEV, 'unbound')}/binding", f"/api/v1/namespaces/{DEV}/bindings"):
+            if says:
+                with pytest.raises(ApiError, match=says):
+                    await home.admin.request("POST", path, binding, ONCE)
+    await home.admin.request("POST", f"/api/v1/namespaces/{DEV}/bindings", binding)
 
 
 async def test_the_policy_lets_everything_else_pass(people: People, home: Cluster) -> None:

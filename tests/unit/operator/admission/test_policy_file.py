@@ -28,7 +28,8 @@ def test_it_is_bound_and_refuses() -> None:
 def test_it_looks_at_the_same_kinds_for_the_same_operations() -> None:
     rules = SPEC["matchConstraints"]["resourceRules"]
     named = {(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]}
-    assert named == {(kind.group, kind.resource) for kind in KINDS.values()} | {("", "pods/status")}
+    ways = {("", name) for name in ("pods/status", "pods/binding", "bindings")}
+    assert named == {(kind.group, kind.resource) for kind in KINDS.values()} | ways
     assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in rules)
 
 
