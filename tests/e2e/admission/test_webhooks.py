@@ -19,7 +19,7 @@ from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
-from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, unregister, webhook
+from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_pod
 from tests.e2e.scene import Scene
@@ -33,13 +33,6 @@ OLD = {"deployments": "Deployment", "cronjobs": "CronJob"}
 SCHEDULERS = ("muster", "default-scheduler")
 TEMPLATED |= {"daemonsets": "DaemonSet", "jobs": "Job", "cronjobs": "CronJob"}
 TEMPLATED |= {"replicationcontrollers": "ReplicationController"}
-
-
-@pytest_asyncio.fixture(autouse=True, loop_scope="session")
-async def unregistered(cluster: Cluster) -> AsyncIterator[None]:
-    """Afterwards, when nobody is left who would register again, nothing is: other scenarios run without."""
-    yield
-    await unregister(cluster)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

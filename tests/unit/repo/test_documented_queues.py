@@ -1,4 +1,4 @@
-"""Every queue configuration that the documents and examples show is one that the core takes, without a warning."""
+"""Every configuration that the documents and examples show is one that Muster takes, without a warning."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from muster_core.edge.config.load import load
+from muster_operator.link.config.catalogue import doubts
+from muster_operator.link.config.settings import parse
 from tests.unit.repo.tree import ROOT, name
 
 BLOCK = re.compile(r"^```yaml\n(partitions:.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,4 +27,6 @@ def test_a_documented_file_is_taken_as_it_stands(path: Path) -> None:
 @pytest.mark.parametrize("path", CONFIG_MAPS, ids=name)
 def test_an_examples_config_map_is_taken_as_it_stands(path: Path) -> None:
     data = yaml.safe_load(path.read_text())["data"]
-    assert not load(data["queues.yaml"], data).warnings
+    assert not load(data.get("queues.yaml", ""), data).warnings
+    assert not [*doubts(data)]
+    parse(data)

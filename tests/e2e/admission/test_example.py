@@ -1,0 +1,103 @@
+"""The example of admission runs as it is written, and shows what its README says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Json
+from devcluster.cluster import Cluster, documents
+from devcluster.errors import ApiError
+from devcluster.muster import NAMESPACE
+from devcluster.nodes import FakeNode
+from tests.e2e.admission.asked import USER_INFO, registered, webhook
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import a_pod, is_bound
+from tests.e2e.scene import Scene
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "04-admission"
+SERVED, APART = "example-served", "example-apart"
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def namespaces(cluster: Cluster) -> AsyncIterator[None]:
+    """Those of the example are gone afterwards."""
+    yield
+    for name in (SERVED, APART):
+        await cluster.admin.delete("namespaces", name)
+
+
+async def apply(scene: Scene, file: str) -> None:
+    """What ``kubectl apply -f`` does."""
+    for manifest in documents(EXAMPLE / file):
+        await scene.api.apply(manifest)
+
+
+async def found(scene: Scene) -> list[Json]:
+    """The pods of both namespaces."""
+    return [pod for name in (APART, SERVED) for pod in await scene.api.find("pods", name)]
+
+
+def row(pod: Json) -> list[str]:
+    """A pod as the columns of the README show it."""
+    meta = pod["metadata"]
+    written = meta["labels"].get("applicationId", "<none>"), meta.get("annotations", {}).get(USER_INFO, "<none>")
+    return [meta["namespace"], pod["spec"]["schedulerName"], *written]
+
+
+async def test_plain_pods_become_musters_forged_ones_are_refused_and_a_namespace_is_left_alone(
+    open_scene: OpenScene,
+) -> None:
+    scene = await open_scene([FakeNode("node-0")], env=webhook())
+    readme = (EXAMPLE / "README.md").read_text()
+    await registered(scene)
+    await apply(scene, "configmap.yaml")
+    await apply(scene, "namespaces.yaml")
+    await scene.eventually("only the example's namespaces are served", lambda: _is_another_left_alone(scene))
+    await scene.eventually("accounts for the pods", lambda: scene.api.get("serviceaccounts", "default", SERVED))
+    await apply(scene, "workloads.yaml")
+
+    async def all_are_there() -> list[Json]:
+        pods = await found(scene)
+        return pods if len(pods) == 3 and sum(map(is_bound, pods)) == 2 else []
+
+    pods = await scene.eventually("three pods are made, and two of them run", all_are_there)
+    shown = [line.split() for line in readme.splitlines()]
+    assert [row(pod) for pod in pods if row(pod) not in shown] == []
+    assert not any(is_bound(pod) for pod in pods if pod["metadata"]["namespace"] == APART)
+
+    with pytest.raises(ApiError) as refused:
+        await apply(scene, "forged.yaml")
+    assert refused.value.message in readme
+    trusted = {"data": {"admissionController.accessControl.externalUsers": "^devcluster-admin$"}}
+    await scene.api.patch("configmaps", "muster-configs", trusted, NAMESPACE)
+    await scene.eventually("the trusted may write it", lambda: _is_applied(scene, "forged.yaml"))
+    await _clear(scene)
+
+
+async def _is_another_left_alone(scene: Scene) -> bool:
+    path = f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All"
+    made = await scene.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
+    return bool(made["spec"]["schedulerName"] == "default-scheduler")
+
+
+async def _is_applied(scene: Scene, file: str) -> bool:
+    await apply(scene, file)
+    return True
+
+
+async def _clear(scene: Scene) -> None:
+    """The namespaces' own controller would take seconds."""
+    for name in (SERVED, APART):
+        await scene.api.delete_all("deployments", name)
+
+    async def is_empty() -> bool:
+        pods = await found(scene)
+        for pod in pods:
+            await scene.api.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"], grace_s=0)
+        return not pods
+
+    await scene.eventually("no pod of the example is left", is_empty)
