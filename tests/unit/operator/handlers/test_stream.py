@@ -121,6 +121,17 @@ async def test_a_watch_that_shall_come_back_later_comes_back_and_goes_on(status:
         assert await until(inbox, 1) == [seen(a_pod("a", 2))]
 
 
+async def test_a_watch_that_is_told_how_long_to_stay_away_does() -> None:
+    """kopf alone would be back after 0.2 s: it reads the header after 429 only."""
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(503, **{"Retry-After": "1"})])
+    async with watching(server) as inbox:
+        await until(inbox, 3)
+        await began(server)
+        since = asyncio.get_running_loop().time()
+        await began(server)
+        assert asyncio.get_running_loop().time() - since > 0.9
+
+
 async def test_a_watch_whose_token_is_refused_goes_on_with_the_next_one() -> None:
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(401)])
     async with watching(server, ["old", "new"]) as inbox:
