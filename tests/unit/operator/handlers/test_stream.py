@@ -122,7 +122,7 @@ async def test_a_watch_that_shall_come_back_later_comes_back_and_goes_on(status:
 
 
 async def test_a_watch_that_is_told_how_long_to_stay_away_does() -> None:
-    """kopf alone would be back after 0.2 s: it reads the header after 429 only."""
+    """Left to kopf it would be back after 0.2 s: it reads the header after 429 only."""
     server = Cluster(pods=[a_pod("a")], refusals=[refusal(503, **{"Retry-After": "1"})])
     async with watching(server) as inbox:
         await until(inbox, 3)
