@@ -61,6 +61,13 @@ def claims_nothing(kind: Kind, ours: Ours) -> Condition:
     return ("claims-nothing", f"!({_claims(new, ours)}) && (request.operation == 'CREATE' || {new} != {old})")
 
 
+def writes_guarded() -> Condition:
+    """A binding with a guarded annotation, be it empty: the API server merges those of a binding into the pod's."""
+    way = "object.metadata.annotations"
+    written = " || ".join(f"'{key}' in {way}" for key in GUARDED)
+    return ("writes-guarded", f"{_has(way)} && ({written})")
+
+
 def is_called(names: frozenset[str]) -> Condition:
     """An object of one of these names."""
     return ("is-ours", f"object.metadata.name in {_listed(names)}")

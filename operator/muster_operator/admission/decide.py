@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster_operator.admission import placeholders, userinfo
+from muster_operator.admission import bindings, placeholders, userinfo
 from muster_operator.admission.access import is_trusted
 from muster_operator.admission.case import Case, opened
 from muster_operator.admission.known import Known
@@ -17,6 +17,8 @@ from muster_operator.translate.raw import Raw, mapping
 
 def decide(review: Review, known: Known, settings: AdmissionSettings) -> Answer:
     """Whether the object may be stored, and how. The objects of the review stay as they are."""
+    if review.kind == bindings.KIND:
+        return Answer(bindings.refusal(review, known))
     case = opened(review, known, settings)
     if case is None:
         return Answer()

@@ -3,6 +3,7 @@
     hook           asked about                                                        without us
     own-pods       a new pod that names one of our schedulers, and a change of a      refused
                    guarded annotation on one
+    own-bindings   a binding that would write a guarded annotation on its pod         refused
     own-workloads  a template that names one of our schedulers or has a guarded       refused
     own-cronjobs   annotation, when that is new; one of ours without an owner, when
                    it changes
@@ -80,12 +81,19 @@ def name_of(home: str) -> str:
 def mutating(door: Door, ours: Ours, bundle: Iterable[bytes]) -> Json:
     """The MutatingWebhookConfiguration, whose API server trusts these authorities."""
     trusted = b"".join(bundle)
+
+    def claims(kind: Kind) -> Condition:
+        return conditions.claims_us(kind, ours)
+
     hooks = [
-        _own("own-pods", [_rule("", ["pods"], _CREATE_AND_UPDATE), _rule("", ["pods/*"], ["UPDATE"])], _POD, ours),
+        _own(
+            "own-pods", [_rule("", ["pods"], _CREATE_AND_UPDATE), _rule("", ["pods/*"], ["UPDATE"])], claims(_POD), ours
+        ),
+        _own("own-bindings", [_rule("", ["pods/binding", "bindings"], _CREATE)], conditions.writes_guarded(), ours),
         _others("pods", _rules([_POD], _CREATE), _POD, ours),
-        _own("own-workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], ours),
+        _own("own-workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), claims(_WORKLOADS[0]), ours),
         _others("workloads", _rules(_WORKLOADS, _CREATE_AND_UPDATE), _WORKLOADS[0], ours),
-        _own("own-cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, ours),
+        _own("own-cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), claims(_CRONJOB), ours),
         _others("cronjobs", _rules([_CRONJOB], _CREATE_AND_UPDATE), _CRONJOB, ours),
     ]
     selector = _in_namespaces("NotIn", {CONTROL_PLANE, _NODE_LEASES, ours.home})
@@ -113,9 +121,9 @@ def bundle_of(configuration: Json) -> bytes:
     return next((base64.b64decode(client["caBundle"]) for client in clients if client.get("caBundle")), b"")
 
 
-def _own(name: str, rules: list[Json], kind: Kind, ours: Ours) -> Json:
+def _own(name: str, rules: list[Json], asked: Condition, ours: Ours) -> Json:
     """What is ours fails closed."""
-    hook = _hook(name, rules, [*conditions.of_strangers(ours), conditions.claims_us(kind, ours)])
+    hook = _hook(name, rules, [*conditions.of_strangers(ours), asked])
     return {**hook, "failurePolicy": "Fail", "timeoutSeconds": TIMEOUT_S}
 
 

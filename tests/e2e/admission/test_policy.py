@@ -152,7 +152,9 @@ async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_
         for user, is_john in (("JohnSmith", False), ("John Smith", True)):
             somebody._session.headers.update({"Impersonate-User": user, "Impersonate-Group": "system:masters"})
             for groups in (None, ("system:masters", "system:authenticated")):
-                written = of_submitter(Submitter("John Smith", groups)) if groups else json.dumps({"user": "John Smith"})
+                written = (
+                    of_submitter(Submitter("John Smith", groups)) if groups else json.dumps({"user": "John Smith"})
+                )
                 said = await refused(somebody, "Pod", {USER_INFO: written})
                 assert ("may name only you" in said) != is_john, (user, written)
             other_groups = of_submitter(Submitter(user, ("system:masters", "directors")))
@@ -161,15 +163,18 @@ async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_
 
 async def test_a_binding_writes_no_owner_and_no_mark_on_its_pod(people: People, home: Cluster) -> None:
     """Kubernetes merges its annotations into the pod's; one without ours goes through."""
-    await home.admin.create(a_thing("Pod", {}, "unbound"), DEV)
+    await people.controller.create(a_thing("Pod", {USER_INFO: BOSS}, "unbound"), DEV)
+    paths = [f"{BY_KIND['Pod'].path(DEV, 'unbound')}/binding", f"/api/v1/namespaces/{DEV}/bindings"]
     binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "nowhere"}}
-    for annotations, says in (({USER_INFO: OTHER}, "cannot change"), ({PLACEHOLDER: "true"}, "by Muster only"), ({}, "")):
-        binding["metadata"] = {"name": "unbound", "annotations": annotations}
-        for path in (f"{BY_KIND['Pod'].path(DEV, 'unbound')}/binding", f"/api/v1/namespaces/{DEV}/bindings"):
-            if says:
-                with pytest.raises(ApiError, match=says):
-                    await home.admin.request("POST", path, binding, ONCE)
-    await home.admin.request("POST", f"/api/v1/namespaces/{DEV}/bindings", binding)
+    for written in ({USER_INFO: OTHER}, {USER_INFO: ""}, {PLACEHOLDER: "true"}):
+        for path in paths:
+            binding["metadata"] = {"name": "unbound", "annotations": written}
+            with pytest.raises(ApiError, match="not whose it is"):
+                await home.admin.request("POST", path, binding)
+    binding["metadata"] = {"name": "unbound", "annotations": {"a": "b"}}
+    await home.admin.request("POST", paths[0], binding)
+    found = await home.admin.get("pods", "unbound", DEV)
+    assert (found["spec"]["nodeName"], found["metadata"]["annotations"]) == ("nowhere", {USER_INFO: BOSS, "a": "b"})
 
 
 async def test_the_policy_lets_everything_else_pass(people: People, home: Cluster) -> None:

@@ -146,6 +146,10 @@ async def nobody_forges_a_user(space: str, ann: Api) -> None:
     change = {"metadata": {"labels": CLOAKS, "annotations": {USER_INFO: FORGED}}}
     assert "user.info" in await refusal(ann.patch("pods", "plain", change, space))
     assert "user.info" in await refusal(ann.patch("pods", "plain", change, space, subresource="status"))
+    binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"name": "node-0"}}
+    binding["metadata"] = {"name": "plain", "annotations": {USER_INFO: FORGED}}
+    for way in ("pods/plain/binding", "bindings"):
+        assert "user.info" in await refusal(ann.request("POST", f"/api/v1/namespaces/{space}/{way}", binding))
     await ann.patch("pods", "plain", {"metadata": {"labels": CLOAKS}}, space)
     for plural, kind in TEMPLATED.items():
         assert "user.info" in await refusal(ann.create(workload(kind, f"bad-{plural}", {USER_INFO: FORGED}), space))

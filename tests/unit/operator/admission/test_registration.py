@@ -60,8 +60,9 @@ def test_every_kind_is_asked_about_when_it_is_made_and_when_it_is_changed() -> N
         for operation in rule["operations"]
     }
     wanted = {(kind.group, kind.resource, did) for kind in KINDS.values() for did in ("CREATE", "UPDATE")}
-    # A pod's annotations can be changed through its subresources too.
-    assert asked == wanted | {("", "pods/*", "UPDATE")}
+    # A pod's annotations can be changed through its subresources too, and come with its binding.
+    ways = {("", "pods/*", "UPDATE"), ("", "pods/binding", "CREATE"), ("", "bindings", "CREATE")}
+    assert asked == wanted | ways
 
 
 def test_the_control_planes_namespaces_and_our_own_are_never_asked_about() -> None:

@@ -1,0 +1,27 @@
+"""Whose a pod is does not come with its binding, nor does the mark of placeholders."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.admission.decide import decide
+from muster_operator.admission.review import Answer, Operation, Review, Submitter
+from tests.unit.operator.admission.reviews import CONTROLLER, KNOWN, PLACEHOLDER, SETTINGS, USER_INFO
+
+
+def binding(written: dict[str, str], who: Submitter = CONTROLLER, namespace: str = "dev") -> Answer:
+    thing = {"kind": "Binding", "metadata": {"name": "pod", "annotations": written}, "target": {"name": "node"}}
+    return decide(Review(Operation.CREATE, "Binding", namespace, "pod", who, thing), KNOWN, SETTINGS)
+
+
+@pytest.mark.parametrize("written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}])
+def test_nobody_writes_them_not_even_the_trusted(written: dict[str, str]) -> None:
+    said = binding(written)
+    assert next(iter(written)) in said.refusal
+    assert not said.is_allowed
+    assert binding(written, namespace="kube-system").is_allowed
+
+
+def test_a_binding_with_other_annotations_goes_through_as_it_is() -> None:
+    assert binding({"gpu": "0"}) == Answer()
+    assert binding({}) == Answer()
