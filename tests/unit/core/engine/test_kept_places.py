@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from muster_core.model.config import Timing
 from muster_core.model.events import AllocationReleased, AllocationReported, ApplicationAdded, NodeAction
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.release import Termination
 from tests.unit.builders import (
     PARTITION,
@@ -45,7 +45,7 @@ def refused(nodes: int = 2, members: int = 2) -> Scene:
 
 def test_nobody_else_gets_the_head_room_or_the_room_of_a_kept_place() -> None:
     scene = refused()
-    assert scene.partition.queues.by_path["root.a"].allocated["vcore"] == 4000
+    assert scene.partition.queues.by_path[QueuePath("root.a")].allocated["vcore"] == 4000
     assert scene.partition.nodes.available(NodeId("n0"))["vcore"] == 0
     assert placed(scene.wait(30)) == {}
 
