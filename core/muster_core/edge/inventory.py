@@ -1,4 +1,4 @@
-"""What the core holds for a resource manager, a part at a time, for it to compare (ADR 0014).
+"""What the core holds for a resource manager, a part at a time, for it to compare (ADR 0015).
 
 Called by scheduler.py between two turns of the loop; reads the world and
 changes nothing. A part is small, so that nobody waits for it.

@@ -1,4 +1,4 @@
-"""The ledger and the core's, compared; what differs is put right, and counted, for it is somebody's bug (ADR 0014).
+"""The ledger and the core's, compared; what differs is put right, and counted, for it is somebody's bug (ADR 0015).
 
 Nothing that is on its way counts: the core showed what it holds after it had heard all that we had said, we compare
 after we have heard all that it had said, and whoever was spoken of in between (``touched``) is left for the next time.

@@ -1,4 +1,4 @@
-"""Whom a word is about: names and keys whose state may differ on the two sides while the word travels (ADR 0014)."""
+"""Whom a word is about: names and keys whose state may differ on the two sides while the word travels (ADR 0015)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the core says it holds, a part at a time (ADR 0014)."""
+"""What the core says it holds, a part at a time (ADR 0015)."""
 
 from __future__ import annotations
 

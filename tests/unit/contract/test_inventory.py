@@ -1,4 +1,4 @@
-"""What the core holds, asked for a part at a time, over both transports (ADR 0014)."""
+"""What the core holds, asked for a part at a time, over both transports (ADR 0015)."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +10,6 @@ from muster_si.errors import Refused
 from muster_si.words import words
 from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, fenced
 
-APPLICATIONS = muster_pb2.InventoryRequest.APPLICATIONS
 NODES = muster_pb2.InventoryRequest.NODES
 
 
@@ -30,9 +29,8 @@ async def talk(wire: CoreWire) -> Talk:
     return talk
 
 
-async def inventory(talk: Talk, part: int = APPLICATIONS, beyond: str = "", limit: int = 0) -> muster_pb2.Inventory:
-    after = muster_pb2.FenceRequest(rmID=RM)
-    request = muster_pb2.InventoryRequest(after=after, part=part, beyond=beyond, limit=limit)  # type: ignore[arg-type]
+async def inventory(talk: Talk, beyond: str = "", limit: int = 0) -> muster_pb2.Inventory:
+    request = muster_pb2.InventoryRequest(after=muster_pb2.FenceRequest(rmID=RM), beyond=beyond, limit=limit)
     return await talk.client.take_inventory(request)
 
 

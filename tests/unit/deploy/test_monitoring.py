@@ -43,6 +43,8 @@ def busy_operator() -> CollectorRegistry:
     metrics.heard("pods")
     metrics.requested("POST", "pods/binding", 201, 0.01)
     metrics.brakes.labels("create").inc()
+    metrics.differences.labels("ask missing").inc()
+    metrics.compared.labels("nodes").inc()
     for answered in (metrics.commands, metrics.retries):
         answered.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()

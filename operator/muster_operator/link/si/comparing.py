@@ -1,4 +1,4 @@
-"""Compares the ledger with the core's, a part every few seconds for as long as a session lives (ADR 0014).
+"""Compares the ledger with the core's, a part every few seconds for as long as a session lives (ADR 0015).
 
 From the question to the comparison everything that is said or heard is noted (`touched`): who was spoken of is left for
 the next round. The answer is used once as many words have been heard as the core had said when it was taken. A core
@@ -41,9 +41,15 @@ class Comparing:
     """Owned by the loop's `Current`; what it finds comes back through the inbox."""
 
     def __init__(
-        self, ledger: Ledger, put: Callable[[Input], None], metrics: Metrics, pause_s: float = PAUSE_S
+        self,
+        ledger: Ledger,
+        put: Callable[[Input], None],
+        metrics: Metrics,
+        pause_s: float = PAUSE_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
-        self._ledger, self._put, self._metrics, self._pause_s = ledger, put, metrics, pause_s
+        self._ledger, self._put, self._metrics = ledger, put, metrics
+        self._pause_s, self._answer_s = pause_s, answer_s
         self._touched: set[str] | None = None  # None = no question is open
         self._compared = asyncio.Event()
         self._words = 0
@@ -120,13 +126,13 @@ class Comparing:
     async def _ask(self, session: Session, part: Part, beyond: str) -> Inventory | None:
         """A part, when we have heard all that it rests on; None = there is nobody to ask any more."""
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(self._answer_s):
                 inventory, said = await session.take_inventory(part, beyond, LIMIT)
                 while self._words < said:  # noqa: ASYNC110 - another stream brings them; nobody signals
                     await asyncio.sleep(_LOOK_S)
                 return inventory
         except TimeoutError:
-            session.session_lost(f"the core has not answered for {ANSWER_S:g} s")
+            session.session_lost(f"the core has not answered for {self._answer_s:g} s")
         except Refused as refused:
             log.warning("the core cannot be compared with", reason=refused.reason)
         except SchedulerInterfaceError:

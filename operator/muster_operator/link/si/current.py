@@ -120,16 +120,16 @@ class Current:
     def sent(self) -> None:
         """The last step was handed to the session: after the asks comes the fence, after the open nodes its fall."""
         if self.stage is Stage.FENCE and self.session is not None:
-            self._spawn(self._fence(self.session))
+            self._spawn(_told(self.session, self._put))
         elif self.stage is Stage.OPENING and self.session is not None:
             self.stage = Stage.LIVE
-            self._spawn(self._begin_scheduling(self.session))
+            self._spawn(_begin_scheduling(self.session))
             self.comparing.begin(self.session)
 
     def answer_dump(self, question: muster_pb2.Callback) -> None:
         """Give the core our ledger as it is now."""
         if self.session is not None:
-            self._spawn(self._answer(self.session, state_dump(question, dump.as_json(self._ledger))))
+            self._spawn(_answer(self.session, state_dump(question, dump.as_json(self._ledger))))
 
     def _open(self, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)
@@ -144,28 +144,31 @@ class Current:
         if session is self.session and session is not None and self.stage in _RECOVERING:
             session.session_lost(f"the core has not taken in the cluster within {RECOVERY_S:g} s")
 
-    async def _fence(self, session: Session) -> None:
-        """The core has all but open nodes: so that it does not find, and tell people, that none is."""
-        try:
-            await session.fence(more=True)
-        except SchedulerInterfaceError as error:
-            session.session_lost(f"no fence: {error}")
-        else:
-            self._put(Fenced(session))
-
-    async def _begin_scheduling(self, session: Session) -> None:
-        try:
-            await session.fence(more=False)
-        except SchedulerInterfaceError as error:
-            session.session_lost(f"no fence: {error}")
-
-    async def _answer(self, session: Session, answer: muster_pb2.Answer) -> None:
-        try:
-            await session.answer(answer)
-        except SchedulerInterfaceError as error:
-            log.info("a state dump was not delivered", reason=str(error))
-
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _told(session: Session, put: Callable[[Input], None]) -> None:
+    """The core has all but open nodes: so that it does not find, and tell people, that none is (ADR 0016)."""
+    try:
+        await session.fence(more=True)
+    except SchedulerInterfaceError as error:
+        session.session_lost(f"no fence: {error}")
+    else:
+        put(Fenced(session))
+
+
+async def _begin_scheduling(session: Session) -> None:
+    try:
+        await session.fence()
+    except SchedulerInterfaceError as error:
+        session.session_lost(f"no fence: {error}")
+
+
+async def _answer(session: Session, answer: muster_pb2.Answer) -> None:
+    try:
+        await session.answer(answer)
+    except SchedulerInterfaceError as error:
+        log.info("a state dump was not delivered", reason=str(error))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster_operator.agent import touched
+from muster_operator.model.ids import AllocationId
 from muster_operator.model.inventory import ApplicationInCore, HeldInCore, Inventory, NodeInCore, Part
 from muster_operator.model.news import News
 from muster_operator.model.verdicts import Verdict
@@ -27,7 +28,7 @@ def _application(app: App) -> ApplicationInCore:
     return ApplicationInCore(
         app.spec.app,
         frozenset({*app.asks, *parked}),
-        tuple(HeldInCore(key, held.node, f"{key}-0", held.going) for key, held in app.held.items()),  # type: ignore[arg-type]
+        tuple(HeldInCore(key, held.node, AllocationId(f"{key}-0"), held.going) for key, held in app.held.items()),
     )
 
 

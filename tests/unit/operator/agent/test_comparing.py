@@ -1,4 +1,4 @@
-"""Both ledgers are compared: what is on its way is no difference, what was lost is found and put right (ADR 0014)."""
+"""Both ledgers are compared: what is on its way is no difference, what was lost is found and put right (ADR 0015)."""
 
 from __future__ import annotations
 

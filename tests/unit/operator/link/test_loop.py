@@ -77,8 +77,8 @@ class Operator:
                 await asyncio.sleep(0.001)
 
     async def ready(self) -> None:
-        """Wait until it is recovered."""
-        await self.until(lambda: not self.loop.missing)
+        """Wait until it is recovered, and the core has heard the last of it."""
+        await self.until(lambda: not self.loop.missing and self.fences()[-1:] == [False])
 
     async def settled(self) -> None:
         """Let everything that can happen now happen."""

@@ -12,7 +12,7 @@ Message = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequ
 
 
 @dataclass
-class Peer:
+class Peer:  # long: as many methods as the interface
     """Accepts every application at once, unless `answers` is off."""
 
     registrations: list[si_pb2.RegisterResourceManagerRequest] = field(default_factory=list)

@@ -1,0 +1,128 @@
+"""Restarts with gangs in every phase at once, what survives them, and processes that hang instead of dying."""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.scene import Scene
+
+LONG_S = 600
+TIMEOUT_S = 12
+DELETE_OF = "/pods/tg-{}-[^/]*$"
+
+
+async def is_so(scene: Scene, count: int, of: str, *, placeholders: bool, bound: bool = True) -> None:
+    """Wait until so many pods of a gang are there, or are bound."""
+
+    async def holds() -> bool:
+        pods = await (scene.bound if bound else scene.pods)(placeholders=placeholders)
+        return sum(of in pod["metadata"]["name"] for pod in pods) == count
+
+    await scene.eventually(f"{count} pods of {of} are {'bound' if bound else 'there'}", holds)
+
+
+async def in_every_phase(scene: Scene) -> None:
+    """Gangs that complete, run, swap in two ways, fail, and are created."""
+    # Completing: one real pod of two members has run; the placeholder that is left over is told to go.
+    scene.gate.hold("DELETE", DELETE_OF.format("ends"))
+    await scene.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S))
+    await is_so(scene, 2, "tg-ends", placeholders=True)
+    # Swapping: the deletes were sent and are not answered.
+    deletes = scene.gate.hold("DELETE", DELETE_OF.format("swaps"))
+    await scene.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S))
+    await deletes.reached(2)
+    # Swapping: the placeholders are gone, their members are not bound; one of three is.
+    binds = scene.gate.hold("POST", r"/pods/binds-[^/]*/binding$", skip=1)
+    await scene.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S))
+    await binds.reached(2)
+    # Failing: the time is up, and the pods are being told.
+    told = scene.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
+    await scene.create(a_gang("fails", [Group("s", 1), Group("b", 1, cpu="900")], timeout_s=1, style="Hard"))
+    await told.reached(2)
+    # Creating: two of four placeholders are there.
+    creations = scene.gate.hold("POST", r"/pods$", skip=2)
+    await scene.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S))
+    await creations.reached(2)
+
+
+async def test_gangs_in_every_phase_end_as_they_would_have_when_both_are_killed(open_scene: OpenScene) -> None:
+    """Semantics 8, 13, 14, 17, 19 and 20; the end of the scene looks for pods that were bound twice."""
+    scene = await open_scene([FakeNode("node-0", cpu="16"), FakeNode("node-1", cpu="16")], gated=True)
+    await in_every_phase(scene)
+    await scene.muster.operator.kill()
+    await scene.muster.core.kill()
+    scene.gate.clear()
+    await scene.muster.start()
+    for gang, members in (("swaps-", 2), ("binds-", 3), ("begins-", 4)):
+        await is_so(scene, members, gang, placeholders=False)
+    await failed(scene, "fails-", 2)
+    await is_so(scene, 1, "ends-", placeholders=False)
+    created = [write for write in scene.writes(of_operator=True) if write.what == "create pods" and write.succeeded]
+    assert sum(write.name.startswith("tg-binds") for write in created) == 3
+
+
+async def failed(scene: Scene, of: str, count: int) -> None:
+    async def have_failed() -> bool:
+        pods = [pod for pod in await scene.pods() if pod["metadata"]["name"].startswith(of)]
+        return len(pods) == count and all(pod["status"]["phase"] == "Failed" for pod in pods)
+
+    await scene.eventually(f"{count} pods of {of} failed", have_failed)
+
+
+async def test_order_clocks_and_words_survive_a_restart(open_scene: OpenScene) -> None:
+    """Semantics 10, 19 and 28: who came first is first, a clock goes on, what was told is not told again."""
+    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    await scene.create(a_gang("timed", [Group("s", 1), Group("b", 1, cpu="900")], timeout_s=TIMEOUT_S))
+    await is_so(scene, 1, "tg-timed-s", placeholders=True)
+    bound_at = time.monotonic()
+    await scene.create(
+        [a_pod(f"line-{number}", cpu="2", labels={"applicationId": f"app-{number}"}) for number in (0, 1)]
+    )
+    await asyncio.sleep(3)  # whoever waits says so, and what was said is posted
+    before = await told(scene)
+    await scene.muster.operator.kill()
+    await scene.muster.core.kill()
+    await scene.muster.start()
+    await asyncio.sleep(2)
+    assert await told(scene) == before
+    await is_so(scene, 0, "tg-timed", placeholders=True, bound=False)
+    assert TIMEOUT_S - 1 < time.monotonic() - bound_at < TIMEOUT_S + 2
+    for pod in ("timed-s-0", "timed-b-0"):
+        await scene.api.delete("pods", pod, scene.namespace, grace_s=0)
+    await is_so(scene, 1, "line-0", placeholders=False)
+    await scene.api.delete("pods", "line-0", scene.namespace, grace_s=0)
+    await is_so(scene, 1, "line-1", placeholders=False)
+
+
+async def told(scene: Scene) -> Counter[tuple[str, str, str]]:
+    """What people were told, and how often."""
+    return Counter(words for event in await scene.events() for words in [key(event)] * times(event))
+
+
+def key(event: Json) -> tuple[str, str, str]:
+    return event["involvedObject"]["name"], event["reason"], event.get("message", "")
+
+
+def times(event: Json) -> int:
+    """How often an event stands for."""
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
+async def test_a_core_and_an_operator_that_stood_still_go_on(open_scene: OpenScene) -> None:
+    """The operator sleeps for longer than its lease lasts; then the core sleeps while pods come."""
+    scene = await open_scene([FakeNode("node-0")], env={"MUSTER_LEASE_DURATION": "3"})
+    await scene.create(a_gang("first", [Group("g", 2)], timeout_s=LONG_S))
+    await is_so(scene, 2, "first", placeholders=False)
+    for process, gang in ((scene.muster.operator, "second"), (scene.muster.core, "third")):
+        process.signal(signal.SIGSTOP)
+        await scene.create(a_gang(gang, [Group("g", 2)], timeout_s=LONG_S))
+        await asyncio.sleep(5)
+        process.signal(signal.SIGCONT)
+        await is_so(scene, 2, gang, placeholders=False)
+    await scene.all_bound(6)
+    assert await scene.muster.samples("muster_operator_comparisons_total")
