@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +28,13 @@ from muster_operator.link.metrics import Metrics
 
 log = structlog.get_logger("muster.admission")
 
-#: Bytes of a question: an object and its old self, each of at most 3 MiB (the API server's limit of a request).
-BODY_LIMIT: Final = 8 * 2**20
-#: Questions that are read and answered at once; others wait in their connections.
+#: Bytes of a question: an object and its old self, each of at most 1.5 MiB (what etcd stores), every byte of which Go
+#: may write as six (`<` is `\u003c`). What is larger could not be stored; what is smaller must not get by unasked.
+BODY_LIMIT: Final = 20 * 2**20
+#: Questions that are answered at once; others wait.
 ROOM: Final = 32
+#: Bytes of a question beyond which it is read and answered while no other such one is: it takes its size a few times.
+SMALL: Final = 2**20
 #: Seconds that an idle connection is kept. API servers let go after 90; if we did before, a question that is under way
 #: just then would be lost, and with it a pod.
 KEEPALIVE_S: Final = 180.0
@@ -95,7 +98,7 @@ class AdmissionServer:
 
     def __init__(self, endpoints: Mapping[str, Endpoint], missing: Callable[[], str], metrics: ReviewMetrics) -> None:
         self._missing, self._metrics = missing, metrics
-        self._room = asyncio.Semaphore(ROOM)
+        self._room, self._room_for_large = asyncio.Semaphore(ROOM), asyncio.Semaphore(1)
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_get(HEALTH, self._health)
         for path, endpoint in endpoints.items():
@@ -137,11 +140,13 @@ class AdmissionServer:
     async def _answered(self, request: web.Request, endpoint: Endpoint) -> tuple[str, web.Response]:
         question = None
         try:
-            async with asyncio.timeout(endpoint.within_s), self._room:
-                question = wire.read(await request.read())
-                if question.review is None:
-                    return "allowed", _json(wire.reply(question, Answer()))
-                answer = await endpoint.answer(question.review)
+            async with asyncio.timeout(endpoint.within_s), self._lane(request):
+                body = await request.read()  # before there is room: who sends slowly keeps only himself waiting
+                async with self._room:
+                    question = wire.read(body)
+                    if question.review is None:
+                        return "allowed", _json(wire.reply(question, Answer()))
+                    answer = await endpoint.answer(question.review)
         except wire.BadReview as error:
             return "bad", web.Response(status=400, text=str(error))
         except TimeoutError:
@@ -151,6 +156,11 @@ class AdmissionServer:
         _tell(question.review, answer)
         verdict = "refused" if not answer.is_allowed else "allowed" if answer.object is None else "changed"
         return verdict, _json(wire.reply(question, answer))
+
+    def _lane(self, request: web.Request) -> AbstractAsyncContextManager[object]:
+        """Small questions go side by side."""
+        size = request.content_length
+        return nullcontext() if size is not None and size <= SMALL else self._room_for_large
 
 
 def _failed(question: wire.Question | None, endpoint: Endpoint, reason: str) -> web.Response:

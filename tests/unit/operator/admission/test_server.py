@@ -19,7 +19,15 @@ import pytest
 
 from muster_operator.admission.certificates import Leaf, issue, kept_or_made
 from muster_operator.admission.review import Answer, Review
-from muster_operator.admission.server import BODY_LIMIT, ROOM, AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
+from muster_operator.admission.server import (
+    BODY_LIMIT,
+    ROOM,
+    SMALL,
+    AdmissionServer,
+    Endpoint,
+    ReviewMetrics,
+    TlsContexts,
+)
 from muster_operator.link.errors import StartupRefused, Unreachable
 from muster_operator.link.metrics import Metrics
 from tests.unit.operator.admission.reviews import a_description
@@ -176,12 +184,49 @@ async def test_what_is_no_question_is_told_so(garbage: object) -> None:
 
 
 async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_larger() -> None:
-    text = "x" * (3 * 2**20)
+    """It writes `<` as six characters: no pod gets by unseen because its variables are full of them."""
+    most = "<" * (3 * 2**19)
+    question = orjson.dumps(a_question(object={"data": most}, oldObject={"data": most})).replace(b"<", rb"\u003c")
     async with a_server(yes) as client:
-        status, response = await client.ask(a_question(object={"data": text}, oldObject={"data": text}))
-        assert (status, response["allowed"]) == (200, True)
+        async with client.session.post(client.url + "/mutate", data=io.BytesIO(question)) as answer:
+            assert (answer.status, orjson.loads(await answer.read())["response"]["allowed"]) == (200, True)
         status, _ = await client.ask(a_question(object={"data": "x" * BODY_LIMIT}))
         assert status == 413
+
+
+async def test_who_sends_slowly_keeps_nobody_else_waiting() -> None:
+    """Anybody who reaches the port can begin questions and never end them."""
+    trusting = ssl.create_default_context(cadata=b"".join(one.pem for one in PAIR).decode())
+    head = b"POST /mutate HTTP/1.1\r\nHost: muster\r\nContent-Length: 1000\r\n\r\n{"
+    async with a_server(yes, within_s=1.0) as client:
+        port = int(client.url.rpartition(":")[2])
+        begun = [await asyncio.open_connection("127.0.0.1", port, ssl=trusting) for _ in range(ROOM)]
+        for _, writer in begun:
+            writer.write(head)
+            await writer.drain()
+        assert (await client.ask(a_question()))[1]["allowed"]
+        for reader, writer in begun:
+            assert b"503" in await reader.readline()
+            writer.close()
+
+
+async def test_large_questions_come_one_after_the_other() -> None:
+    """Each takes its memory several times over."""
+    now = most = 0
+
+    async def count(_: Review) -> Answer:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0)
+        now -= 1
+        return Answer()
+
+    async with a_server(count) as client:
+        large = a_question(object={"data": "x" * SMALL})
+        answers = await asyncio.gather(*(client.ask(large) for _ in range(5)))
+    assert [status for status, _ in answers] == [200] * 5
+    assert most == 1
 
 
 async def test_many_questions_at_once_wait_for_room_and_are_all_answered() -> None:
