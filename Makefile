@@ -54,7 +54,7 @@ chaos: setup ## kills and faults under load, then look for what was lost, leaked
 	$(BIN)/python -m devcluster build
 	$(BIN)/python -m tools.chaos --episodes $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),--operators $(OPERATORS)) $(if $(KEEP),--keep $(KEEP))
 
-bench: setup ## measure, and compare with the numbers in docs/
+bench: setup ## measure, and show the numbers of kube-scheduler and YuniKorn beside ours (ARGS="--quick core" chooses)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 leaves the cluster up)
@@ -63,7 +63,7 @@ demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto
 
-diagrams: setup ## draw docs/states/, list the differences in docs/compatibility.md, describe REST in docs/openapi.json, list the settings
+diagrams: setup ## write what is made of the code: docs/states/, compatibility.md, openapi.json and settings.md in docs/, deploy/webhooks.yaml
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi
