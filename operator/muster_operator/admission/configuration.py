@@ -61,7 +61,10 @@ class ConfigurationCheck:
     async def _judged(self, config_maps: tuple[Raw, ...]) -> Answer:
         entries, present = merged(config_maps), self.present()
         found = parse(entries, present.policy_group)
-        doubts = [*map(str, catalogue.doubts(entries)), *map(str, catalogue.awaiting_restart(present.extra, entries))]
+        if unfit := catalogue.unfit(entries):
+            return Answer("; ".join(one.line for one in unfit))
+        found_odd = [*catalogue.doubts(entries), *catalogue.awaiting_restart(present.extra, entries)]
+        doubts = [one.line for one in found_odd]
         request = muster_pb2.ValidateConfigurationRequest(config=found.queues, extraConfig=found.extra)
         try:
             async with asyncio.timeout(self.core_s):

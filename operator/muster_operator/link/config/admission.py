@@ -1,7 +1,8 @@
 """`admissionController.*` of the ConfigMaps, checked (contract 3). A change is in force at once.
 
-A bad value never stops the operator nor changes what the others say: its key's default is used, and a warning names
-the key, the value and the fix. An entry that is there and empty is an empty list.
+A bad value never stops the operator nor changes what the others say, and a warning names the key, the value and the
+fix. Meanwhile the key's default counts; of a list of namespaces only the bad expression is nothing, for its default is
+all of them. An entry that is there and empty is an empty list.
 
 Differs: YuniKorn drops a bad list in silence but for its own log.
 """
@@ -46,6 +47,8 @@ _OWN_NAME: Final = "muster"
 #: Characters of one expression, and bytes that it may take compiled.
 _LONGEST: Final = 1024
 _MOST_MEMORY: Final = 1024 * 1024
+#: Cannot be found in anything.
+_NOTHING: Final = "x^"
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 T = TypeVar("T")
@@ -63,6 +66,17 @@ class _Reader:
     def switch(self, key: str) -> bool:
         """True or false; an empty entry says neither."""
         return self._read(key, _boolean, self.entries.get(key, "").strip() or DEFAULTS[key])
+
+    def namespaces(self, key: str) -> Patterns:
+        """A list, in which a bad expression finds nothing."""
+        return tuple(self._found(key, part) for part in _parts(self.entries.get(key, DEFAULTS[key])))
+
+    def _found(self, key: str, expression: str) -> Pattern:
+        try:
+            return _compiled(expression)
+        except _Unfit as error:
+            self.doubts[key] = f"= {error}; till then it finds no namespace"
+            return _compiled(_NOTHING)
 
     def patterns(self, key: str) -> Patterns:
         """A list; an empty entry is an empty one."""
@@ -91,13 +105,25 @@ def doubts(entries: Mapping[str, str]) -> dict[str, str]:
     return reader.doubts
 
 
+def loose(entries: Mapping[str, str]) -> dict[str, str]:
+    """By key which expression trusts more names than it seems to: everybody may call a service account as he likes."""
+    found: dict[str, str] = {}
+    for key in (SYSTEM_USERS, EXTERNAL_USERS, EXTERNAL_GROUPS):
+        for part in _parts(entries.get(key, "")):
+            if "^" not in part and r"\A" not in part:
+                found[key] = (
+                    f'= "{part[:80]}" is found within other names too, of service accounts for one; write ^ and $'
+                )
+    return found
+
+
 def _settings(reader: _Reader, scheduler_names: frozenset[str]) -> AdmissionSettings:
     return AdmissionSettings(
         namespaces=NamespaceRules(
-            process=reader.patterns(PROCESS_NAMESPACES),
-            bypass=reader.patterns(BYPASS_NAMESPACES),
-            label=reader.patterns(LABEL_NAMESPACES),
-            no_label=reader.patterns(NO_LABEL_NAMESPACES),
+            process=reader.namespaces(PROCESS_NAMESPACES),
+            bypass=reader.namespaces(BYPASS_NAMESPACES),
+            label=reader.namespaces(LABEL_NAMESPACES),
+            no_label=reader.namespaces(NO_LABEL_NAMESPACES),
         ),
         access=AccessRules(
             bypass_auth=reader.switch(BYPASS_AUTH),
@@ -119,7 +145,11 @@ def _boolean(written: str) -> bool:
 
 
 def _patterns(written: str) -> Patterns:
-    return tuple(_compiled(part.strip()) for part in written.split(",") if part.strip())
+    return tuple(_compiled(part) for part in _parts(written))
+
+
+def _parts(written: str) -> list[str]:
+    return [part.strip() for part in written.split(",") if part.strip()]
 
 
 def _compiled(expression: str) -> Pattern:

@@ -208,8 +208,13 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 
 def doubts(entries: Mapping[str, str]) -> list[Finding]:
     """What is odd about these entries: keys, and values that are not worth a refusal. Others are judged elsewhere."""
-    unfit = [_about(key, says) for key, says in admission.doubts(entries).items()]
-    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit]
+    loose = [_about(key, says) for key, says in admission.loose(entries).items()]
+    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *loose]
+
+
+def unfit(entries: Mapping[str, str]) -> list[Finding]:
+    """Values that cannot be used, and without which the operator goes on; nobody should be able to store one."""
+    return [_about(key, says) for key, says in admission.doubts(entries).items()]
 
 
 def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:

@@ -89,6 +89,9 @@ async def test_a_value_that_means_nothing_is_refused_also_without_a_core() -> No
     for core in (Core(), Core(SessionLost("nobody there"))):
         answer = await judged(a_config_map("muster-configs", {RUN_AS_USER: "root"}), core)
         assert RUN_AS_USER in answer.refusal
+        slip = "admissionController.filtering.processNamespaces"
+        answer = await judged(a_config_map("muster-configs", {slip: "^team-,dev("}), core)
+        assert answer.refusal.startswith(f'{slip} = "dev(" is no regular expression')
         assert core.asked == []
 
 
@@ -107,7 +110,7 @@ async def test_doubts_are_shown_to_who_wrote_it_and_not_too_many() -> None:
     assert len(answer.warnings) == MOST_WARNINGS
     assert all(len(warning) <= WARNING_LIMIT for warning in answer.warnings)
     restart = await judged(a_config_map("muster-configs", {"service.clusterId": "other"}), Core())
-    assert "after a restart" in restart.warnings[0]
+    assert restart.warnings[0].startswith("service.clusterId = other counts after a restart")
 
 
 async def test_yunikorns_config_maps_are_judged_where_they_are_in_force_and_else_told_that_they_are_not() -> None:

@@ -6,14 +6,15 @@ import time
 
 import pytest
 
-from muster_operator.link.config.admission import DEFAULTS, doubts, parse
+from muster_operator.admission.filtering import is_served
+from muster_operator.link.config.admission import DEFAULTS, doubts, loose, parse
 from muster_operator.link.config.catalogue import SETTINGS
 from muster_operator.link.config.catalogue import doubts as doubts_of_all
 from muster_operator.model.admission import AdmissionSettings, Patterns
 
 NAMES = frozenset({"muster", "yunikorn"})
 FILTER, ACCESS = "admissionController.filtering.", "admissionController.accessControl."
-BYPASS, SYSTEM = f"{FILTER}bypassNamespaces", f"{ACCESS}systemUsers"
+PROCESS, BYPASS, SYSTEM = f"{FILTER}processNamespaces", f"{FILTER}bypassNamespaces", f"{ACCESS}systemUsers"
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 
 
@@ -56,9 +57,9 @@ def test_switches_are_written_as_elsewhere(written: str, *, means: bool) -> None
 @pytest.mark.parametrize(
     "key, value, says",
     [
-        (BYPASS, "dev(", '"dev(" is no regular expression (missing ): dev()'),
-        (BYPASS, "ok,a{2,3}b)", "with commas between them, and none inside one"),
-        (BYPASS, "(?=x)", "is no regular expression"),
+        (SYSTEM, "dev(", '"dev(" is no regular expression (missing ): dev()'),
+        (SYSTEM, "ok,a{2,3}b)", "with commas between them, and none inside one"),
+        (SYSTEM, "(?=x)", "is no regular expression"),
         (SYSTEM, "x" * 2000, "is longer than 1024 characters; write a shorter expression"),
         (SYSTEM, "((a{100}){100}){100}", "is no regular expression"),
         (f"{ACCESS}trustControllers", "yes", '"yes" is neither yes nor no; write true or false'),
@@ -71,11 +72,31 @@ def test_a_bad_value_is_told_by_key_and_fix_and_the_default_counts(key: str, val
     assert says in warnings[0]
     assert f'its default counts, "{DEFAULTS[key]}"' in warnings[0]
     assert len(warnings[0]) < 400
-    assert finds(found.namespaces.bypass, "kube-system")
     assert finds(found.access.system_users, CONTROLLER)
     assert found.access.trust_controllers
     assert doubts({key: value}) == {key: warnings[0].removeprefix(f"{key} ")}
     assert warnings[0] in [finding.line for finding in doubts_of_all({key: value})]
+
+
+@pytest.mark.parametrize("written, served", [("^team-,dev(", {"team-1"}), ("dev(", set())])
+def test_a_slip_in_the_list_of_namespaces_does_not_serve_the_cluster(written: str, served: set[str]) -> None:
+    """The default of that list is every namespace."""
+    found, [warning] = parse({PROCESS: written, BYPASS: "(,^infra$"}, NAMES)[0], doubts({PROCESS: written}).values()
+    names = ("team-1", "infra", "dev(", "x")
+    assert {name for name in names if is_served(name, {}, found.namespaces)} == served
+    assert finds(found.namespaces.bypass, "infra")
+    assert warning.endswith("till then it finds no namespace")
+
+
+def test_who_trusts_a_part_of_a_name_is_told() -> None:
+    """Whoever may make a service account would be Jenkins."""
+    key = f"{ACCESS}externalUsers"
+    assert finds(
+        settings(accessControl__externalUsers="jenkins").access.external_users, "system:serviceaccount:me:jenkins"
+    )
+    assert list(loose({key: "^ann$,jenkins"})) == [key]
+    assert loose({key: r"^ann$,\Abob$", SYSTEM: DEFAULTS[SYSTEM]}) == {}
+    assert '"jenkins" is found within other names' in doubts_of_all({key: "jenkins"})[0].line
 
 
 def test_one_bad_entry_leaves_the_others() -> None:
