@@ -78,7 +78,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, now: 
 
     An annotation that cannot be read takes nothing away from those who run: the quota that they have stays.
     """
-    if now.terminating:
+    if now.terminating or now == before:
         return
     is_changed = before is None or before.tags != now.tags
     if now.problems and (before is None or before.problems != now.problems):

@@ -7,6 +7,8 @@ another application, one that has its place stays with what it is accounted to, 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_operator.agent import applications, endings, occupants, tasks, telling
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
@@ -20,6 +22,14 @@ _UNBOUND = frozenset(
 )
 #: It was given no place yet, and nobody ordered its end.
 _WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
+
+
+def of_the_same_kind(task: Task, pod: Pod) -> Pod:
+    """A placeholder stays one, and a member a member, whatever somebody writes on it afterwards."""
+    was, now = task.pod.membership, pod.membership
+    if now.placeholder is was.placeholder:
+        return pod
+    return replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
 
 
 def is_anothers(task: Task, pod: Pod) -> bool:

@@ -178,12 +178,17 @@ def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, n
     app.members.pop(uid, None)
     if app.state is AppState.COMPLETED:
         _forget_completed(ledger, out, app, now)
-    elif not app.members and app.state in _EARLY:
+    elif not app.members and _is_idle(app):
         kill(ledger, out, app, now)
     elif app.members and app.originator.ref.uid == uid:
         _change_originator(ledger, out, app, uid, now)
     else:
         settle(ledger, out, app, now)
+
+
+def _is_idle(app: Application) -> bool:
+    """Whether the core, which ends applications that had something, will never end this one by itself."""
+    return app.state in _EARLY or (app.state is AppState.RUNNING and not app.core_has_begun)
 
 
 def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodUid, now: float) -> None:

@@ -116,9 +116,10 @@ class Application:
     """An application of the session.
 
     ``slots`` by placeholder name, while reserving; ``open_slots`` are those not bound yet. ``failure``: reason and
-    message for pods that have to fail. ``is_over``: the core has no such application any more. ``is_our_end``: we ended
-    it, so that we have to remove it from the core. ``is_told_no_gang``: a pod was told that there is no gang to join.
-    ``user`` and ``namespace`` are those of the pod that made it.
+    message for pods that have to fail. ``core_has_begun``: the core was asked for something that it took. ``is_over``:
+    the core has no such application any more. ``is_our_end``: we ended it, so that we have to remove it from the core.
+    ``is_told_no_gang``: a pod was told that there is no gang to join. ``user`` and ``namespace`` are those of the pod
+    that made it.
 
     While reserving: ``shortage`` is what a placeholder waits for, ``impossible`` why no cluster of these nodes could
     hold the gang, ``reached`` how many placeholders were seen and bound at the last look, ``look_pause`` seconds ago.
@@ -135,6 +136,7 @@ class Application:
     placeholders: dict[PodUid, Task] = field(default_factory=dict)
     slots: dict[str, Slot] = field(default_factory=dict)
     open_slots: set[str] = field(default_factory=set)
+    core_has_begun: bool = False
     core_is_running: bool = False
     is_over: bool = False
     is_our_end: bool = False

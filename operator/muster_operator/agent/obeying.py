@@ -148,7 +148,10 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
 
 
 def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> None:
-    """Bind the pod; one that no longer wants a node is given back."""
+    """Bind the pod; one that no longer wants a node is given back.
+
+    Who was refused may have been refused for an ask that another had taken the place of: the core has the last word.
+    """
     task = _task(ledger, verdict.app, verdict.key)
     if task is not None and task.state is TaskState.BOUND and task.node == verdict.node:
         task.allocation_id = verdict.allocation_id
@@ -156,7 +159,7 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
     if task is not None and task.state is TaskState.KILLING and task.asked:
         task.asked, task.held, task.allocation_id = False, True, verdict.allocation_id
         return
-    if task is None or task.state is not TaskState.SCHEDULING:
+    if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
         reason = "the pod does not want a node any more"
         stopped = TerminationType.STOPPED_BY_RM
         out.news.append(AllocationReleased(verdict.app, verdict.key, stopped, verdict.allocation_id, reason))
@@ -231,6 +234,7 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
     app = ledger.applications.get(update.app)
     if app is None or app.state in {AppState.NEW, AppState.SUBMITTED} or app.id in ledger.unanswered:
         return
+    app.core_has_begun = True
     match update.state:
         case keys.APP_RUNNING | keys.APP_ACCEPTED:
             _goes_on(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)

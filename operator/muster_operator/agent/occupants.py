@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster_operator.agent import tasks
 from muster_operator.agent.asks import as_occupant, foreign_allocation
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.model.allocations import AllocationSpec
@@ -25,7 +26,7 @@ def report(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
     if node is None or ledger.phase is not Phase.LIVE or _is_told(occupant):
         return
     if node not in ledger.nodes:
-        ledger.homeless.setdefault(node, set()).add(occupant.pod.ref.uid)
+        tasks.await_node(ledger, occupant.pod.ref.uid, node)
         return
     out.news.append(AllocationReported(as_reported(occupant, node)))
 
@@ -45,11 +46,11 @@ def _is_told(occupant: Occupant) -> bool:
 
 def release(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
     """It is gone or has ended."""
-    uid, node = occupant.pod.ref.uid, occupant.pod.node
+    uid = occupant.pod.ref.uid
     if occupant.reported:
         out.news.append(AllocationReleased(None, uid))
-    elif node is not None and node in ledger.homeless:
-        ledger.homeless[node].discard(uid)
+    else:
+        tasks.await_no_node(ledger, uid, occupant.pod.node)
 
 
 def foreign_seen(ledger: Ledger, out: Outcome, pod: ForeignPod) -> None:

@@ -15,6 +15,8 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """A pod of ours exists and looks like this; it is recorded already."""
     uid = pod.ref.uid
     task = ledger.tasks.get(uid)
+    if task is not None:
+        pod = changes.of_the_same_kind(task, pod)
     if pod.has_ended:
         _ended(ledger, out, pod, now)
     elif task is not None and changes.is_anothers(task, pod):

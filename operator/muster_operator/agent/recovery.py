@@ -69,6 +69,9 @@ def _clear(ledger: Ledger) -> None:
     ledger.unwritten.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
+    ledger.arrived &= ledger.nodes.keys()  # these three lose what went while there was no session
+    ledger.resumed &= ledger.pods.keys()
+    ledger.noticed &= ledger.pods.keys()
     for occupant in ledger.foreign.values():
         occupant.reported = False
 
@@ -163,11 +166,15 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     """The fence was answered: open the nodes, and go on with what came meanwhile."""
     out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
-    postponed, ledger.postponed = ledger.postponed, []
-    for item in postponed:
-        outcome = _handle(ledger, item, now)
-        out.news += outcome.news
-        out.commands += outcome.commands
+    try:
+        for item in ledger.postponed:
+            outcome = _handle(ledger, item, now)
+            out.news += outcome.news
+            out.commands += outcome.commands
+    except Exception:
+        ledger.phase = Phase.RECOVERING  # all facts are still to be kept, in their order (``pause``)
+        raise
+    ledger.postponed.clear()
     return out
 
 

@@ -68,6 +68,15 @@ def await_node(ledger: Ledger, uid: PodUid, node: NodeName) -> None:
     ledger.homeless.setdefault(node, set()).add(uid)
 
 
+def await_no_node(ledger: Ledger, uid: PodUid, node: NodeName | None) -> None:
+    """The pod is gone; most nodes that went never come back, so nothing is kept of one that nobody waits for."""
+    waiting = ledger.homeless.get(node) if node is not None else None
+    if node is not None and waiting is not None:
+        waiting.discard(uid)
+        if not waiting:
+            del ledger.homeless[node]
+
+
 def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Tell the core of a pod that has its node already; without the node it waits for it."""
     if task.held or task.node is None:
@@ -155,5 +164,4 @@ def end(ledger: Ledger, out: Outcome, task: Task) -> None:
     take_back(out, task, task.release or TerminationType.STOPPED_BY_RM)
     step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)
     ledger.tasks.pop(task.uid, None)
-    if task.node is not None and task.node in ledger.homeless:
-        ledger.homeless[task.node].discard(task.uid)
+    await_no_node(ledger, task.uid, task.node)

@@ -102,6 +102,8 @@ TASK: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = {
     (_T.PENDING, _TE.SUBMIT): _T.SCHEDULING,
     (_T.SCHEDULING, _TE.ALLOCATE): _T.ALLOCATED,
     (_T.ALLOCATED, _TE.BIND): _T.BOUND,
+    # The refusal was of an older ask, which met the allocation of that one.
+    (_T.REJECTED, _TE.ALLOCATE): _T.ALLOCATED,
     (_T.ALLOCATED, _TE.ROLL_BACK): _T.SCHEDULING,
     (_T.SCHEDULING, _TE.ROLL_BACK): _T.PENDING,
     # A pod that came with a node, or that a restart found on one.

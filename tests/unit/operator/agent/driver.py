@@ -28,6 +28,7 @@ from muster_operator.model.verdicts import (
     Released,
     Verdict,
 )
+from muster_si import keys
 from tests.unit.operator.agent.kubernetes import namespace_seen, node_seen, seen
 from tests.unit.operator.objects import Raw, a_namespace, a_node, a_pod
 
@@ -73,8 +74,10 @@ class Driver:
         return remind(self.ledger, self.now)
 
     def accepted(self, app: AppId = APP) -> Outcome:
-        """The core accepts."""
-        return self.told(ApplicationVerdict(accepted=(ApplicationAccepted(app),)))
+        """The core accepts, and begins with what it is asked for."""
+        out = self.told(ApplicationVerdict(accepted=(ApplicationAccepted(app),)))
+        begun = self.updated(keys.APP_ACCEPTED, app=app)
+        return Outcome(out.news + begun.news, out.commands + begun.commands)
 
     def updated(self, state: str, message: str = "", app: AppId = APP) -> Outcome:
         """The core's state of the application."""

@@ -127,3 +127,19 @@ def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_go
         (AllocationReleased, replaced)
     ]
     assert len(news) == 1
+
+
+def test_a_placeholder_from_which_somebody_takes_the_mark_is_still_the_gangs() -> None:
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.allocated(uid(raw))
+    driver.updated(keys.APP_RUNNING)
+    first, second = placeholders
+    del first["metadata"]["annotations"]["yunikorn.apache.org/placeholder"]
+    driver.see(first)
+    first["spec"]["nodeName"] = second["spec"]["nodeName"] = "n1"
+    driver.see(first)
+    assert asked(driver.see(second)) == ["uid-w0", "uid-w1"]
+    driver.gone_uid(PodUid(uid(first)))
+    driver.gone_uid(PodUid(uid(second)))
+    assert driver.ledger.applications[APP].placeholders == {}
