@@ -64,8 +64,10 @@ def assembled(
     ledger = Ledger(settings)
     inbox = Inbox(metrics, lambda: ledger.settings)
     kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
-    pool = Pool(kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc, brakes=kube.brakes)
-    loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s)
+    pool = Pool(
+        kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc, brakes=kube.brakes, recall=kube.recall
+    )
+    loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s, pool)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
     reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, pool.submit)

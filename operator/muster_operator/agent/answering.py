@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from muster_operator.agent import applications, endings, refusals, tasks, telling, unwritten
@@ -25,6 +26,7 @@ def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
         deletion.answered = now
     if ledger.phase is not Phase.LIVE:
+        _keep_node(ledger, result)
         return out
     match result.command:
         case BindPod():
@@ -36,6 +38,17 @@ def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
         case _:
             pass  # what matters of the others is seen on the watch
     return out
+
+
+def _keep_node(ledger: Ledger, result: Result) -> None:
+    """A pod that was bound when no session was live has its node from now on, though no watch has shown it yet."""
+    match result:
+        case CommandSucceeded(command=BindPod(pod=ref, node=node)):
+            pod = ledger.pods.get(ref.uid)
+            if pod is not None and pod.node is None:
+                ledger.pods[ref.uid] = replace(pod, node=node)
+        case _:
+            return
 
 
 def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: float) -> None:

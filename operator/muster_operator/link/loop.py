@@ -35,7 +35,7 @@ from muster_operator.link.metrics import Metrics
 from muster_operator.link.relists import Missed, missed_by
 from muster_operator.link.si.comparing import PAUSE_S, Comparing
 from muster_operator.link.si.core import is_state_dump
-from muster_operator.link.si.current import Current, Stage
+from muster_operator.link.si.current import Binds, Current, Stage
 from muster_operator.link.si.decode import decoded, decoded_callback
 from muster_operator.model.commands import Command
 from muster_operator.model.outcome import Outcome
@@ -50,7 +50,7 @@ SHOWN: Final = 4000
 
 
 class Loop:
-    """Owns the ledger. `submit` takes commands for Kubernetes."""
+    """Owns the ledger. `submit` takes commands for Kubernetes; `binds` are those of them that end with a session."""
 
     def __init__(
         self,
@@ -59,9 +59,10 @@ class Loop:
         submit: Callable[[Command], None],
         metrics: Metrics,
         compare_s: float = PAUSE_S,
+        binds: Binds | None = None,
     ) -> None:
         self._ledger, self._inbox, self._submit, self._metrics = ledger, inbox, submit, metrics
-        self._current = Current(ledger, inbox.put, Comparing(ledger, inbox.put, metrics, compare_s))
+        self._current = Current(ledger, inbox.put, Comparing(ledger, inbox.put, metrics, compare_s), binds)
         self._missed: dict[str, Missed] = {}
         self._collector = Collector()
 

@@ -19,6 +19,7 @@ import structlog
 from muster_operator.link.api import requests
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_series import Series
+from muster_operator.link.api.recall import Recall
 from muster_operator.link.api.retry import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
 from muster_operator.link.api.session import KubeSession, Reply, Request
 from muster_operator.link.api.urgency import Urgency, urgency_of
@@ -72,7 +73,10 @@ class Attempts:
 
 
 class Kube:
-    """Executes commands; one instance serves all writers. `brakes`: what the API server said about whole kinds."""
+    """Executes commands; one instance serves all writers.
+
+    `brakes`: what the API server said about whole kinds. `recall` ends the tries of binds.
+    """
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class Kube:
         self._attempts = attempts
         self._series = Series()
         self.brakes = Brakes(attempts.braked)
+        self.recall = Recall()
 
     async def execute(self, command: Command) -> None:
         """Carry the command out and tell how it ended."""
@@ -125,7 +130,7 @@ class Kube:
 
     async def _bind(self, command: BindPod) -> Result:
         """Bind; where it is unknown or contested whether the pod has a node, the pod itself says."""
-        reply = NO_REPLY
+        reply, patience = NO_REPLY, self.recall.heard_by()
         for attempt in range(1, self._policies.bind.attempts + 1):
             reply = await self._once(requests.bind(command), Urgency.BIND)
             if reply.ok:
@@ -138,7 +143,8 @@ class Kube:
             if pause_s is None:
                 break
             self._attempts.retried("BindPod", reply.status)
-            await asyncio.sleep(pause_s)
+            if not await patience.lasts(pause_s):
+                break
         return _failed(command, reply)
 
     async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:

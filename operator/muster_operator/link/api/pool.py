@@ -21,8 +21,9 @@ from typing import Final
 
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_buffer import EventBuffer
+from muster_operator.link.api.recall import Recall
 from muster_operator.link.api.urgency import Urgency, key_of, urgency_of
-from muster_operator.model.commands import Command, PostEvent
+from muster_operator.model.commands import BindPod, Command, PostEvent
 
 #: Which share of the places a kind may have at once.
 SHARES: Final[Mapping[Urgency, float]] = {
@@ -74,8 +75,10 @@ class Pool:
         limits: Limits | None = None,
         on_drop: Callable[[], None] = lambda: None,
         brakes: Brakes | None = None,
+        recall: Recall | None = None,
     ) -> None:
         self._execute, self._limits, self._brakes = execute, limits or Limits(), brakes or Brakes()
+        self._recall = recall or Recall()
         self._queues: dict[Urgency, deque[_Job]] = {kind: deque() for kind in SHARES}
         self._behind: dict[str, deque[_Job]] = {}
         self._events = EventBuffer(self._limits.events, on_drop)
@@ -90,6 +93,27 @@ class Pool:
         else:
             self._submit_write(_Job(command, key_of(command), urgency_of(command)))
         self._wake.set()
+
+    def recall_binds(self) -> None:
+        """Binds that wait are dropped without a result; those in flight end with the try that they are at."""
+        self._recall.now()
+        for key, jobs in list(self._behind.items()):
+            kept = deque(job for job in jobs if job.started or not isinstance(job.command, BindPod))
+            if len(kept) == len(jobs):
+                continue
+            for job in jobs:
+                job.started = job.started or isinstance(job.command, BindPod)  # it leaves its queue
+            is_next = bool(kept) and not kept[0].started
+            self._behind[key] = kept
+            if not kept:
+                del self._behind[key]
+            elif is_next:
+                self._queues[kept[0].urgency].append(kept[0])
+
+    @property
+    def binds_in_flight(self) -> int:
+        """How many binds may be being carried out just now."""
+        return self._in_flight[Urgency.BIND]
 
     def depths(self) -> dict[str, int]:
         """How many commands wait, by kind of queue."""

@@ -1,7 +1,8 @@
 """The present session with the core, and how far its recovery is (semantics 19).
 
-Lists complete, applications, their answers, nodes with what is on them, asks, fence, open nodes: each step once the one
-before is done. Called by `link.loop`, which sends what a step says before it asks for the next.
+The last binds of the session before, lists complete, applications, their answers, nodes with what is on them, asks,
+fence, open nodes: each step once the one before is done. Called by `link.loop`, which sends what a step says before it
+asks for the next.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -37,6 +38,7 @@ class Stage(StrEnum):
     """How far the session with the core is; the values are what `/readyz` says."""
 
     NO_SESSION = "no session with the core"
+    SETTLING = "waiting for the last binds of the session before"
     DRAINING = "shutting down"
     LISTING = "waiting for the first lists of the cluster"
     ANSWERS = "waiting for the core to answer the applications"
@@ -50,11 +52,24 @@ class Stage(StrEnum):
 _RECOVERING: Final = frozenset({Stage.ANSWERS, Stage.REPORT, Stage.FENCE, Stage.OPEN, Stage.OPENING})
 
 
+class Binds(Protocol):
+    """What a session has to know of the writers: a bind of the session before must not come into this one."""
+
+    def recall_binds(self) -> None:
+        """Drop what waits, try nothing again."""
+
+    @property
+    def binds_in_flight(self) -> int:
+        """How many may be being carried out just now."""
+
+
 class Current:
     """The session that is obeyed; none while there is none, or at the end."""
 
-    def __init__(self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing) -> None:
-        self._ledger, self._put, self.comparing = ledger, put, comparing
+    def __init__(
+        self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing, binds: Binds | None = None
+    ) -> None:
+        self._ledger, self._put, self.comparing, self._binds = ledger, put, comparing, binds
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
         self._listed: set[str] = set()
@@ -83,12 +98,14 @@ class Current:
         """A session came, went, has taken in everything, or showed what it holds."""
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
-                self.session, self.stage = session, Stage.LISTING
+                self.session, self.stage = session, Stage.SETTLING
+                self._recall_binds()
                 self.comparing.register()
             case SessionLost(session=session, reason=reason) if session is self.session:
                 log.warning("the session with the core is over", reason=reason)
                 self.session, self.stage = None, Stage.NO_SESSION
                 self.comparing.end()
+                self._recall_binds()
                 recovery.pause(self._ledger)
             case Fenced(session=session) if session is self.session:
                 self.stage = Stage.OPEN
@@ -101,6 +118,9 @@ class Current:
     def next_step(self, now: float) -> Outcome | None:
         """What the recovery says next, None = it has to wait for something, or is done."""
         match self.stage:
+            case Stage.SETTLING if self._binds is None or not self._binds.binds_in_flight:
+                self.stage = Stage.LISTING
+                return Outcome()
             case Stage.LISTING if self.has_listed:
                 self.stage = Stage.ANSWERS
                 self._spawn(self._wait_for(self.session))
@@ -130,6 +150,11 @@ class Current:
         """Give the core our ledger as it is now."""
         if self.session is not None:
             self._spawn(_answer(self.session, state_dump(question, dump.as_json(self._ledger))))
+
+    def _recall_binds(self) -> None:
+        """What the session before decided is not in force any more: its room may be given to others (semantics 20)."""
+        if self._binds is not None:
+            self._binds.recall_binds()
 
     def _open(self, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)

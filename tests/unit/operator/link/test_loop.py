@@ -17,6 +17,9 @@ from muster_operator.link.si.core import CoreLink
 from muster_operator.link.si.current import NEEDED
 from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import BindPod, Command
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pods import PodRef
+from muster_operator.model.results import CommandSucceeded
 from muster_si import muster_pb2, si_pb2
 from tests.unit.operator.link.si.scheduler import Peer
 
@@ -54,11 +57,16 @@ class Operator:
     peer: Peer = field(default_factory=Peer)
     metrics: Metrics = field(default_factory=Metrics)
     commands: list[Command] = field(default_factory=list)
+    binds_in_flight: int = 0
+    recalls: int = 0
+
+    def recall_binds(self) -> None:
+        self.recalls += 1
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.metrics)
         self.ledger = Ledger()
-        self.loop = Loop(self.ledger, self.inbox, self.commands.append, self.metrics)
+        self.loop = Loop(self.ledger, self.inbox, self.commands.append, self.metrics, binds=self)
         self.link = CoreLink(self.peer, Encoder("rm", "default"), parse({}), self.inbox, lambda: None)
 
     async def lists(self, **objects: list[dict[str, Any]]) -> None:
@@ -267,3 +275,20 @@ async def test_a_draining_operator_obeys_nobody() -> None:
         await operator.settled()
         assert operator.loop.missing == "shutting down"
     assert operator.commands == []
+
+
+async def test_a_session_begins_when_the_last_bind_of_the_one_before_has_ended_and_knows_its_node() -> None:
+    """Semantics 20: else it would give room away that a late bind takes."""
+    operator = Operator(binds_in_flight=1)
+    async with running(operator):
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])
+        await operator.until(lambda: operator.recalls > 0)
+        await operator.settled()
+        assert operator.loop.missing == "waiting for the last binds of the session before"
+        assert operator.peer.said == []
+        operator.binds_in_flight = 0
+        bind = BindPod(PodRef("ns", "late", PodUid("uid-late")), NodeName("n1"))
+        operator.inbox.put(Ended(CommandSucceeded(bind)))
+        await operator.ready()
+    told = next(message for message in operator.peer.said if isinstance(message, si_pb2.NodeRequest))
+    assert [allocation.allocationKey for allocation in told.nodes[0].existingAllocations] == ["uid-late"]

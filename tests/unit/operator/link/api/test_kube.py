@@ -90,6 +90,20 @@ async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None
     assert told.retried == [("BindPod", 0)]
 
 
+async def test_a_recalled_bind_is_not_tried_again() -> None:
+    """Semantics 20: what a session decided that is over may take room that the next one gives away."""
+    server, told = ApiServer(pods={"p": a_pod()}), Told()
+    server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
+    async with serving(server), a_kube(server, told) as kube, asyncio.timeout(5):
+        executing = asyncio.create_task(kube.execute(a_bind()))
+        while not server.requests("POST"):  # noqa: ASYNC110 - a level that nobody signals
+            await asyncio.sleep(0.001)
+        kube.recall.now()
+        await executing
+    assert len(server.requests("POST")) == 1
+    assert [type(result) for result in told.results] == [CommandFailed]
+
+
 async def test_a_bind_that_nobody_answers_ends_unanswered() -> None:
     told = Told()
     server = ApiServer(url="http://127.0.0.1:9")

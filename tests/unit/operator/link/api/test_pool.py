@@ -229,3 +229,28 @@ async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pyt
             pool.submit(an_event(f"note {number}"))
         async with asyncio.timeout(2):
             await pool.drained()  # the gate is shut: none of them ends
+
+
+async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_go_on() -> None:
+    api = Api()
+    async with a_pool(api, writers=2) as pool:
+        for command in (a_bind("a"), a_condition("b"), a_bind("b"), a_delete("b"), a_bind("c"), a_bind("d")):
+            pool.submit(command)
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind("a"), a_condition("b")]
+        assert pool.binds_in_flight == 2  # one of them has the urgency of the bind that waits behind it
+        pool.recall_binds()
+        pool.submit(a_bind("e"))
+        assert await finished(pool, api) == [a_bind("a"), a_condition("b"), a_bind("e"), a_delete("b")]
+        assert pool.binds_in_flight == 0
+
+
+async def test_a_write_behind_a_recalled_bind_that_never_started_is_not_forgotten() -> None:
+    api = Api()
+    async with a_pool(api, writers=1) as pool:
+        pool.submit(a_create())
+        await asyncio.sleep(0.01)
+        pool.submit(a_bind("b"))
+        pool.submit(a_delete("b"))
+        pool.recall_binds()
+        assert await finished(pool, api) == [a_create(), a_delete("b")]
