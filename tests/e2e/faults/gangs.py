@@ -85,7 +85,8 @@ class Gangs:
         return [Group(f"g{number}", size, cpu=self._chance.choice(SIZES)) for number, size in enumerate(shape)]
 
     def _whole_cluster_and_more(self) -> Group:
-        return Group("g0", self._nodes + 2, cpu=f"{self._node_cpu}", real=2, real_cpu="500m")
+        """Half a node for each member, for single pods that stay leave no node empty."""
+        return Group("g0", 2 * self._nodes + 2, cpu=f"{self._node_cpu * 500}m", real=2, real_cpu="500m")
 
     def _pods(self, name: str, groups: list[Group], style: str, timeout_s: int = LONG_S) -> list[Json]:
         return ending(self._chance, marked(name, a_gang(name, groups, style=style, timeout_s=timeout_s)))
