@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.commands import DeletePod
 from muster_operator.model.ids import AllocationId, PodUid
@@ -135,7 +136,7 @@ def test_a_placeholder_from_which_somebody_takes_the_mark_is_still_the_gangs() -
         driver.allocated(uid(raw))
     driver.updated(keys.APP_RUNNING)
     first, second = placeholders
-    del first["metadata"]["annotations"]["yunikorn.apache.org/placeholder"]
+    del first["metadata"]["annotations"][words.ANNOTATION_PLACEHOLDER]
     driver.see(first)
     first["spec"]["nodeName"] = second["spec"]["nodeName"] = "n1"
     driver.see(first)
