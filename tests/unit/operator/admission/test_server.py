@@ -34,6 +34,7 @@ from tests.unit.operator.admission.reviews import a_description
 
 NOW = datetime.now(UTC)  # noqa: TID251 - a TLS client looks at the real clock
 PAIR = kept_or_made((None, None), NOW)
+TRUSTING = ssl.create_default_context(cadata=b"".join(one.pem for one in PAIR).decode())
 Json = dict[str, Any]
 
 
@@ -88,9 +89,8 @@ async def a_server(
     }
     server = AdmissionServer(endpoints, lambda: "".join(missing), ReviewMetrics(metrics))
     port = await server.start(0, contexts)
-    trusting = ssl.create_default_context(cadata=b"".join(one.pem for one in PAIR).decode())
     try:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting, force_close=True)) as session:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=TRUSTING, force_close=True)) as session:
             yield Client(f"https://127.0.0.1:{port}", metrics, session, missing)
     finally:
         await server.stop()
@@ -196,11 +196,10 @@ async def test_a_question_may_be_as_large_as_the_api_server_makes_them_and_no_la
 
 async def test_who_sends_slowly_keeps_nobody_else_waiting() -> None:
     """Anybody who reaches the port can begin questions and never end them."""
-    trusting = ssl.create_default_context(cadata=b"".join(one.pem for one in PAIR).decode())
     head = b"POST /mutate HTTP/1.1\r\nHost: muster\r\nContent-Length: 1000\r\n\r\n{"
     async with a_server(yes, within_s=1.0) as client:
         port = int(client.url.rpartition(":")[2])
-        begun = [await asyncio.open_connection("127.0.0.1", port, ssl=trusting) for _ in range(ROOM)]
+        begun = [await asyncio.open_connection("127.0.0.1", port, ssl=TRUSTING) for _ in range(ROOM)]
         for _, writer in begun:
             writer.write(head)
             await writer.drain()
@@ -261,8 +260,7 @@ async def test_each_connection_gets_the_latest_certificate_and_the_open_ones_go_
     tls, first, second = TlsContexts(), a_leaf(), a_leaf()
     tls.serve(first)
     async with a_server(yes, tls=tls) as client:
-        connector = aiohttp.TCPConnector(ssl=client.session.connector._ssl)  # type: ignore[union-attr]
-        async with aiohttp.ClientSession(connector=connector) as kept:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=TRUSTING)) as kept:
             seen = []
             for leaf in (first, second):
                 tls.serve(leaf)
