@@ -259,14 +259,16 @@ async def test_health_says_ok_or_what_is_missing() -> None:
 async def test_each_connection_gets_the_latest_certificate_and_the_open_ones_go_on() -> None:
     tls, first, second = TlsContexts(), a_leaf(), a_leaf()
     tls.serve(first)
-    async with a_server(yes, tls=tls) as client:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=TRUSTING)) as kept:
-            seen = []
-            for leaf in (first, second):
-                tls.serve(leaf)
-                async with kept.post(client.url + "/mutate", data=orjson.dumps(a_question())) as answer:
-                    assert answer.status == 200
-                seen.append(await asyncio.to_thread(shown, client.url))
+    async with (
+        a_server(yes, tls=tls) as client,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=TRUSTING)) as kept,
+    ):
+        seen = []
+        for leaf in (first, second):
+            tls.serve(leaf)
+            async with kept.post(client.url + "/mutate", data=orjson.dumps(a_question())) as answer:
+                assert answer.status == 200
+            seen.append(await asyncio.to_thread(shown, client.url))
     assert seen == [first.chain, second.chain]
 
 
