@@ -1,13 +1,16 @@
 """A session's start: the replay of what Kubernetes shows, in the order of semantics 19.
 
 The shell registers, then calls ``begin``; when ``is_answered``, ``report_nodes`` and ``submit_asks``; then it sends the
-fence; when that is answered, ``open_nodes``. It sends each outcome before the next call. The loss of a session is
+fence; when that is answered, ``open_nodes``. The first three come in turns, between which facts and verdicts come in;
+the shell goes through all of them, and sends each outcome before the next. The loss of a session is
 ``pause``. A restart of the core and one of the operator differ only in whether the ledger is new.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
 
 from muster_operator.agent import applications, mismatches, pods, refusals, tasks
 from muster_operator.agent.ledger import Ledger, Phase
@@ -30,6 +33,9 @@ from muster_operator.model.verdicts import (
     Verdict,
 )
 
+#: Pods or so that are handled without letting others run: some 10 ms.
+TURN: Final = 500
+
 _VERDICTS = (AllocationVerdict, ApplicationVerdict, CoreEvents, NodeVerdict, Recommendations, SchedulingStates)
 
 
@@ -42,21 +48,26 @@ def pause(ledger: Ledger) -> None:
     ledger.phase = Phase.GATHERING
 
 
-def begin(ledger: Ledger, now: float) -> Outcome:
+def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """A session was opened: submit every application that has a pod, the oldest first."""
     pause(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
-    out = Outcome()
+    out, done = Outcome(), 0
     for members, placeholders in _by_application(ledger):
         for pod in members:
             if not pods.is_held_back(ledger, out, pod):
                 _rejoin(ledger, out, pod, now)
         for pod in placeholders:
             _rejoin_placeholder(ledger, out, pod, now)
-    for app in list(ledger.applications.values()):
-        applications.submit(ledger, out, app)
-    return out
+        app = ledger.applications.get((members or placeholders)[0].membership.app)
+        if app is not None:
+            applications.submit(ledger, out, app)
+        done += len(members) + len(placeholders)
+        if done >= TURN:
+            yield out
+            out, done = Outcome(), 0
+    yield out
 
 
 def _clear(ledger: Ledger) -> None:
@@ -127,9 +138,9 @@ def is_answered(ledger: Ledger) -> bool:
     return not any(app.state is AppState.SUBMITTED for app in ledger.applications.values())
 
 
-def report_nodes(ledger: Ledger, now: float) -> Outcome:
+def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """Report every node, drained, with what is on it."""
-    out = Outcome()
+    out, done = Outcome(), 0
     refusals.resume(ledger, now)
     on_node: dict[NodeName, list[PodUid]] = defaultdict(list)
     occupying = (entry.pod for entries in (ledger.tasks, ledger.foreign, ledger.strays) for entry in entries.values())
@@ -140,19 +151,27 @@ def report_nodes(ledger: Ledger, now: float) -> Outcome:
         existing = (existing_allocation(ledger, uid, node.name) for uid in sorted(on_node.pop(node.name, [])))
         there = [spec for spec in existing if spec is not None] + existing_places(ledger, node.name)
         out.news.append(NodeCreated(node, drained=True, existing=tuple(there)))
+        done += 1 + len(there)
+        if done >= TURN:
+            yield out
+            out, done = Outcome(), 0
     for name, uids in on_node.items():
         ledger.homeless[name] = set(uids)
-    return out
+    yield out
 
 
-def submit_asks(ledger: Ledger, now: float) -> Outcome:
-    """Go on with every accepted application; the asks in the order of the pods' creation."""
-    out = Outcome()
+def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
+    """Go on with every accepted application; the asks in the order of the pods' creation, so all at last."""
+    out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:
             applications.proceed(ledger, out, app, now)
+        done += 1 + len(app.members)
+        if done >= TURN:
+            yield Outcome()
+            done = 0
     out.news.sort(key=lambda item: _creation(ledger, item))
-    return out
+    yield out
 
 
 def _creation(ledger: Ledger, item: News) -> tuple[int, str]:

@@ -73,6 +73,13 @@ class SessionLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Went:
+    """A turn of the recovery is over, and the next one may begin."""
+
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """The core has taken in all of the recovery."""
 
@@ -102,7 +109,7 @@ class Ended:
     result: Result
 
 
-Input = Seen | Unreadable | ListBegun | Listed | SessionUp | SessionLost | Fenced | Compared | Said | Ended
+Input = Seen | Unreadable | ListBegun | Listed | SessionUp | SessionLost | Went | Fenced | Compared | Said | Ended
 
 
 class Onlooker(Protocol):

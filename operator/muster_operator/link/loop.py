@@ -30,6 +30,7 @@ from muster_operator.link.inbox import (
     SessionLost,
     SessionUp,
     Unreadable,
+    Went,
 )
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.relists import Missed, missed_by
@@ -125,7 +126,7 @@ class Loop:
                 _add(out, answering.answered(self._ledger, item.result, now))
             case ListBegun() | Listed():
                 self._list(item, out, now)
-            case SessionUp() | SessionLost() | Fenced() | Compared():
+            case SessionUp() | SessionLost() | Went() | Fenced() | Compared():
                 self._hand_out(out)  # what was said so far is for the session so far
                 _add(out, self._current.changed(item, now))
             case None:
@@ -144,8 +145,11 @@ class Loop:
         self._current.listed(item.plural)
 
     def _go_on(self, out: Outcome, now: float) -> None:
-        """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19)."""
-        while (step := self._current.next_step(now)) is not None:
+        """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19).
+
+        Who has said something comes back for the next one, so that others get their turn in between.
+        """
+        if (step := self._current.next_step(now)) is not None:
             _add(out, step)
             self._hand_out(out)
             self._current.sent()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+import itertools
+from collections.abc import Callable, Coroutine, Iterator
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -17,7 +18,7 @@ import structlog
 
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Ledger
-from muster_operator.link.inbox import Compared, Fenced, Input, SessionLost, SessionUp
+from muster_operator.link.inbox import Compared, Fenced, Input, SessionLost, SessionUp, Went
 from muster_operator.link.si import dump
 from muster_operator.link.si.comparing import Comparing
 from muster_operator.link.si.core import Session, state_dump
@@ -72,6 +73,7 @@ class Current:
         self._ledger, self._put, self.comparing, self._binds = ledger, put, comparing, binds
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
+        self._turns: Iterator[Outcome] | None = None  # of the step under way, which is too long for one
         self._listed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,7 +88,7 @@ class Current:
 
     def drain(self) -> None:
         """From now on no session is obeyed."""
-        self.session, self.stage = None, Stage.DRAINING
+        self.session, self.stage, self._turns = None, Stage.DRAINING, None
         self.comparing.end()
 
     def failed(self) -> None:
@@ -94,16 +96,16 @@ class Current:
         if self.session is not None and self.stage in _RECOVERING:
             self.session.session_lost("the recovery failed")
 
-    def changed(self, item: SessionUp | SessionLost | Fenced | Compared, now: float) -> Outcome:
-        """A session came, went, has taken in everything, or showed what it holds."""
+    def changed(self, item: SessionUp | SessionLost | Went | Fenced | Compared, now: float) -> Outcome:
+        """A session came, went, got on with its recovery, has taken in everything, or showed what it holds."""
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
-                self.session, self.stage = session, Stage.SETTLING
+                self.session, self.stage, self._turns = session, Stage.SETTLING, None
                 self._recall_binds()
                 self.comparing.register()
             case SessionLost(session=session, reason=reason) if session is self.session:
                 log.warning("the session with the core is over", reason=reason)
-                self.session, self.stage = None, Stage.NO_SESSION
+                self.session, self.stage, self._turns = None, Stage.NO_SESSION, None
                 self.comparing.end()
                 self._recall_binds()
                 recovery.pause(self._ledger)
@@ -117,20 +119,26 @@ class Current:
 
     def next_step(self, now: float) -> Outcome | None:
         """What the recovery says next, None = it has to wait for something, or is done."""
+        if self._turns is not None:
+            said = next(self._turns, None)
+            if said is not None:
+                return said
+            self._turns = None
         match self.stage:
             case Stage.SETTLING if self._binds is None or not self._binds.binds_in_flight:
                 self.stage = Stage.LISTING
                 return Outcome()
             case Stage.LISTING if self.has_listed:
-                self.stage = Stage.ANSWERS
+                self.stage, self._turns = Stage.ANSWERS, recovery.begin(self._ledger, now)
                 self._spawn(self._wait_for(self.session))
-                return recovery.begin(self._ledger, now)
+                return Outcome()
             case Stage.ANSWERS if recovery.is_answered(self._ledger):
-                self.stage = Stage.REPORT
-                return recovery.report_nodes(self._ledger, now)
+                told = recovery.report_nodes(self._ledger, now), recovery.submit_asks(self._ledger, now)
+                self.stage, self._turns = Stage.REPORT, itertools.chain(*told)
+                return Outcome()
             case Stage.REPORT:
                 self.stage = Stage.FENCE
-                return recovery.submit_asks(self._ledger, now)
+                return Outcome()
             case Stage.OPEN:
                 self.stage = Stage.OPENING
                 return self._open(now)
@@ -139,6 +147,8 @@ class Current:
 
     def sent(self) -> None:
         """The last step was handed to the session: after the asks comes the fence, after the open nodes its fall."""
+        if self.session is not None:
+            self._put(Went(self.session))
         if self.stage is Stage.FENCE and self.session is not None:
             self._spawn(_told(self.session, self._put))
         elif self.stage is Stage.OPENING and self.session is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster_operator.agent import recovery
@@ -98,15 +99,24 @@ class Driver:
         return self.told(AllocationVerdict(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
 
 
+def whole(turns: Iterable[Outcome]) -> Outcome:
+    """All that a step of a recovery says, turn by turn."""
+    said = Outcome()
+    for turn in turns:
+        said.news += turn.news
+        said.commands += turn.commands
+    return said
+
+
 def live(*nodes: str) -> Driver:
     """A live session with these nodes; n1 if none is named."""
     driver = Driver()
     driver.fact(namespace_seen(a_namespace()))
     for name in nodes or ("n1",):
         driver.fact(node_seen(a_node(name)))
-    recovery.begin(driver.ledger, 0.0)
-    recovery.report_nodes(driver.ledger, 0.0)
-    recovery.submit_asks(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    whole(recovery.submit_asks(driver.ledger, 0.0))
     recovery.open_nodes(driver.ledger, 0.0)
     return driver
 

@@ -34,6 +34,7 @@ from muster_operator.model.results import Result
 from muster_operator.model.verdicts import Verdict
 from tests.unit.operator.agent.asking import Asking
 from tests.unit.operator.agent.core import Core
+from tests.unit.operator.agent.driver import whole
 from tests.unit.operator.agent.kubernetes import Kubernetes
 
 Choose = Callable[[int], int]
@@ -75,13 +76,13 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self.asking = None
         for stream in self.streams:
             stream.clear()
-        self._take(recovery.begin(self.ledger, self.now))
+        self._take(whole(recovery.begin(self.ledger, self.now)))
         self._deliver()
         while self.core.applications and self.ledger.phase is Phase.RECOVERING:
             self._take(obey(self.ledger, self.core.applications.popleft(), self.now))
         assert recovery.is_answered(self.ledger)
-        self._take(recovery.report_nodes(self.ledger, self.now))
-        self._take(recovery.submit_asks(self.ledger, self.now))
+        self._take(whole(recovery.report_nodes(self.ledger, self.now)))
+        self._take(whole(recovery.submit_asks(self.ledger, self.now)))
         self._deliver()
         self._take(recovery.open_nodes(self.ledger, self.now))
 

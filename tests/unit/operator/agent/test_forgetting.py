@@ -17,7 +17,7 @@ from muster_operator.model.verdicts import (
     AskRejected,
     NodeVerdict,
 )
-from tests.unit.operator.agent.driver import APP, Driver, live, waiting
+from tests.unit.operator.agent.driver import APP, Driver, live, waiting, whole
 from tests.unit.operator.agent.kubernetes import seen
 from tests.unit.operator.agent.simulation import Choose, Simulation
 from tests.unit.operator.agent.test_chaos import a_job_pod
@@ -116,14 +116,14 @@ def test_what_was_told_of_a_pod_that_went_while_there_was_no_session_is_forgotte
     assert driver.ledger.noticed
     recovery.pause(driver.ledger)
     driver.gone("w0")
-    recovery.begin(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
     assert driver.ledger.noticed == set()
 
 
 def test_no_fact_is_lost_where_the_end_of_a_recovery_fails() -> None:
     """The shell starts over then; what came meanwhile is not told by Kubernetes a second time."""
     driver = Driver()
-    recovery.begin(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
     driver.told(NodeVerdict(accepted=7))  # type: ignore[arg-type]  # a bug somewhere else
     driver.fact(seen(a_pod("w0", app=APP)))
     driver.fact(seen(a_pod("w1", app=APP)))

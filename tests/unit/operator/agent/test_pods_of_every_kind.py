@@ -19,7 +19,7 @@ from muster_operator.model.news import (
 )
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.verdicts import ApplicationRejected, ApplicationVerdict
-from tests.unit.operator.agent.driver import APP, asked, events, live, orders, waiting
+from tests.unit.operator.agent.driver import APP, asked, events, live, orders, waiting, whole
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
@@ -167,7 +167,7 @@ def test_thousands_of_pods_that_have_ended_leave_nothing() -> None:
     ledger = driver.ledger
     kept = (ledger.pods, ledger.foreign, ledger.tasks, ledger.applications, ledger.strays, ledger.noticed)
     assert not any(kept)
-    assert recovery.begin(ledger, 0.0).news == []
+    assert whole(recovery.begin(ledger, 0.0)).news == []
 
 
 def test_a_pod_that_leaves_slowly_holds_its_room_till_its_containers_have_ended_not_till_it_is_gone() -> None:

@@ -18,7 +18,7 @@ from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import PodRef
 from muster_operator.model.verdicts import ApplicationRejected, ApplicationVerdict
 from muster_si import keys
-from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, waiting
+from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, waiting, whole
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
 
@@ -50,13 +50,13 @@ def gathered(*raws: Raw, nodes: tuple[str, ...] = ("n1",)) -> Driver:
 
 def recovered(driver: Driver) -> tuple[Outcome, Outcome, Outcome]:
     """Accepted; the outcomes of nodes, asks and opening."""
-    recovery.begin(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
     for app in list(driver.ledger.applications):
         driver.accepted(app)
     assert recovery.is_answered(driver.ledger)
     return (
-        recovery.report_nodes(driver.ledger, 0.0),
-        recovery.submit_asks(driver.ledger, 0.0),
+        whole(recovery.report_nodes(driver.ledger, 0.0)),
+        whole(recovery.submit_asks(driver.ledger, 0.0)),
         recovery.open_nodes(driver.ledger, 0.0),
     )
 
@@ -74,7 +74,7 @@ def older(raw: Raw, seconds: int) -> Raw:
 
 def test_applications_come_first_the_oldest_first_with_their_original_time() -> None:
     driver = gathered(a_pod("b", app="young"), older(a_pod("a", app="old"), 30))
-    out = recovery.begin(driver.ledger, 0.0)
+    out = whole(recovery.begin(driver.ledger, 0.0))
     specs = [item.spec for item in out.news if isinstance(item, ApplicationSubmitted)]
     assert [spec.app for spec in specs] == ["old", "young"]
     assert specs[0].tags[keys.APP_TAG_CREATION_TIME] == str(CREATED_S - 30)
@@ -154,14 +154,14 @@ def test_placeholders_without_a_gang_are_deleted() -> None:
     resumed["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
     for raws in ((), (resumed,)):
         driver = gathered(*raws, placeholder("ph0"))
-        out = recovery.begin(driver.ledger, 0.0)
+        out = whole(recovery.begin(driver.ledger, 0.0))
         assert [command.pod.name for command in out.commands if isinstance(command, DeletePod)] == ["ph0"]
 
 
 def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
     raw = a_member("w0")
     raw["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
-    spec = recovery.begin(gathered(raw).ledger, 0.0).news[0]
+    spec = whole(recovery.begin(gathered(raw).ledger, 0.0)).news[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
 
@@ -173,7 +173,7 @@ def test_a_gang_stays_resumed_whichever_of_its_pods_of_one_second_carries_the_ma
     """Live the first pod seen is the originator, and a Job makes many in a second."""
     marked = a_member("w1")
     marked["metadata"]["annotations"] |= RESUMED
-    spec = recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0).news[0]
+    spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).news[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
 
@@ -189,28 +189,28 @@ def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() 
 def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
     stranger = a_pod("w1", app=APP, annotations=gang_annotations(member_of="other"))
     driver = gathered(older(a_member("w0"), 1), stranger)
-    assert events(recovery.begin(driver.ledger, 0.0)) == [("w1", "GangScheduling", "TaskGroupsError")]
+    assert events(whole(recovery.begin(driver.ledger, 0.0))) == [("w1", "GangScheduling", "TaskGroupsError")]
 
 
 def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
     driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
-    recovery.begin(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
     out = driver.told(ApplicationVerdict(rejected=(ApplicationRejected(APP, "no queue"),)))
     assert [type(command).__name__ for command in out.commands] == ["PostEvent", "FailPod"]
-    created = recovery.report_nodes(driver.ledger, 0.0).news[0]
+    created = whole(recovery.report_nodes(driver.ledger, 0.0)).news[0]
     assert isinstance(created, NodeCreated)
     assert [allocation.ask.app for allocation in created.existing] == [None]
 
 
 def test_what_happens_meanwhile_waits_for_the_opening() -> None:
     driver = gathered(a_pod("w0", app=APP))
-    recovery.begin(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
     driver.accepted()
     assert not driver.gone("w0")
     assert not driver.see(a_pod("w1", app=APP))
     assert not driver.updated("Running")
-    recovery.report_nodes(driver.ledger, 0.0)
-    assert asked(recovery.submit_asks(driver.ledger, 0.0)) == ["uid-w0"]
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    assert asked(whole(recovery.submit_asks(driver.ledger, 0.0))) == ["uid-w0"]
     out = recovery.open_nodes(driver.ledger, 0.0)
     assert asked(out) == ["uid-w1"]
     assert [type(item) for item in out.news[:1]] == [NodeOpened]

@@ -16,7 +16,7 @@ from muster_operator.model.verdicts import (
     SchedulingStates,
 )
 from muster_operator.translate.placeholders import placeholder_body
-from tests.unit.operator.agent.driver import APP, Driver, done, live, orders
+from tests.unit.operator.agent.driver import APP, Driver, done, live, orders, whole
 from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.objects import CREATED, a_group, a_namespace, a_pod, gang_annotations
 
@@ -142,10 +142,10 @@ def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() ->
     driver = Driver()
     driver.fact(namespace_seen(a_namespace()))
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
-    recovery.begin(driver.ledger, 0.0)
+    whole(recovery.begin(driver.ledger, 0.0))
     driver.accepted()
-    recovery.report_nodes(driver.ledger, 0.0)
-    recovery.submit_asks(driver.ledger, 0.0)
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    whole(recovery.submit_asks(driver.ledger, 0.0))
     assert next_due(driver.ledger) is None
     assert not driver.wait(60)
     recovery.open_nodes(driver.ledger, driver.now)

@@ -12,7 +12,7 @@ from muster_operator.model.verdicts import (
     SchedulingStateChanged,
     SchedulingStates,
 )
-from tests.unit.operator.agent.driver import APP, Driver, events, orders
+from tests.unit.operator.agent.driver import APP, Driver, events, orders, whole
 from tests.unit.operator.agent.test_recovery import a_member, gathered, placeholder, recovered
 from tests.unit.operator.objects import Raw, a_pod, gang_annotations
 
@@ -79,7 +79,7 @@ def test_a_definition_that_cannot_be_read_is_told_while_its_pod_waits() -> None:
     broken = gang_annotations(member_of="g") | {"yunikorn.apache.org/task-groups": "[7"}
     for node, expected in ((None, [("w0", "GangScheduling", "TaskGroupsError")]), ("n1", [])):
         raw = a_pod("w0", app=APP, annotations=broken, **({"nodeName": node} if node else {}))
-        assert events(recovery.begin(gathered(raw).ledger, 0.0)) == expected
+        assert events(whole(recovery.begin(gathered(raw).ledger, 0.0))) == expected
 
 
 def test_how_far_a_gang_is_is_told_when_it_gets_further() -> None:
