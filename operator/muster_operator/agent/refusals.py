@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_operator.agent import tasks, telling
-from muster_operator.agent.asks import allocation_of
+from muster_operator.agent.asks import ask_of
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Place, Refusal, Task
 from muster_operator.model import vocabulary as words
-from muster_operator.model.allocations import TerminationType
-from muster_operator.model.ids import NO_ALLOCATION_ID, NodeName, PodUid
+from muster_operator.model.allocations import AllocationSpec, TerminationType
+from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.news import AllocationReleased, AllocationReported
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.states import AppState, TaskState
@@ -51,9 +51,8 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     if app is None or node is None or task.release is not None or not _is_short_without(ledger, app, task):
         return False
     key = _free_key(ledger, task)
-    known = allocation_of(ledger, task, node)
-    ask = replace(known.ask, key=key, placeholder=True, originator=False)
-    place = replace(known, ask=ask, allocation_id=NO_ALLOCATION_ID)
+    # It is kept from now on: that its pod had the node for long would end a time-out of placeholders at once.
+    place = AllocationSpec(replace(ask_of(ledger, task), key=key, placeholder=True, originator=False), node)
     until = now + ledger.settings.keep_place_s
     ledger.places[key] = Place(task.app, task.pod.membership.task_group, node, place, until)
     remember(ledger, Deadline(until, Look.PLACE, key))

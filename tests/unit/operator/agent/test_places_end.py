@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from muster_operator.agent.comparing import compare
 from muster_operator.model.commands import BindPod
+from muster_operator.model.ids import PodUid
 from muster_operator.model.inventory import Part
 from muster_operator.model.results import CommandFailed
+from muster_si import keys
 from tests.unit.operator.agent.asking import inventory_of
 from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.agent.test_refusals import JOB, PLACE, SETTINGS, a_worker, refuse, running, started
@@ -64,6 +66,17 @@ def test_a_place_ends_with_a_gang_that_loses_its_last_member_while_it_reserves()
     assert JOB not in simulation.ledger.applications
     assert simulation.ledger.places == {}
     assert agrees(simulation)
+
+
+def test_a_place_is_kept_from_now_on_however_long_its_pod_had_the_node() -> None:
+    """The placeholder clock goes on from the earliest report (semantics 10); a new core has none that runs yet."""
+    simulation = running()
+    refuse(simulation)
+    assert keys.TAG_ALLOCATED_AT not in simulation.core.apps[JOB].held[PLACE].ask.tags
+    simulation.kill_core()
+    held = simulation.core.apps[JOB].held
+    assert keys.TAG_ALLOCATED_AT in held[PodUid("uid-w1")].ask.tags
+    assert keys.TAG_ALLOCATED_AT not in held[PLACE].ask.tags
 
 
 def test_a_place_that_is_kept_once_more_is_kept_for_its_whole_time() -> None:
