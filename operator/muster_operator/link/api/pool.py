@@ -66,7 +66,7 @@ class _Job:
     started: bool = False
 
 
-class Pool:
+class Pool:  # long: who waits, who runs and who is called back share the same queues
     """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped."""
 
     def __init__(
