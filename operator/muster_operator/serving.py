@@ -23,6 +23,7 @@ from muster_operator.link.api.pool import Pool
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside.lookout import Lookout
 from muster_operator.link.errors import LinkError, PartEnded
+from muster_operator.link.hearing import Hearing
 from muster_operator.link.leading.leadership import Leading
 from muster_operator.link.loop import Loop
 from muster_operator.link.si.core import CoreLink
@@ -59,7 +60,7 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
         asyncio.create_task(parts.loop.run(), name="agent"),
         asyncio.create_task(leading.run(), name="leadership"),
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
-        asyncio.create_task(_talk(parts.core, leading), name="session"),
+        asyncio.create_task(talk(parts.core, parts.memo.inbox.hearing, leading), name="session"),
     ]
     if parts.lookout is not None:
         own.append(asyncio.create_task(_look_out(parts.lookout, leading), name="lookout"))
@@ -95,9 +96,10 @@ async def _write(pool: Pool, leading: Leading) -> None:
     await pool.run()
 
 
-async def _talk(core: CoreLink, leading: Leading) -> None:
-    """Serve the core from when we lead on."""
+async def talk(core: CoreLink, hearing: Hearing, leading: Leading) -> None:
+    """Serve the core from when we lead on and know the cluster as it is now."""
     await leading.begun.wait()
+    await hearing.everything()
     await core.run()
 
 

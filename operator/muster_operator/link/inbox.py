@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster_operator.link.door import Door
+from muster_operator.link.hearing import Hearing
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import FromCore, Session
 from muster_operator.link.versions import READ
@@ -128,6 +129,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
     def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
         self._door = Door(settings)
+        self.hearing = Hearing()
         self._also: dict[str, Onlooker] = {}
         self._waiting: deque[Input] = deque()
         self._something, self._room = asyncio.Event(), asyncio.Event()
@@ -157,6 +159,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
     async def listed(self, plural: str, keys: frozenset[str]) -> None:
         """Take a complete list."""
         self._metrics.lists.labels(plural).inc()
+        self.hearing.note(plural)
         if plural in self._also:
             self._also[plural].listed(plural, keys)
         self.put(Listed(plural, keys))
@@ -172,6 +175,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
     def heard(self, plural: str, kind: str) -> None:
         """Note that a watch stream lives; count its bookmarks, which nobody takes."""
         self._metrics.heard(plural)
+        self.hearing.note(plural)
         if kind == "BOOKMARK":
             self._metrics.count_watched(plural, kind)
 

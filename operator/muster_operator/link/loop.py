@@ -75,7 +75,10 @@ class Loop:
     @property
     def unlisted(self) -> str:
         """What keeps it from beginning a session at once, once it may; empty = nothing."""
-        return "" if self._current.has_listed else Stage.LISTING.value
+        if not self._current.has_listed:
+            return Stage.LISTING.value
+        silent = self._inbox.hearing.silent
+        return f"nothing heard of for long: {silent}" if silent else ""
 
     def drain(self) -> None:
         """Obey and tell the core nothing more; results of commands are still taken."""
@@ -97,10 +100,16 @@ class Loop:
             self._supervised(item, out)
             if time.monotonic() > ends:
                 break
-        due = reminders.next_due(self._ledger)
-        if due is not None and due <= time.monotonic():
-            self._supervised(None, out)
+        self._remind(out)
         self._hand_out(out)
+
+    def _remind(self, out: Outcome) -> None:
+        """Look at what is due, for at most TURN_S as well: inputs do not starve it."""
+        now = time.monotonic()
+        ends = now + TURN_S
+        while (due := reminders.next_due(self._ledger)) is not None and due <= now <= ends:
+            self._supervised(None, out)
+            now = time.monotonic()
 
     def _supervised(self, item: Input | None, out: Outcome) -> None:
         """One input, or what is due (None). A failure costs this input and nothing else."""
