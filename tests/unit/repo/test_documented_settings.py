@@ -1,12 +1,18 @@
-"""The catalogue of settings names each that is read, with the default in force, no other; the page is made of it."""
+"""The catalogue of settings names each that is read, with the default in force, no other; the page is made of it.
+Every option of the command line is told of too.
+"""
 
 import pytest
+import typer
+from typer.core import TyperGroup, TyperOption
 
+from muster.main import app
 from muster_core.edge.config.load import load
 from muster_operator.link.config import admission
 from muster_operator.link.config import settings as operator
 from muster_operator.link.config.catalogue import LEVELS, SETTINGS
 from muster_si import keys
+from tests.unit.repo.tree import ROOT
 from tools import settings as page
 
 #: Said in a session, by no ConfigMap.
@@ -50,3 +56,29 @@ def test_the_default_in_the_catalogue_is_the_operators(key: str) -> None:
 
 def test_the_defaults_in_the_catalogue_are_those_of_admission() -> None:
     assert {key: SETTINGS[key].default for key in admission.DEFAULTS} == admission.DEFAULTS
+
+
+def options(command: str) -> list[TyperOption]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return [option for option in group.commands[command].params if isinstance(option, TyperOption)]
+
+
+def shown(default: object) -> str:
+    """As people write it; empty = there is none that could be written."""
+    if isinstance(default, bool) or not isinstance(default, int | float | str):
+        return ""
+    return f"{default:g}" if isinstance(default, float) else str(getattr(default, "value", default))
+
+
+@pytest.mark.parametrize("command", ["operator", "core", "run"])
+def test_every_option_is_in_the_documents_with_its_default(command: str) -> None:
+    """A line that names an option's environment variable has its default as well."""
+    lines = [line for path in sorted((ROOT / "docs").glob("*.md")) for line in path.read_text().splitlines()]
+    assert [option.opts[0] for option in options(command) if not any(option.opts[0] in line for line in lines)] == []
+    assert [
+        (option.opts[0], option.default)
+        for option in options(command)
+        for line in lines
+        if f"`{option.envvar}`" in line and shown(option.default) not in line
+    ] == []
