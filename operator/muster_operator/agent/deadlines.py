@@ -18,9 +18,8 @@ def next_due(ledger: Ledger) -> float | None:
     return ledger.deadlines[0][0] if ledger.deadlines and ledger.phase is Phase.LIVE else None
 
 
-def due(ledger: Ledger, now: float) -> list[Deadline]:
-    """Take everything off the heap whose time has come."""
-    found: list[Deadline] = []
-    while ledger.deadlines and ledger.deadlines[0][0] <= now:
-        found.append(heapq.heappop(ledger.deadlines)[2])
-    return found
+def due(ledger: Ledger, now: float) -> Deadline | None:
+    """Take the next one off the heap whose time has come, None = there is none."""
+    if not ledger.deadlines or ledger.deadlines[0][0] > now:
+        return None
+    return heapq.heappop(ledger.deadlines)[2]

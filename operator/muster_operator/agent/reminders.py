@@ -1,6 +1,6 @@
 """What the agent wanted to look at again: conditions that became due, deletes without effect, lost creates.
 
-The shell runs one timer: at ``next_due`` it calls ``remind``.
+The shell runs one timer: at ``next_due`` it calls ``remind``, for as long as something is due.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _MAX_PAUSES: Final = 12
 
 
 def remind(ledger: Ledger, now: float) -> Outcome:
-    """What follows from time alone; while no session is live it waits."""
+    """What follows from the next moment that has come; while no session is live it waits.
+
+    One at a time, so that thousands do not hold others up, and none is lost where another fails.
+    """
     out = Outcome()
-    if ledger.phase is not Phase.LIVE:
-        return out
-    for deadline in due(ledger, now):
+    if ledger.phase is Phase.LIVE and (deadline := due(ledger, now)) is not None:
         _look(ledger, out, deadline, now)
     return out
 

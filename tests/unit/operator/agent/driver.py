@@ -11,7 +11,7 @@ from muster_operator.agent.answering import answered
 from muster_operator.agent.ledger import Ledger
 from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe
-from muster_operator.agent.reminders import remind
+from muster_operator.agent.reminders import next_due, remind
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.commands import Command, PostEvent
 from muster_operator.model.facts import Fact, PodGone
@@ -72,7 +72,11 @@ class Driver:
     def wait(self, seconds: float) -> Outcome:
         """Time passes."""
         self.now += seconds
-        return remind(self.ledger, self.now)
+        out = Outcome()
+        while (due := next_due(self.ledger)) is not None and due <= self.now:
+            one = remind(self.ledger, self.now)
+            out = Outcome(out.news + one.news, out.commands + one.commands)
+        return out
 
     def accepted(self, app: AppId = APP) -> Outcome:
         """The core accepts, and begins with what it is asked for."""
