@@ -25,6 +25,8 @@ log = structlog.get_logger("muster.beside")
 PERIOD_S: Final = 60.0
 #: Part of a lease's duration in which a living holder has renewed it.
 RENEWED: Final = 0.4
+#: Seconds that we wait for that at most. Anybody who may write a Lease somewhere can give it a duration of 68 years.
+PATIENCE_S: Final = 20.0
 
 
 async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chosen: bool) -> frozenset[str]:
@@ -45,12 +47,13 @@ async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chos
 
 @dataclass(frozen=True, slots=True)
 class Lookout:
-    """Looks from the place of our Lease. `period_s`: between looks."""
+    """Looks from the place of our Lease. `period_s`: between looks; `patience_s`: for a suspect, at most."""
 
     session: KubeSession
     place: Place
     names: frozenset[str]
     period_s: float = PERIOD_S
+    patience_s: float = PATIENCE_S
 
     async def run(self) -> None:
         """Look for as long as we lead.
@@ -80,7 +83,8 @@ class Lookout:
         suspects = rivals(await installed(self.session), self.place, self.names)
         if not suspects:
             return
-        await asyncio.sleep(RENEWED * max(suspect.lease.duration_s for suspect in suspects.values()))
+        longest_s = max(suspect.lease.duration_s for suspect in suspects.values())
+        await asyncio.sleep(min(self.patience_s, RENEWED * longest_s))
         everybody = await installed(self.session)
         for other in alive(suspects, rivals(everybody, self.place, self.names)):
             self._meet(other, everybody.get(self.place))

@@ -1,5 +1,6 @@
 """Of two Musters that serve the same names the elder stays, if it lives."""
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,10 @@ NAMES = frozenset({"muster"})
 SOON, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
-def a_lease(namespace: str, created: str, renewed: str, serves: str = "muster", holder: str = "x") -> dict[str, Any]:
-    lease = Lease(holder, 0, "t", renewed, 0, "1")  # no duration: the test need not wait between the looks
+def a_lease(
+    namespace: str, created: str, renewed: str, serves: str = "muster", holder: str = "x", lasts_s: int = 0
+) -> dict[str, Any]:
+    lease = Lease(holder, lasts_s, "t", renewed, 0, "1")  # no duration: the test need not wait between the looks
     raw = body(namespace, "muster", lease, frozenset({serves}))
     raw["metadata"]["creationTimestamp"] = created
     return raw
@@ -55,6 +58,16 @@ async def test_of_two_of_the_same_second_exactly_one_gives_way() -> None:
     with pytest.raises(StartupRefused):
         await look([ours, a_lease("elder", SOON, "a")], [ours, a_lease("elder", SOON, "b")])
     assert await look([ours, a_lease("younger", SOON, "a")], [ours, a_lease("younger", SOON, "b")]) == 2
+
+
+async def test_no_lease_keeps_us_waiting_for_ever() -> None:
+    """Whoever may write one in a namespace of his own could keep Muster from starting."""
+    server = ApiServer()
+    for _ in range(2):
+        server.plan(LEASES, partial(reply, 200, {"items": [a_lease("theirs", SOON, "a", lasts_s=2**31 - 1)]}))
+    async with a_session(server) as session, asyncio.timeout(5):
+        await Lookout(session, OURS, NAMES, patience_s=0.1).look()
+    assert len(server.seen) == 2
 
 
 async def test_a_dead_one_does_not_matter() -> None:
