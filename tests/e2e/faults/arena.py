@@ -26,7 +26,7 @@ from tests.e2e.faults.witness import Witness
 from tests.e2e.scene import Scene
 
 CONFIG = {"service.completingTimeout": "1s", "service.placeholderImage": "registry.k8s.io/pause:3.10.2"}
-LEASE = {"MUSTER_LEASE_DURATION": "3"}
+ENV = {"MUSTER_LEASE_DURATION": "3", "MUSTER_COMPARE_EVERY": "0.3"}
 NOT_NOW = (ApiError, aiohttp.ClientError, TimeoutError)
 READY_S = 90.0
 GONE_S = 60.0
@@ -120,7 +120,7 @@ async def _setups(home: Cluster, name: str, server: str, operators: int) -> list
     for number in range(operators):
         folder = home.folder / name / f"muster-{number}"
         folder.mkdir(parents=True)
-        setups.append(Setup(kubeconfig, folder, identity=f"muster-{number}", env=LEASE))
+        setups.append(Setup(kubeconfig, folder, identity=f"muster-{number}", env=ENV))
     return setups
 
 

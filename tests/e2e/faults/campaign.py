@@ -18,7 +18,7 @@ from tests.e2e.faults.killer import Kill, Killer, Victim
 from tests.e2e.faults.load import Load
 from tests.e2e.faults.plan import Plan
 from tests.e2e.faults.schedule import Fault, Kind
-from tests.e2e.faults.tally import Tally
+from tests.e2e.faults.tally import DIFFERENCES, Tally
 from tests.e2e.faults.user import User
 
 Say = Callable[[str], None]
@@ -79,6 +79,8 @@ class Campaign:
         result.kills, result.again = self._killer.count, self._killer.again
         result.exits, result.counted = self._arena.kubelet.exits, self._tally.sums
         result.violations += [f"ended by itself: {words}" for words in result.exits if not _is_abdication(words)]
+        if differences := result.counted[DIFFERENCES]:
+            result.violations.append(f"{differences} {DIFFERENCES}")
         result.seconds = time.monotonic() - start
         return result
 
