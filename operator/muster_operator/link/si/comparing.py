@@ -90,8 +90,9 @@ class Comparing:
         """Compare a part, tell of each difference, and say what puts them right."""
         if self._touched is None:
             return Outcome()
-        before = self._repaired | self._restarted
-        found = comparing.compare(self._ledger, item.inventory, self._touched, now, before)
+        before, names, self._touched = self._repaired | self._restarted, self._touched, None
+        self._compared.set()  # also where comparing fails: the next part may be better
+        found = comparing.compare(self._ledger, item.inventory, names, now, before)
         for difference in found.found:
             self._metrics.differences.labels(difference.what).inc()
             log.error(
@@ -103,8 +104,6 @@ class Comparing:
         (self._restarted if found.unsound else self._repaired).update(found.found)
         if found.unsound:
             item.session.session_lost(found.unsound)
-        self._touched = None
-        self._compared.set()
         return found.out
 
     async def _run(self, session: Session) -> None:

@@ -11,6 +11,7 @@ from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.comparing import Comparing
 from muster_operator.link.si.core import Session
 from muster_operator.link.si.encode import Encoder
+from muster_operator.model.ids import AppId
 from muster_si import muster_pb2, si_pb2
 from muster_si.errors import RefusalCode, Refused
 from tests.unit.operator.link.si.scheduler import Peer
@@ -84,6 +85,17 @@ async def test_an_answer_waits_until_all_that_it_rests_on_was_heard() -> None:
         operator.peer.callback.update_allocation(si_pb2.AllocationResponse(new=[word]))
         await operator.until(lambda: len(operator.peer.asked) > 1)
     assert counted(operator, "allocation left over") == counted(operator, "ask missing") == 0
+
+
+async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
+    first = muster_pb2.Inventory(applications=[WHOLE])
+    async with running(comparing(first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)]))) as operator:
+        await at_work(operator)
+        operator.ledger.applications[AppId("broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
+        await operator.until(lambda: len(operator.peer.asked) > 1)
+        del operator.ledger.applications[AppId("broken")]
+    failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Compared"})
+    assert failures == 1.0
 
 
 async def test_a_core_without_our_application_is_told_everything_anew() -> None:
