@@ -27,13 +27,20 @@ def tell(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
     if pod.node is not None:
         return
     for note in _differences(app, pod):
-        if note not in app.mismatches and len(app.mismatches) < _MAX_TOLD:
-            app.mismatches.add(note)
+        if _is_new(app, note):
             telling.warn(out, pod.ref, words.REASON_SCHEDULING, note)
     if app.gang is not None:
-        _tell_unknown_group(out, app.gang, pod)
+        _tell_unknown_group(out, app, app.gang, pod)
     elif not app.source.task_groups.strip() and not ledger.settings.disable_gang and not app.is_told_no_gang:
         app.is_told_no_gang = _tell_missing_definition(out, app, pod)
+
+
+def _is_new(app: Application, note: str) -> bool:
+    """Whether it was not told yet; it is now."""
+    is_new = note not in app.mismatches and len(app.mismatches) < _MAX_TOLD
+    if is_new:
+        app.mismatches.add(note)
+    return is_new
 
 
 def _differences(app: Application, pod: Pod) -> Iterator[str]:
@@ -50,7 +57,7 @@ def _differences(app: Application, pod: Pod) -> Iterator[str]:
         yield f"{where} {app.namespace} and has the quota of that; {fix}"
 
 
-def _tell_unknown_group(out: Outcome, gang: GangDefinition, pod: Pod) -> None:
+def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
     group = pod.membership.task_group
     if not group or gang.group(group):
         return
@@ -59,7 +66,8 @@ def _tell_unknown_group(out: Outcome, gang: GangDefinition, pod: Pod) -> None:
         f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {pod.membership.app}; the "
         f"pod is scheduled without one, write one of: {known[:400]}"
     )
-    telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
+    if _is_new(app, note):
+        telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
 
 
 def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
