@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from muster_operator.admission.conditions import Ours
-from muster_operator.admission.webhooks import Door, mutating, validating
+from muster_operator.admission.registering.conditions import Ours
+from muster_operator.admission.registering.webhooks import Door, mutating, validating
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "deploy" / "webhooks.yaml"

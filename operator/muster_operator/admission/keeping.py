@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from muster_operator.admission.certificates import BadCertificate, Leaf, Pair, given, issue
-from muster_operator.admission.registration import Registrar
-from muster_operator.admission.secret import AuthoritySecret
-from muster_operator.admission.trust import Trust
+from muster_operator.admission.certifying.certificates import BadCertificate, Leaf, Pair, given, issue
+from muster_operator.admission.certifying.secret import AuthoritySecret
+from muster_operator.admission.certifying.trust import Trust
+from muster_operator.admission.registering.registration import Registrar
 from muster_operator.link.errors import ApiRefused, LinkError, NotLeading
 
 log = structlog.get_logger("muster.admission")

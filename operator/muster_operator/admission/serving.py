@@ -14,18 +14,19 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from muster_operator.admission import aside, cluster, webhooks
-from muster_operator.admission.cluster import ClusterView
-from muster_operator.admission.conditions import Ours
-from muster_operator.admission.configuration import ConfigurationCheck
-from muster_operator.admission.decide import decide
-from muster_operator.admission.introduction import introduced
+from muster_operator.admission.answering import aside, cluster
+from muster_operator.admission.answering.cluster import ClusterView
+from muster_operator.admission.answering.configuration import ConfigurationCheck
+from muster_operator.admission.answering.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
+from muster_operator.admission.certifying.secret import AuthoritySecret
+from muster_operator.admission.deciding.decide import decide
 from muster_operator.admission.keeping import GivenSource, Keeper, OwnSource, Source
-from muster_operator.admission.registration import Registrar, Registration
+from muster_operator.admission.registering import webhooks
+from muster_operator.admission.registering.conditions import Ours
+from muster_operator.admission.registering.introduction import introduced
+from muster_operator.admission.registering.registration import Registrar, Registration
+from muster_operator.admission.registering.webhooks import Door
 from muster_operator.admission.review import Answer, Review
-from muster_operator.admission.secret import AuthoritySecret
-from muster_operator.admission.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
-from muster_operator.admission.webhooks import Door
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.config.admission import parse
 from muster_operator.link.config.settings import Configuration

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from muster_operator.admission.server import ReviewMetrics
+from muster_operator.admission.answering.server import ReviewMetrics
 from muster_operator.link.metrics import Metrics as OperatorMetrics
 from tests.unit.core.edge.metrics.busy import busy_core
 

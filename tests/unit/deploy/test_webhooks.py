@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yaml
 
-from muster_operator.admission.secret import SECRET
-from muster_operator.admission.webhooks import NAME
+from muster_operator.admission.certifying.secret import SECRET
+from muster_operator.admission.registering.webhooks import NAME
 from muster_operator.main import WEBHOOK_PORT
 from tools import webhooks
 

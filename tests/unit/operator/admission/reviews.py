@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from muster_operator.admission.decide import decide
+from muster_operator.admission.deciding.decide import decide
 from muster_operator.admission.kinds import KINDS
 from muster_operator.admission.known import Known
 from muster_operator.admission.review import Answer, Operation, Review, Submitter

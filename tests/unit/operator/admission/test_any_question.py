@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster_operator.admission.decide import decide
+from muster_operator.admission.deciding.decide import decide
 from muster_operator.admission.kinds import KINDS
 from muster_operator.admission.known import Known
 from muster_operator.admission.review import Answer, Operation, Review, Submitter

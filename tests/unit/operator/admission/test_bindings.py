@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.admission.decide import decide
+from muster_operator.admission.deciding.decide import decide
 from muster_operator.admission.review import Answer, Operation, Review, Submitter
 from tests.unit.operator.admission.reviews import CONTROLLER, KNOWN, PLACEHOLDER, SETTINGS, USER_INFO
 

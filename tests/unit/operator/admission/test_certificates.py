@@ -9,8 +9,16 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from muster_operator.admission import certificates
-from muster_operator.admission.certificates import RENEW_BEFORE, BadCertificate, Leaf, Pair, issue, kept_or_made, signer
+from muster_operator.admission.certifying import certificates
+from muster_operator.admission.certifying.certificates import (
+    RENEW_BEFORE,
+    BadCertificate,
+    Leaf,
+    Pair,
+    issue,
+    kept_or_made,
+    signer,
+)
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.admission.cluster import ClusterView
+from muster_operator.admission.answering.cluster import ClusterView
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
 from muster_operator.link.inbox import Inbox

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.admission.configuration import MOST_WARNINGS, WARNING_LIMIT, ConfigurationCheck
+from muster_operator.admission.answering.configuration import MOST_WARNINGS, WARNING_LIMIT, ConfigurationCheck
 from muster_operator.admission.review import Answer, Operation, Review, Submitter
 from muster_operator.link.config.settings import Configuration, parse
 from muster_si import muster_pb2

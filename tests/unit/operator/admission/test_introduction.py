@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.admission.introduction import introduced
+from muster_operator.admission.registering.introduction import introduced
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import StartupRefused
 from muster_operator.link.leading.fence import Fence

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from muster_operator.admission.certificates import BadCertificate, Leaf, issue, split
+from muster_operator.admission.certifying.certificates import BadCertificate, Leaf, issue, split
+from muster_operator.admission.certifying.secret import SECRET, AuthoritySecret
+from muster_operator.admission.certifying.trust import RETIRE, SETTLE
 from muster_operator.admission.keeping import GivenSource, Keeper, OwnSource
-from muster_operator.admission.registration import MUTATING, Registrar, Registration
-from muster_operator.admission.secret import SECRET, AuthoritySecret
-from muster_operator.admission.trust import RETIRE, SETTLE
-from muster_operator.admission.webhooks import NAME, bundle_of
+from muster_operator.admission.registering.registration import MUTATING, Registrar, Registration
+from muster_operator.admission.registering.webhooks import NAME, bundle_of
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.leading.fence import Fence
 from tests.unit.operator.admission.cluster_peer import Peer, a_session

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from muster_operator.admission.conditions import Ours
 from muster_operator.admission.kinds import KINDS as KNOWN_KINDS
-from muster_operator.admission.webhooks import Door, mutating
+from muster_operator.admission.registering.conditions import Ours
+from muster_operator.admission.registering.webhooks import Door, mutating
 from tests.unit.operator.admission.reviews import (
     ANN,
     BOB,

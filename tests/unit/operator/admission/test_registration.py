@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from muster_operator.admission import webhooks
-from muster_operator.admission.certificates import split
-from muster_operator.admission.conditions import GUARDED, Ours
+from muster_operator.admission.certifying.certificates import split
 from muster_operator.admission.kinds import KINDS
-from muster_operator.admission.registration import MUTATING, VALIDATING, Registrar, Registration
-from muster_operator.admission.webhooks import NAME, Door, bundle_of, mutating, validating
+from muster_operator.admission.registering import webhooks
+from muster_operator.admission.registering.conditions import GUARDED, Ours
+from muster_operator.admission.registering.registration import MUTATING, VALIDATING, Registrar, Registration
+from muster_operator.admission.registering.webhooks import NAME, Door, bundle_of, mutating, validating
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused
 from tests.unit.operator.admission.cluster_peer import Peer, a_session

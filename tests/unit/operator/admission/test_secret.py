@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from muster_operator.admission.certificates import Pair
-from muster_operator.admission.secret import ENTRIES, SECRET, AuthoritySecret
+from muster_operator.admission.certifying.certificates import Pair
+from muster_operator.admission.certifying.secret import ENTRIES, SECRET, AuthoritySecret
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused
 from muster_operator.link.leading.fence import Fence

@@ -17,9 +17,7 @@ import aiohttp
 import orjson
 import pytest
 
-from muster_operator.admission.certificates import Leaf, issue, kept_or_made
-from muster_operator.admission.review import Answer, Review
-from muster_operator.admission.server import (
+from muster_operator.admission.answering.server import (
     BODY_LIMIT,
     ROOM,
     SMALL,
@@ -28,6 +26,8 @@ from muster_operator.admission.server import (
     ReviewMetrics,
     TlsContexts,
 )
+from muster_operator.admission.certifying.certificates import Leaf, issue, kept_or_made
+from muster_operator.admission.review import Answer, Review
 from muster_operator.link.errors import StartupRefused, Unreachable
 from muster_operator.link.metrics import Metrics
 from tests.unit.operator.admission.reviews import a_description

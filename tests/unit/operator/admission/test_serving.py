@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from muster_operator.admission.registering.webhooks import OTHERS_TIMEOUT_S, TIMEOUT_S
 from muster_operator.admission.serving import MARGIN_S, WebhookOptions
-from muster_operator.admission.webhooks import OTHERS_TIMEOUT_S, TIMEOUT_S
 from muster_operator.link.errors import StartupRefused
 
 FILE = Path("tls.pem")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from muster_operator.admission.certificates import Leaf
-from muster_operator.admission.trust import RETIRE, SETTLE, Trust
+from muster_operator.admission.certifying.certificates import Leaf
+from muster_operator.admission.certifying.trust import RETIRE, SETTLE, Trust
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from muster_operator.admission.identity import LIMIT
+from muster_operator.admission.deciding.identity import LIMIT
 from muster_operator.admission.review import Submitter
 from tests.unit.operator.admission.reviews import (
     ANN,

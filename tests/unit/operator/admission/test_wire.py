@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from muster_operator.admission import wire
+from muster_operator.admission.answering import wire
 from muster_operator.admission.review import Answer, Operation
 from tests.unit.operator.admission.test_server import a_question
 

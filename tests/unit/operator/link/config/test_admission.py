@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from muster_operator.admission.filtering import is_served
+from muster_operator.admission.deciding.filtering import is_served
 from muster_operator.link.config.admission import DEFAULTS, doubts, loose, parse
 from muster_operator.link.config.catalogue import SETTINGS
 from muster_operator.link.config.catalogue import doubts as doubts_of_all

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_operator.admission.case import Case
+from muster_operator.admission.deciding.case import Case
 from muster_operator.admission.known import Known
 from muster_operator.model import vocabulary as words
 from muster_operator.model.admission import AdmissionSettings

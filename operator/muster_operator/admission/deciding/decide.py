@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster_operator.admission import bindings, placeholders, userinfo
-from muster_operator.admission.access import is_trusted
-from muster_operator.admission.case import Case, opened
+from muster_operator.admission.deciding import bindings, placeholders, userinfo
+from muster_operator.admission.deciding.access import is_trusted
+from muster_operator.admission.deciding.case import Case, opened
+from muster_operator.admission.deciding.pods import additions
 from muster_operator.admission.known import Known
-from muster_operator.admission.pods import additions
 from muster_operator.admission.review import Answer, Review
 from muster_operator.model import vocabulary as words
 from muster_operator.model.admission import AdmissionSettings

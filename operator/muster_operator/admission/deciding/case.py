@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster_operator.admission.filtering import is_labelled, is_served
+from muster_operator.admission.deciding.filtering import is_labelled, is_served
 from muster_operator.admission.kinds import KINDS, Kind
 from muster_operator.admission.known import Known
 from muster_operator.admission.review import Operation, Review, Submitter

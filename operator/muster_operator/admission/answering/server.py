@@ -19,8 +19,8 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter, Histogram
 
-from muster_operator.admission import wire
-from muster_operator.admission.certificates import Leaf
+from muster_operator.admission.answering import wire
+from muster_operator.admission.certifying.certificates import Leaf
 from muster_operator.admission.review import Answer, Review
 from muster_operator.link.errors import LinkError
 from muster_operator.link.listening import listener

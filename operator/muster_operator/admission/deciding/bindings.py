@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.admission.case import annotations_of
-from muster_operator.admission.conditions import GUARDED
+from muster_operator.admission.deciding.case import annotations_of
 from muster_operator.admission.known import Known
+from muster_operator.admission.registering.conditions import GUARDED
 from muster_operator.admission.review import Review
 
 KIND: Final = "Binding"

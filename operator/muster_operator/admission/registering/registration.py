@@ -13,10 +13,10 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from muster_operator.admission import webhooks
-from muster_operator.admission.certificates import split
-from muster_operator.admission.conditions import Ours
-from muster_operator.admission.webhooks import Door, name_of
+from muster_operator.admission.certifying.certificates import split
+from muster_operator.admission.registering import webhooks
+from muster_operator.admission.registering.conditions import Ours
+from muster_operator.admission.registering.webhooks import Door, name_of
 from muster_operator.link.api.session import KubeSession, Request
 from muster_operator.link.errors import ApiRefused
 from muster_operator.translate.raw import Raw, mapping, text

@@ -23,10 +23,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster_operator.admission import conditions
-from muster_operator.admission.conditions import Condition, Ours
 from muster_operator.admission.kinds import KINDS, Kind
 from muster_operator.admission.known import CONTROL_PLANE
+from muster_operator.admission.registering import conditions
+from muster_operator.admission.registering.conditions import Condition, Ours
 from muster_operator.link.config.configmaps import NAMES
 
 #: Of both configurations, where Muster runs in the namespace that deploy/rbac.yaml makes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.admission.filtering import is_found
+from muster_operator.admission.deciding.filtering import is_found
 from muster_operator.admission.review import Submitter
 from muster_operator.model.admission import AccessRules
 

@@ -6,7 +6,7 @@ A mark that was there before can be taken away, and a pod that has one can be ch
 
 from __future__ import annotations
 
-from muster_operator.admission.case import Case
+from muster_operator.admission.deciding.case import Case
 from muster_operator.model import vocabulary as words
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import PodRef

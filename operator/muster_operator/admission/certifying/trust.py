@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from muster_operator.admission.certificates import Leaf
+from muster_operator.admission.certifying.certificates import Leaf
 
 #: API servers hear of a registration through their own watch: milliseconds, and seconds where they are in trouble.
 SETTLE: Final = timedelta(seconds=5)

@@ -14,7 +14,13 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from muster_operator.admission.certificates import Authority, BadCertificate, Pair, kept_or_made, read_authority
+from muster_operator.admission.certifying.certificates import (
+    Authority,
+    BadCertificate,
+    Pair,
+    kept_or_made,
+    read_authority,
+)
 from muster_operator.link.api.session import KubeSession, Request
 from muster_operator.link.errors import ApiRefused, NotLeading
 from muster_operator.translate.raw import Raw, mapping, text

@@ -21,9 +21,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster_operator.admission import identity
-from muster_operator.admission.access import is_trusted
-from muster_operator.admission.case import Case
+from muster_operator.admission.deciding import identity
+from muster_operator.admission.deciding.access import is_trusted
+from muster_operator.admission.deciding.case import Case
 from muster_operator.admission.kinds import is_made_of_a_template
 from muster_operator.model import vocabulary as words
 from muster_operator.model.admission import AccessRules
