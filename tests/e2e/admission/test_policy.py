@@ -18,7 +18,7 @@ from devcluster.errors import ApiError
 from devcluster.muster import ACCOUNT, NAMESPACE
 from devcluster.resources import BY_KIND
 from devcluster.waiting import until
-from muster_operator.admission.identity import of_submitter
+from muster_operator.admission.deciding.identity import of_submitter
 from muster_operator.admission.kinds import KINDS
 from muster_operator.admission.review import Submitter
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, a_pod
