@@ -32,6 +32,8 @@ from muster_operator.model.vocabulary import (
     REPORTING_CONTROLLER,
 )
 
+#: Seconds a bind may take: less than others get, because a session waits for the last binds of the one before.
+BIND_S: Final = 5.0
 #: Longest note of an event, bytes (events.k8s.io/v1 validation).
 NOTE_LIMIT: Final = 1024
 #: Events about cluster-wide objects live in this namespace, as the API server demands.
@@ -47,7 +49,8 @@ def bind(command: BindPod) -> Request:
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": command.node},
     }
-    return Request("POST", f"{_pod_path(pod)}/binding?fieldManager={FIELD_MANAGER}", orjson.dumps(body))
+    path = f"{_pod_path(pod)}/binding?fieldManager={FIELD_MANAGER}"
+    return Request("POST", path, orjson.dumps(body), within_s=BIND_S)
 
 
 def delete(command: DeletePod) -> Request:

@@ -25,6 +25,8 @@ from muster_operator.link.leading.fence import Fence
 
 #: Seconds one request may take, connecting included. The API server's own limit is 60.
 REQUEST_S: Final = 15.0
+#: Seconds the reading of one object or of a few may take: a start waits for it, and asks again.
+READ_S: Final = 5.0
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
@@ -92,7 +94,7 @@ class KubeSession:
         request_s: float = REQUEST_S,
     ) -> None:
         self._credentials, self._fence, self._measure = credentials, fence, measure
-        self._timeout = aiohttp.ClientTimeout(total=request_s)
+        self._request_s = request_s
         self._connections = Connections(credentials, measure, instance)
 
     async def send(self, request: Request) -> Reply:
@@ -114,7 +116,7 @@ class KubeSession:
             Unreachable: no answer came.
             ApiRefused: the server answered with an error.
         """
-        reply = await self.send(Request("GET", path))
+        reply = await self.send(Request("GET", path, within_s=READ_S))
         if not reply.ok:
             raise ApiRefused(f"GET {path}", reply.status, reply.message())
         return reply.json()
@@ -134,7 +136,7 @@ class KubeSession:
     async def _send(self, request: Request) -> Reply:
         session = await self._connections.session()
         what = f"{request.method} {request.path}"
-        timeout = self._timeout if request.within_s is None else aiohttp.ClientTimeout(total=request.within_s)
+        timeout = aiohttp.ClientTimeout(total=min(self._request_s, request.within_s or self._request_s))
         began, status = time.perf_counter(), 0
         try:
             async with (
