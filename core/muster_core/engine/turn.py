@@ -184,7 +184,6 @@ class Turn:
         partition = self.partition
         effects: list[Effect] = []
         if outline.notice:
-            app.gang.warned = True
             effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice, outline.short_of))
         for decision in outline.decisions:
             try:

@@ -144,11 +144,12 @@ def _sum(counts: dict[AskClass, int]) -> Resources:
 
 
 def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: bool) -> None:
-    """Said once: not even an empty cluster of these nodes could hold the gang (semantics 10). `is_held`: a quota
-    is in the way as well, so that more nodes would not help.
+    """Said once for each size of the cluster: not even an empty one of these nodes could hold the gang (semantics 10).
+
+    `is_held`: a quota is in the way as well, so that more nodes would not help.
     """
     nodes = partition.nodes
-    if app.gang.warned or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
+    if app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
     members = app.spec.members
     short = lacking_when_empty(nodes, [(Shape(m.resources, m.constraints), m.count) for m in members])

@@ -162,8 +162,6 @@ class Gang:
     recovered: bool = False
     #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
     checked_at: Resources | None = None
-    #: It was told that not even an empty cluster could hold it (semantics 10).
-    warned: bool = False
     #: Which placeholder clock runs; a clock of another number is stale.
     clock: int = 0
     #: From when on it runs.

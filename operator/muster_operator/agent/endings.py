@@ -143,6 +143,7 @@ def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         out.news.append(ApplicationRemoved(app.id))
     refusals.over(ledger, app)
     ledger.applications.pop(app.id, None)
+    ledger.cramped.discard(app.id)
     remaining = [task.pod for task in app.members.values()]
     for pod in remaining:
         ledger.tasks.pop(pod.ref.uid, None)

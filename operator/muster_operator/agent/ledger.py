@@ -225,6 +225,8 @@ class Ledger:
     places: dict[PodUid, Place] = field(default_factory=dict)
 
     applications: dict[AppId, Application] = field(default_factory=dict)
+    #: Gangs that no cluster of these nodes could hold, until there are other nodes.
+    cramped: set[AppId] = field(default_factory=set)
     tasks: dict[PodUid, Task] = field(default_factory=dict)
     #: Pods of ours that only take room until they are gone: they have no application in this session.
     strays: dict[PodUid, Occupant] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import occupants, refusals, tasks, telling
+from muster_operator.agent import occupants, refusals, reserving, tasks, telling
 from muster_operator.agent.applications import ANSWERED
 from muster_operator.agent.asks import allocation_of
 from muster_operator.agent.ledger import Ledger
@@ -46,6 +46,8 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
     One of the same name and another UID, whose delete was missed, is the same to the core: pods are bound to names, and
     stay bound to this one until somebody deletes them.
     """
+    if old is None or old.capacity != node.capacity or old.schedulable != node.schedulable:
+        reserving.may_fit(ledger)
     if old is None:
         ledger.arrived.add(node.name)
         waiting = sorted(ledger.homeless.pop(node.name, set()))

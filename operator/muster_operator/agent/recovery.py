@@ -73,6 +73,7 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
 def _clear(ledger: Ledger) -> None:
     """Forget the session that was."""
     ledger.applications.clear()
+    ledger.cramped.clear()
     ledger.tasks.clear()
     ledger.strays.clear()
     ledger.homeless.clear()

@@ -53,6 +53,7 @@ def how_far(app: Application) -> tuple[int, int]:
 
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
     """Not even an empty cluster of these nodes could hold the gang: its originator says so at once."""
+    ledger.cramped.add(app.id)
     app.impossible = Condition(words.CONDITION_UNSCHEDULABLE, message)
     app.shortage = app.shortage or app.impossible
     task = ledger.tasks.get(app.originator.ref.uid)
@@ -60,6 +61,15 @@ def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now
         task.waits_since = now - ledger.settings.condition_delay_s
         task.shortage = app.impossible
         waiting.express(ledger, out, task, now)
+
+
+def may_fit(ledger: Ledger) -> None:
+    """There are other nodes than there were: what was said of an empty cluster counts only if it is said again."""
+    for app_id in ledger.cramped:
+        app = ledger.applications[app_id]
+        app.shortage = None if app.shortage == app.impossible else app.shortage
+        app.impossible = None
+    ledger.cramped.clear()
 
 
 def _explain(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:

@@ -17,8 +17,8 @@ from muster_operator.model.verdicts import (
 )
 from muster_operator.translate.placeholders import placeholder_body
 from tests.unit.operator.agent.driver import APP, Driver, done, live, orders, whole
-from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
-from tests.unit.operator.objects import CREATED, a_group, a_namespace, a_pod, gang_annotations
+from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen, node_seen
+from tests.unit.operator.objects import CREATED, a_group, a_namespace, a_node, a_pod, gang_annotations
 
 MEMBERS = 3
 FULL = "0/1 nodes are available: 1 Insufficient cpu."
@@ -136,6 +136,19 @@ def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_i
     found = conditions(driver.wait(60))
     assert found["w0"][0] == "SchedulingSkipped"
     assert found["w0"][1].endswith(QUOTA)
+
+
+def test_a_gang_that_no_cluster_could_hold_says_so_no_more_when_there_are_other_nodes() -> None:
+    driver = reserving()
+    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
+    event = CoreEvents((CoreEvent(EventKind.APP, "job", "workers", note),))
+    assert conditions(driver.told(event))["w0"] == ("Unschedulable", note)
+    driver.fact(node_seen(a_node("another")))
+    driver.wait(5)
+    found = conditions(driver.wait(70))
+    assert found["w0"][0] == "SchedulingSkipped"
+    assert "empty cluster" not in found["w0"][1]
+    assert conditions(driver.told(event))["w0"][0] == "Unschedulable", "another node was not enough"
 
 
 def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() -> None:
