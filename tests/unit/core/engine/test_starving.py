@@ -129,8 +129,8 @@ def test_the_warning_comes_too_when_the_asks_come_one_by_one() -> None:
 
 def test_the_warning_is_said_anew_of_a_cluster_that_grew_and_is_still_too_small() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
-    scene.tell(ApplicationAdded(an_application(gang=3)))
-    asks = [an_ask(f"p{index}", vcore=2000, group="workers", placeholder=True) for index in range(3)]
+    scene.tell(ApplicationAdded(an_application(gang=5)))
+    asks = [an_ask(f"p{index}", group="workers", placeholder=True) for index in range(5)]
     assert len(notices(scene.ask(*asks))) == 1
     assert notices(scene.wait(60)) == []
     assert len(notices(scene.add_node("n1", vcore=2000))) == 1
