@@ -78,6 +78,11 @@ async def test_no_decision_is_lost_or_doubled_while_operators_go_and_die(open_sc
     assert first.operator.returncode == 0
     for number in range(6):
         await scene.create(a_gang(f"late-{number}", [Group("workers", 3)], timeout_s=600))
+
+    async def has_written() -> bool:
+        return reigns(scene)[-1] == "muster-1"
+
+    await scene.eventually("the second one writes", has_written)
     await second.operator.kill()
     await second.core.kill()
     await first.start()
