@@ -642,8 +642,8 @@ Global___InventoryRequest: _TypeAlias = InventoryRequest  # noqa: Y015
 
 @_typing.final
 class Inventory(_message.Message):
-    """words: items of all AllocationResponses said in this session before it was
-    taken; who has heard as many has heard all that it rests on. last: names up
+    """words: items of all AllocationResponses and ApplicationResponses said in this
+    session before it was taken; who has heard as many has heard all it rests on. last: names up
     to this one were looked at; empty = to the end.
     """
 

@@ -161,7 +161,9 @@ def _say(session: Session, run: Sequence[Effect]) -> None:
         session.callback.update_allocation(response)
     elif isinstance(first, _APPLICATION):
         news = cast("Sequence[si_encode.ApplicationNews]", run)
-        session.callback.update_application(si_encode.application_response(news))
+        told = si_encode.application_response(news)
+        session.words += words(told)
+        session.callback.update_application(told)
     elif isinstance(first, _NODE):
         session.callback.update_node(si_encode.node_response(cast("Sequence[si_encode.NodeNews]", run)))
     elif isinstance(first, NodeRecommended):

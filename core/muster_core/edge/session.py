@@ -57,7 +57,7 @@ class Session:
     config_text: str = ""
     ended: str = ""
     taken: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    #: Items said of allocations (muster_si.words).
+    #: Items said of allocations and applications (muster_si.words).
     words: int = 0
     fences: list[Fence] = field(default_factory=list)
     #: Where the groups of users come from, by partition, where applications do not name them.

@@ -44,7 +44,7 @@ async def test_it_shows_asks_allocations_and_how_much_was_said_of_them(talk: Tal
         ("a", "a-0", "n1"),
         ("b", "b-0", "n1"),
     ]
-    assert found.words == 2
+    assert found.words == 5, "two allocations, and an application that was accepted, is Accepted, is Running"
     assert found.last == ""
 
 
@@ -118,3 +118,9 @@ def test_words_are_the_items_of_every_list_so_that_merged_messages_count_as_much
     )
     merged = si_pb2.AllocationResponse.FromString(one.SerializeToString() + other.SerializeToString())
     assert words(merged) == words(one) + words(other) == 5
+    ended = si_pb2.ApplicationResponse(
+        rejected=[si_pb2.RejectedApplication()],
+        accepted=[si_pb2.AcceptedApplication()],
+        updated=[si_pb2.UpdatedApplication()],
+    )
+    assert words(ended) == 3

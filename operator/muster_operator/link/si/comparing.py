@@ -81,7 +81,7 @@ class Comparing:
 
     def heard(self, message: FromCore, verdict: Verdict | None) -> None:
         """Note of whom the core spoke, once the ledger knows."""
-        if isinstance(message, si_pb2.AllocationResponse):
+        if isinstance(message, si_pb2.AllocationResponse | si_pb2.ApplicationResponse):
             self._words += words(message)
         if self._touched is not None and verdict is not None:
             self._touched.update(touched.by_verdict(verdict))

@@ -75,7 +75,7 @@ async def test_an_answer_waits_until_all_that_it_rests_on_was_heard() -> None:
     """The core has given the waiting pod its node, and its word is still on the way."""
     moved = muster_pb2.ApplicationInventory(applicationID="app", allocations=[*WHOLE.allocations])
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
-    async with running(comparing(muster_pb2.Inventory(words=1, applications=[moved], last="app"))) as operator:
+    async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="app"))) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.asked) == 1)
         await operator.settled()
@@ -85,6 +85,18 @@ async def test_an_answer_waits_until_all_that_it_rests_on_was_heard() -> None:
         operator.peer.callback.update_allocation(si_pb2.AllocationResponse(new=[word]))
         await operator.until(lambda: len(operator.peer.asked) > 1)
     assert counted(operator, "allocation left over") == counted(operator, "ask missing") == 0
+
+
+async def test_an_application_whose_end_is_still_on_its_way_is_not_missed() -> None:
+    """The core has ended it and its word, on the other stream, comes later: one word more than was heard."""
+    async with running(comparing(muster_pb2.Inventory(words=2))) as operator:
+        await at_work(operator)
+        await operator.until(lambda: len(operator.peer.asked) == 1)
+        await operator.settled()
+        ended = si_pb2.UpdatedApplication(applicationID="app", state="Failed")
+        operator.peer.callback.update_application(si_pb2.ApplicationResponse(updated=[ended]))
+        await operator.until(lambda: len(operator.peer.asked) > 1)
+    assert counted(operator, "application missing") == 0
 
 
 async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
