@@ -196,10 +196,13 @@ async def _no_pod(cluster: Cluster, namespace: str) -> None:
 
 
 async def _has_account(cluster: Cluster, namespace: str) -> None:
-    """A pod is admitted only once its namespace has its default service account."""
+    """A pod is admitted only once its namespace has its default service account.
+
+    After a scene that killed API servers the controllers may take their time to watch again.
+    """
     await until(
         "the default service account",
         lambda: cluster.admin.get("serviceaccounts", "default", namespace),
-        30,
+        50,
         tolerate=(ApiError,),
     )
