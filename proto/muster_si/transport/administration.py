@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
+from muster_si.errors import SessionLost
 from muster_si.transport.address import parse_address, require_protection
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.dialling import Dialling
@@ -65,7 +66,7 @@ class AdministrationClient:
     ) -> None:
         """Connects to nothing yet. Raises AddressError when the address cannot be used, or not without TLS."""
         require_protection(address, has_tls=tls is not None, allow_plaintext=allow_plaintext)
-        self._timeout_s = settings.register_timeout_s
+        self._patience_s = settings.question_timeout_s
         self._dialling = Dialling(parse_address(address).target, tls, settings.options())
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
@@ -97,6 +98,10 @@ class AdministrationClient:
     async def _call(self, method: str, request: Message) -> bytes:
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._dialling.channel().unary_unary(method)
         try:
-            return await call(request.SerializeToString(), timeout=self._timeout_s)
+            # A core that has just come up is waited for: gRPC tries a failed address again only after a pause.
+            return await call(request.SerializeToString(), wait_for_ready=True, timeout=self._patience_s)
         except grpc.aio.AioRpcError as error:
-            raise raised(error) from error
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise raised(error) from error
+            reason = f"no scheduler answered within {self._patience_s:g} s: {error.details()}"
+            raise SessionLost(reason) from error

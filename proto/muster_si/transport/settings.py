@@ -27,6 +27,8 @@ class TransportSettings:
     keepalive_s, keepalive_timeout_s: silence after which the peer is pinged, and how long the answer may take. A dead
       peer is noticed after their sum (20 s); a closed socket at once.
     register_timeout_s: how long a registration waits for the server to come up and answer.
+    question_timeout_s: how long a call of administration waits for the server to come up and answer. Shorter than what
+      the API server gives a webhook, which may have to wait for it.
     attach_timeout_s: a session whose resource manager opens no stream for this long counts as lost.
     farewell_s: how long an ending session may still deliver what it has to say.
     """
@@ -39,6 +41,7 @@ class TransportSettings:
     keepalive_s: float = 10.0
     keepalive_timeout_s: float = 10.0
     register_timeout_s: float = 10.0
+    question_timeout_s: float = 2.5
     attach_timeout_s: float = 60.0
     farewell_s: float = 1.0
 

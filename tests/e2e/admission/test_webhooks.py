@@ -208,7 +208,6 @@ async def a_stream_of_pods(scene: Scene) -> AsyncIterator[None]:
         while not ended.is_set():
             await scene.api.request("POST", path, a_pod(f"pod-{number}"))
             number += 1
-            await asyncio.sleep(0.05)
         return number
 
     stream = asyncio.create_task(create())

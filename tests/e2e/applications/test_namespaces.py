@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -74,7 +73,8 @@ async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open
         await held.reached()
         for pod in pods(2, "job"):
             await scene.api.create(pod, "late")
-        await asyncio.sleep(1)  # far longer than a pod needs that does not wait
+        await scene.create([a_pod("behind")])  # told on the same stream, behind those that wait
+        await scene.all_bound(1)
         assert await bound(scene, "late") == set()
         held.open()
         await held_back_at(scene, "late", "job-1", "queue root.late has vcore=0 left of its maximum 1000")

@@ -1,6 +1,8 @@
 """What seed 001 has and seed 003 has not, over both transports: placement, utilization, recommendations, services."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from muster_si import keys, muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SessionLost
 from muster_si.transport.administration import AdministrationClient
+from tests.unit.contract.conftest import SETTINGS
 from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource
 
 GRPC = "grpc"
@@ -233,9 +236,19 @@ async def test_what_waits_for_nodes_is_told_to_autoscalers(talk: Talk, admin: Ad
 
 
 async def test_nobody_answers_an_administrator_where_no_scheduler_is(tmp_path: Path) -> None:
-    client = AdministrationClient(f"unix://{tmp_path}/nothing.sock")
-    with pytest.raises(SessionLost):
+    client = AdministrationClient(f"unix://{tmp_path}/nothing.sock", settings=replace(SETTINGS, question_timeout_s=0.2))
+    with pytest.raises(SessionLost, match=r"no scheduler answered within 0\.2 s"):
         await client.scheduler_state(muster_pb2.SchedulerStateRequest())
+    await client.aclose()
+
+
+async def test_a_question_waits_for_a_scheduler_that_just_comes_up(tmp_path: Path) -> None:
+    client = AdministrationClient(f"unix://{tmp_path}/core.sock", settings=replace(SETTINGS, question_timeout_s=10.0))
+    early = asyncio.create_task(client.scheduler_state(muster_pb2.SchedulerStateRequest()))
+    refused, _ = await asyncio.wait([early], timeout=0.3)
+    assert not refused, "nobody listens yet"
+    async with a_core_wire(GRPC, tmp_path):
+        assert await early == await client.scheduler_state(muster_pb2.SchedulerStateRequest())
     await client.aclose()
 
 
