@@ -94,7 +94,8 @@ async def test_no_decision_is_lost_or_doubled_while_operators_go_and_die(open_sc
 
 async def test_who_cannot_renew_stops_writing_before_another_begins(open_scene: OpenScene, join: Join) -> None:
     """It is cut off from the lease and from nothing else: only its fence keeps it from writing beside its successor."""
-    scene = await open_scene(NODES, env=QUICKLY, gated=True)
+    roomy = [FakeNode(f"node-{number}", cpu="512", memory="1Ti", pods="1000") for number in range(2)]
+    scene = await open_scene(roomy, env=QUICKLY, gated=True)
     first, second = scene.muster, await join(scene, "muster-1")
     cut_off = [scene.gate.hold(method, rf"/leases/{LEASE}$") for method in ("PUT", "GET")]
     await cut_off[0].reached(1)

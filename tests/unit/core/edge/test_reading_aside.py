@@ -22,7 +22,7 @@ def names(bench: Bench) -> set[str]:
 
 async def test_others_have_their_turns_while_a_configuration_is_read(bench: Bench) -> None:
     await bench.register()
-    task = asyncio.create_task(bench.core.update_configuration(an_update(300, "last")))
+    task = asyncio.create_task(bench.core.update_configuration(an_update(1_000, "last")))
     turns = 0
     while not task.done():
         turns += 1
@@ -30,7 +30,7 @@ async def test_others_have_their_turns_while_a_configuration_is_read(bench: Benc
     await task
     await bench.settle()
     assert "root.last" in names(bench)
-    assert turns > 20
+    assert turns > 10, "read by the loop itself it has no more than a few"
 
 
 async def test_of_two_updates_the_later_one_is_in_force_although_it_is_shorter(bench: Bench) -> None:
