@@ -91,6 +91,10 @@ class SchedulerAPI(Protocol):
         """Show a part of what the scheduler holds of this session, once it has taken in what `request.after` counts,
         and how much it had said of allocations by then (`muster_si.words`). Counts as for `fence`."""
 
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        """Tell objects of the cluster that filters read beside nodes and pods (`muster_si.keys`); they count when this
+        returns. Those that cannot be read come back, the others are taken."""
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Leave on purpose (status stopped)."""
 

@@ -22,6 +22,7 @@ OS: Final = "si/os"
 INSTANCE_TYPE: Final = "si/instance-type"
 FAILURE_DOMAIN_ZONE: Final = "si/zone"
 FAILURE_DOMAIN_REGION: Final = "si/region"
+#: JSON object {image name: bytes} of the images that lie on the node, every name of each.
 LOCAL_IMAGES: Final = "si/local-images"
 NODE_PARTITION: Final = "si/node-partition"
 NODE_READY: Final = "ready"
@@ -29,6 +30,7 @@ NODE_READY: Final = "ready"
 # -- seed 003: allocation attributes and tags ---------------------------------
 APPLICATION_ID: Final = "si/application-id"
 CONTAINER_IMAGE: Final = "si/container-image"
+#: JSON array of a pod's host ports: [host IP ("0.0.0.0" = every), protocol, port].
 CONTAINER_PORTS: Final = "si/container-ports"
 DOMAIN_K8S: Final = "kubernetes.io/"
 DOMAIN_YUNIKORN: Final = "yunikorn.apache.org/"
@@ -64,7 +66,8 @@ APP_TAG_POLICY_PARAMETERS: Final = "yunikorn.apache.org/schedulingPolicyParamete
 #: JSON object of a pod's hard constraints, absent when it has none:
 #: `nodeSelector` {label: value}; `nodeAffinity` [{`matchExpressions`:
 #: [{key, operator, values}], `matchFields`: [...]}], terms are ORed;
-#: `tolerations` [{key, operator, value, effect}]; `nodeName` string.
+#: `tolerations` [{key, operator, value, effect}]; `nodeName` string; `features`
+#: [name] that the node has to declare (NODE_FEATURES).
 #: Same spelling and meaning as in a Kubernetes PodSpec (nodeAffinity is
 #: requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms).
 TAG_CONSTRAINTS: Final = "muster/constraints"
@@ -73,6 +76,33 @@ TAG_CONSTRAINTS: Final = "muster/constraints"
 TAG_ALLOCATED_AT: Final = "muster/allocated-at"
 #: Node ids, comma separated, to keep off for this ask (semantics 5).
 TAG_AVOID_NODES: Final = "muster/avoid-nodes"
+
+#: JSON object of what a pod prefers of nodes, absent when nothing: `nodeAffinity`
+#: [{`weight`, `preference`: a term as in TAG_CONSTRAINTS}]; `images` [name as the
+#: pod's containers give it], normalised as nodes report them (tag `:latest` added).
+TAG_PREFERENCES: Final = "muster/preferences"
+#: JSON object of what a pod asks of pods near it, absent when nothing. With
+#: T = {`topologyKey`; `labelSelector` {matchLabels, matchExpressions}, absent =
+#: matches no pod; `namespaces` [name], the pod's own where Kubernetes means it;
+#: `namespaceSelector` like labelSelector, absent = selects none}:
+#: `affinity` [T], `antiAffinity` [T] (required ones), `preferred` [{`weight`, T's
+#: fields}] (weight < 0 for anti-affinity), `spread` [{`maxSkew`, `topologyKey`,
+#: `whenUnsatisfiable`, `labelSelector`, `minDomains`, `nodeAffinityPolicy`,
+#: `nodeTaintsPolicy`}] as in a PodSpec, defaults filled in. matchLabelKeys and
+#: mismatchLabelKeys are merged into the selectors by who sends it.
+TAG_POD_CONSTRAINTS: Final = "muster/pod-constraints"
+#: JSON object of the volumes that a pod uses, absent when none: `claims`
+#: ["namespace/name" of its PersistentVolumeClaims, generic ephemeral ones too, in
+#: the pod's order]; `disks` [{`kind`: gce | aws | iscsi | rbd, `id`, `readOnly`,
+#: and what else tells one disk from another}] for those in-tree ones that one
+#: node may not use twice; `attached` {CSI driver: [handle]} of volumes in the
+#: pod itself that count as attached; `refusal`: why it can go nowhere whatever
+#: the nodes are (a claim of an ephemeral volume that is not the pod's own).
+TAG_VOLUMES: Final = "muster/volumes"
+#: In what the core says of a new allocation: JSON object {claim: volume}, which
+#: volume each unbound claim of the pod is to get; an empty volume = the claim's
+#: storage class has to make one that the node reaches.
+TAG_CHOSEN_VOLUMES: Final = "muster/chosen-volumes"
 
 #: JSON object of seed 001's PlacementConstraint, with its fields' names:
 #: {"simpleConstraint": {"nodeAffinityConstraint": {"targetExpressions": [T]},
@@ -90,7 +120,8 @@ TAG_PLACEMENT: Final = "muster/placement-constraint"
 #: gangWaitTimeoutInSeconds of schedulingPolicyParameters, in milliseconds.
 APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
 #: JSON array of a gang's members: [{"name", "minMember", "resource": {name:
-#: int}, "constraints": TAG_CONSTRAINTS' object}]; lets the core say at once
+#: int}, "constraints": TAG_CONSTRAINTS' object, "podConstraints":
+#: TAG_POD_CONSTRAINTS' object, "labels": {key: value}}]; lets the core say at once
 #: that no empty cluster of these nodes could hold it, naming member and
 #: resource (semantics 10).
 APP_TAG_MEMBERS: Final = "muster/members"
@@ -98,10 +129,42 @@ APP_TAG_MEMBERS: Final = "muster/members"
 #: its namespace are now; nothing else of the message counts, nothing is answered.
 APP_TAG_RENEWAL: Final = "muster/namespace-changed"
 
+#: JSON object {"key": node label, "required": bool}: pack the gang into as few
+#: values of the label as possible (topologyKey of schedulingPolicyParameters).
+APP_TAG_TOPOLOGY: Final = "muster/gang-topology"
+
 # -- ours: nodes --------------------------------------------------------------
 NODE_LABEL_PREFIX: Final = "kubernetes.io/label/"  # + label key = value
 #: JSON array of taints [{key, value, effect}], absent when there are none.
 NODE_TAINTS: Final = "muster/taints"
+
+#: "true": cordoned (spec.unschedulable), which some pods tolerate; the node is drained as well.
+NODE_UNSCHEDULABLE: Final = "muster/unschedulable"
+#: JSON array of the features that the node declares (status.declaredFeatures).
+NODE_FEATURES: Final = "muster/declared-features"
+#: JSON object {CSI driver: number of volumes it can attach, null = no limit}, of
+#: the node's CSINode; absent = it has no CSINode.
+NODE_VOLUME_LIMITS: Final = "muster/volume-limits"
+#: JSON object {CSI driver: [handle]} of the node's VolumeAttachments.
+NODE_ATTACHED: Final = "muster/attached-volumes"
+
+# -- ours: facts about other objects of the cluster (muster.v1 UpdateFacts) ------
+#: Attributes of a NAMESPACE fact are its labels. Of all other kinds there is one
+#: attribute: a JSON object with the fields of the Kubernetes object that filters
+#: read, spelled as there, quantities in bytes:
+#: VOLUME (PersistentVolume): `capacity`, `accessModes`, `volumeMode`,
+#:   `storageClassName`, `labels`, `nodeAffinity` (terms), `claimRef` {namespace,
+#:   name, uid}, `phase`, `csi` {driver, volumeHandle} (in-tree volumes that CSI
+#:   took over, too), `deleting`.
+#: CLAIM (PersistentVolumeClaim): `uid`, `storageClassName`, `volumeName`, `bound`
+#:   (bind-completed), `request`, `accessModes`, `volumeMode`, `selector`, `phase`,
+#:   `selectedNode`, `deleting`.
+#: STORAGE_CLASS: `provisioner`, `bindingMode`, `allowedTopologies` [[{key, values}]].
+#: STORAGE_DRIVER (CSIDriver): `storageCapacity`.
+#: STORAGE_CAPACITY (CSIStorageCapacity): `storageClassName`, `nodeTopology` (label
+#:   selector; absent = reaches no node), `capacity`, `maximumVolumeSize`.
+#: Absent fields are left out.
+FACT_OBJECT: Final = "muster/object"
 
 # -- ours: registration and configuration (extraConfig) -----------------------
 #: "true": nothing is scheduled for this session before its fence (semantics 19).

@@ -761,6 +761,153 @@ class NodeInventory(_message.Message):
 Global___NodeInventory: _TypeAlias = NodeInventory  # noqa: Y015
 
 @_typing.final
+class FactsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RMID_FIELD_NUMBER: _builtins.int
+    PARTITIONNAME_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
+    rmID: _builtins.str
+    partitionName: _builtins.str
+    @_builtins.property
+    def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fact]: ...
+    def __init__(
+        self,
+        *,
+        rmID: _builtins.str = ...,
+        partitionName: _builtins.str = ...,
+        facts: _abc.Iterable[Global___Fact] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "partitionName", b"partitionName", "rmID", b"rmID"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FactsRequest: _TypeAlias = FactsRequest  # noqa: Y015
+
+@_typing.final
+class Fact(_message.Message):
+    """name: of the object; "namespace/name" where it lies in one. attributes: as
+    muster_si.keys has them for its kind. gone: it is there no more.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Fact._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        UNKNOWN_KIND: Fact._Kind.ValueType  # 0
+        NAMESPACE: Fact._Kind.ValueType  # 1
+        VOLUME: Fact._Kind.ValueType  # 2
+        CLAIM: Fact._Kind.ValueType  # 3
+        STORAGE_CLASS: Fact._Kind.ValueType  # 4
+        STORAGE_DRIVER: Fact._Kind.ValueType  # 5
+        STORAGE_CAPACITY: Fact._Kind.ValueType  # 6
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
+    UNKNOWN_KIND: Fact.Kind.ValueType  # 0
+    NAMESPACE: Fact.Kind.ValueType  # 1
+    VOLUME: Fact.Kind.ValueType  # 2
+    CLAIM: Fact.Kind.ValueType  # 3
+    STORAGE_CLASS: Fact.Kind.ValueType  # 4
+    STORAGE_DRIVER: Fact.Kind.ValueType  # 5
+    STORAGE_CAPACITY: Fact.Kind.ValueType  # 6
+
+    @_typing.final
+    class AttributesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
+    kind: Global___Fact.Kind.ValueType
+    name: _builtins.str
+    gone: _builtins.bool
+    @_builtins.property
+    def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        kind: Global___Fact.Kind.ValueType = ...,
+        name: _builtins.str = ...,
+        attributes: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        gone: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "gone", b"gone", "kind", b"kind", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Fact: _TypeAlias = Fact  # noqa: Y015
+
+@_typing.final
+class RejectedFact(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    kind: Global___Fact.Kind.ValueType
+    name: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        kind: Global___Fact.Kind.ValueType = ...,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RejectedFact: _TypeAlias = RejectedFact  # noqa: Y015
+
+@_typing.final
+class FactsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REJECTED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedFact]: ...
+    def __init__(
+        self,
+        *,
+        rejected: _abc.Iterable[Global___RejectedFact] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rejected", b"rejected"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FactsResponse: _TypeAlias = FactsResponse  # noqa: Y015
+
+@_typing.final
 class UnregisterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -63,6 +63,11 @@ class SessionStub:
                 request_serializer=muster__si_dot_muster__pb2.InventoryRequest.SerializeToString,
                 response_deserializer=muster__si_dot_muster__pb2.Inventory.FromString,
                 _registered_method=True)
+        self.UpdateFacts = channel.unary_unary(
+                '/muster.v1.Session/UpdateFacts',
+                request_serializer=muster__si_dot_muster__pb2.FactsRequest.SerializeToString,
+                response_deserializer=muster__si_dot_muster__pb2.FactsResponse.FromString,
+                _registered_method=True)
         self.Unregister = channel.unary_unary(
                 '/muster.v1.Session/Unregister',
                 request_serializer=muster__si_dot_muster__pb2.UnregisterRequest.SerializeToString,
@@ -116,6 +121,15 @@ class SessionServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateFacts(self, request, context):
+        """Objects of the cluster that filters read and that are neither nodes nor pods:
+        namespaces, volumes, claims, storage classes. Told once each and again when
+        they change; in force when it returns. A fact that cannot be read comes back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Unregister(self, request, context):
         """The resource manager leaves on purpose: its status becomes stopped.
         """
@@ -150,6 +164,11 @@ def add_SessionServicer_to_server(servicer, server):
                     servicer.TakeInventory,
                     request_deserializer=muster__si_dot_muster__pb2.InventoryRequest.FromString,
                     response_serializer=muster__si_dot_muster__pb2.Inventory.SerializeToString,
+            ),
+            'UpdateFacts': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateFacts,
+                    request_deserializer=muster__si_dot_muster__pb2.FactsRequest.FromString,
+                    response_serializer=muster__si_dot_muster__pb2.FactsResponse.SerializeToString,
             ),
             'Unregister': grpc.unary_unary_rpc_method_handler(
                     servicer.Unregister,
@@ -294,6 +313,33 @@ class Session:
             '/muster.v1.Session/TakeInventory',
             muster__si_dot_muster__pb2.InventoryRequest.SerializeToString,
             muster__si_dot_muster__pb2.Inventory.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateFacts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/muster.v1.Session/UpdateFacts',
+            muster__si_dot_muster__pb2.FactsRequest.SerializeToString,
+            muster__si_dot_muster__pb2.FactsResponse.FromString,
             options,
             channel_credentials,
             insecure,

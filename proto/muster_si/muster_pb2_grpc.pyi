@@ -63,6 +63,11 @@ class SessionStub:
     """What the scheduler holds of this session, a part at a time, for the resource
     manager to compare with what it told and heard. Changes nothing.
     """
+    UpdateFacts: _grpc.UnaryUnaryMultiCallable[_muster_pb2.FactsRequest, _muster_pb2.FactsResponse]
+    """Objects of the cluster that filters read and that are neither nodes nor pods:
+    namespaces, volumes, claims, storage classes. Told once each and again when
+    they change; in force when it returns. A fact that cannot be read comes back.
+    """
     Unregister: _grpc.UnaryUnaryMultiCallable[_muster_pb2.UnregisterRequest, _muster_pb2.UnregisterResponse]
     """The resource manager leaves on purpose: its status becomes stopped."""
 
@@ -93,6 +98,11 @@ class SessionAsyncStub(SessionStub):
     TakeInventory: _aio.UnaryUnaryMultiCallable[_muster_pb2.InventoryRequest, _muster_pb2.Inventory]  # type: ignore[assignment]
     """What the scheduler holds of this session, a part at a time, for the resource
     manager to compare with what it told and heard. Changes nothing.
+    """
+    UpdateFacts: _aio.UnaryUnaryMultiCallable[_muster_pb2.FactsRequest, _muster_pb2.FactsResponse]  # type: ignore[assignment]
+    """Objects of the cluster that filters read and that are neither nodes nor pods:
+    namespaces, volumes, claims, storage classes. Told once each and again when
+    they change; in force when it returns. A fact that cannot be read comes back.
     """
     Unregister: _aio.UnaryUnaryMultiCallable[_muster_pb2.UnregisterRequest, _muster_pb2.UnregisterResponse]  # type: ignore[assignment]
     """The resource manager leaves on purpose: its status becomes stopped."""
@@ -151,6 +161,17 @@ class SessionServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_muster_pb2.Inventory, _abc.Awaitable[_muster_pb2.Inventory]]:
         """What the scheduler holds of this session, a part at a time, for the resource
         manager to compare with what it told and heard. Changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateFacts(
+        self,
+        request: _muster_pb2.FactsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_muster_pb2.FactsResponse, _abc.Awaitable[_muster_pb2.FactsResponse]]:
+        """Objects of the cluster that filters read and that are neither nodes nor pods:
+        namespaces, volumes, claims, storage classes. Told once each and again when
+        they change; in force when it returns. A fact that cannot be read comes back.
         """
 
     @_abc_1.abstractmethod

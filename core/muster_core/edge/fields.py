@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster_core.edge import facts
-from muster_core.edge.facts import NAME_LIMIT
+from muster_core.edge.reading import NAME_LIMIT, TEXT_LIMIT
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.ids import (
@@ -128,8 +128,8 @@ def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
 def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
     """The nodes that an ask keeps off (semantics 5)."""
     text = tags.get(keys.TAG_AVOID_NODES)
-    if text and len(text) > facts.TEXT_LIMIT:
-        raise Unfit(keys.TAG_AVOID_NODES, f"is longer than {facts.TEXT_LIMIT} characters")
+    if text and len(text) > TEXT_LIMIT:
+        raise Unfit(keys.TAG_AVOID_NODES, f"is longer than {TEXT_LIMIT} characters")
     return frozenset(NodeId(name) for name in text.split(",") if name) if text else frozenset()
 
 

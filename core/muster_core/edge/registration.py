@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster_core.edge.config.load import Loaded, load
-from muster_core.edge.facts import NAME_LIMIT
+from muster_core.edge.reading import NAME_LIMIT
 from muster_core.model.config import GroupResolver
 from muster_core.model.errors import ConfigurationError
 from muster_core.model.ids import PartitionId, RmId, partition_id

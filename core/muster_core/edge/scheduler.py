@@ -20,7 +20,6 @@ import structlog
 
 from muster_core.edge import inventory, registration, reports
 from muster_core.edge.events.store import EventStore
-from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.groups.lookup import Groups
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
@@ -28,6 +27,7 @@ from muster_core.edge.mailbox import Mail
 from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.metrics.watched import Owners, Watched
 from muster_core.edge.outlet import Outlet
+from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_core.edge import facts, fields, namespace_quota
-from muster_core.edge.facts import NAME_LIMIT, QUANTITY_LIMIT
+from muster_core.edge.facts import QUANTITY_LIMIT
 from muster_core.edge.fields import Amounts, Partitions
+from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.refusals import Unfit
 from muster_core.model.effects import AllocationAnswer, ApplicationRejected, Effect, NodeRejected, Refusal
 from muster_core.model.events import (

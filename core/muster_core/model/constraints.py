@@ -50,12 +50,15 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Where a pod may go. `affinity`: terms are ORed; None = no required node affinity."""
+    """Where a pod may go. `affinity`: terms are ORed; None = no required node affinity. `features`: what a node has
+    to declare, sorted.
+    """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     node_name: str = ""
+    features: tuple[str, ...] = ()
 
 
 ANYWHERE: Final = Constraints()

@@ -78,6 +78,10 @@ class GrpcClient:  # long: as many methods as the interface
         """Reports to the scheduler. Raises Refused, SessionLost."""
         return parse(muster_pb2.UtilizationResponse, await self._present().call("UpdateUtilization", request))
 
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        """Tells the scheduler. Raises Refused, SessionLost."""
+        return parse(muster_pb2.FactsResponse, await self._present().call("UpdateFacts", request))
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Sends on the stream of callbacks. Raises SessionLost, Refused when the message is too large."""
         link = self._present()

@@ -74,6 +74,10 @@ class InProcessClient:  # long: as many methods as the interface
         """Asks the core once it has taken in what the request counts. Raises Refused, SessionLost."""
         return await self._call(request.after.rmID, request, self._core.take_inventory)
 
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        """Hands the facts to the core. Raises Refused, SessionLost."""
+        return await self._call(request.rmID, request, self._core.update_facts)
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         """Leaves on purpose; the callback hears nothing more. Raises Refused, SessionLost."""
         session = self._present()

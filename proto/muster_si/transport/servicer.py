@@ -54,6 +54,7 @@ class Servicer:
             "Fence": unary(self._fence),
             "TakeInventory": unary(self._take_inventory),
             "UpdateUtilization": unary(self._update_utilization),
+            "UpdateFacts": unary(self._update_facts),
             "Unregister": unary(self._unregister),
         }
         return [
@@ -89,6 +90,11 @@ class Servicer:
         request = parse(muster_pb2.UtilizationRequest, data)
         session = self._session_of(request, request.rmID, context)
         return await _while_open(session, self._core.update_utilization(request))
+
+    async def _update_facts(self, data: bytes, context: Context) -> Message:
+        request = parse(muster_pb2.FactsRequest, data)
+        session = self._session_of(request, request.rmID, context)
+        return await _while_open(session, self._core.update_facts(request))
 
     async def _fence(self, data: bytes, context: Context) -> Message:
         request = parse(muster_pb2.FenceRequest, data)

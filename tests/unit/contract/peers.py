@@ -109,6 +109,11 @@ class Scheduler:
         await self.fence(request.after)
         return muster_pb2.Inventory(words=request.limit)
 
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        await self._let_in()
+        rejected = [muster_pb2.RejectedFact(kind=one.kind, name=one.name, reason="odd") for one in request.facts[1:]]
+        return muster_pb2.FactsResponse(rejected=rejected)
+
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
         callback = self.present.pop(request.rmID)
         callback.session_lost("unregistered")

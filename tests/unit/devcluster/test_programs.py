@@ -25,6 +25,13 @@ def test_the_hash_follows_the_pins_of_its_own_family_only(tmp_path: Path) -> Non
     assert programs.family_hash("kwok", modules) == before["kwok"]
 
 
+def test_the_hash_follows_sources_of_our_own(tmp_path: Path) -> None:
+    modules = copy_of(programs.MODULES, tmp_path)
+    before = programs.family_hash("kwok", modules)
+    (modules / "kwok" / "main.go").write_text("package main")
+    assert programs.family_hash("kwok", modules) != before
+
+
 def test_every_program_is_a_tool_of_its_module() -> None:
     for program in programs.ALL:
         assert program.package in (programs.MODULES / program.family / "go.mod").read_text()

@@ -23,8 +23,8 @@ from ldap3.core.exceptions import LDAPException, LDAPInvalidDnError
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import parse_dn
 
-from muster_core.edge.facts import NAME_LIMIT
 from muster_core.edge.groups.answers import Answer
+from muster_core.edge.reading import NAME_LIMIT
 
 #: Where the secret is mounted (contract 2.9).
 SECRET: Final = Path("/run/secrets/ldap")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster_core.edge.facts import TEXT_LIMIT
+from muster_core.edge.reading import TEXT_LIMIT
 from muster_core.model.effects import AllocationAnswer, ApplicationRejected, NodeRejected
 from muster_si import keys, si_pb2
 from tests.unit.core.edge import messages as m

@@ -61,6 +61,10 @@ class Peer:  # long: as many methods as the interface
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
         raise NotImplementedError
 
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        self.facts.append(request)
+        return muster_pb2.FactsResponse()
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         self.answered.append(answer)
 

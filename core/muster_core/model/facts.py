@@ -1,0 +1,97 @@
+"""What filters and scores read of a pod beside its resources and what it asks of nodes.
+
+One value for all of it, that asks, classes, shapes and allocations carry; of
+most pods it is NO_FACTS. Equal facts are equal values (semantics 21).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.model.company import ANY_COMPANY, Company
+from muster_core.model.constraints import Term
+from muster_core.model.placement import NO_TAGS, Tags
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that the pod takes. `ip`: 0.0.0.0 stands for every address."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What a pod prefers of nodes: weighed terms (weight, term), and the images of its containers."""
+
+    terms: tuple[tuple[int, Term], ...] = ()
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """An in-tree volume that one node may not use twice. `kind`: gce, aws, iscsi or rbd; `id` tells disks apart."""
+
+    kind: str
+    id: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """What a pod uses: claims ("namespace/name", in its order), disks, and (driver, handle) that count as attached.
+
+    `refusal`: why no node can have it at all; empty = nothing of the kind.
+    """
+
+    claims: tuple[str, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    attached: tuple[tuple[str, str], ...] = ()
+    refusal: str = ""
+
+
+NO_PREFERENCES: Final = Preferences()
+NO_VOLUMES: Final = Volumes()
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """Everything of that kind."""
+
+    company: Company = ANY_COMPANY
+    ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
+    preferences: Preferences = NO_PREFERENCES
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once: facts are looked up far more often than made."""
+        object.__setattr__(self, "_hash", hash((self.company, self.ports, self.volumes, self.preferences)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NO_FACTS: Final = PodFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """An allocation as filters of others see it: the tags that some selector reads, and its facts."""
+
+    tags: Tags = NO_TAGS
+    facts: PodFacts = NO_FACTS
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once, as above."""
+        object.__setattr__(self, "_hash", hash((self.tags, self.facts)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NOBODY: Final = Occupant()
