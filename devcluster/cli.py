@@ -63,9 +63,9 @@ def build(
     *,
     everything: Annotated[bool, typer.Option("--all", help="kube-scheduler and kubectl too")] = False,
 ) -> None:
-    """Build the programs of the control plane, or find them, and say where they are."""
+    """Build the programs that the tests need, or find them, and say where they are."""
     try:
-        found = binaries.ensure(programs.ALL if everything else programs.CONTROL_PLANE, console)
+        found = binaries.ensure(programs.ALL if everything else programs.TESTED_WITH, console)
     except DevclusterError as error:
         _fail(error)
     for name, path in found.items():

@@ -24,13 +24,15 @@ class Program:
     ldflags: str = "-s -w"
 
 
+# Without it the server calls itself v0.0.0 and clients refuse to talk to it; plugins cannot read the version at all.
+_STAMPED = (
+    f"-s -w -X {_STAMP}.gitVersion={KUBERNETES_VERSION} -X {_STAMP}.gitMajor={_MAJOR} "
+    f"-X {_STAMP}.gitMinor={_MINOR} -X {_STAMP}.gitTreeState=clean"
+)
+
+
 def _kubernetes(name: str) -> Program:
-    # Without the stamp the server calls itself v0.0.0 and clients refuse to talk to it.
-    stamp = (
-        f"-s -w -X {_STAMP}.gitVersion={KUBERNETES_VERSION} -X {_STAMP}.gitMajor={_MAJOR} "
-        f"-X {_STAMP}.gitMinor={_MINOR} -X {_STAMP}.gitTreeState=clean"
-    )
-    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", stamp)
+    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _STAMPED)
 
 
 ETCD = Program("etcd", "etcd", "go.etcd.io/etcd/server/v3")
@@ -39,11 +41,15 @@ CONTROLLERS = _kubernetes("kube-controller-manager")
 SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl")
 KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
+JUDGE = Program("judge", "judge", "muster.local/devcluster/judge", _STAMPED)
 
 CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
-"""What a cluster needs. The scheduler (the oracle of placement tests) and kubectl are built when asked for."""
+"""What a cluster needs. The scheduler and kubectl are built when asked for."""
 
-ALL = (*CONTROL_PLANE, SCHEDULER, KUBECTL)
+TESTED_WITH = (*CONTROL_PLANE, JUDGE)
+"""What the tests need: a cluster, and kube-scheduler's opinion of where pods may go."""
+
+ALL = (*TESTED_WITH, SCHEDULER, KUBECTL)
 
 
 def cache_root() -> Path:
@@ -53,9 +59,10 @@ def cache_root() -> Path:
 
 
 def family_hash(family: str, modules: Path = MODULES) -> str:
-    """Twelve hex digits that change when a pin or a build flag of the family changes."""
+    """Twelve hex digits that change when a pin, a build flag or a source of the family changes."""
     digest = hashlib.sha256()
-    for file in ("go.mod", "go.sum"):
+    sources = sorted(path.name for path in (modules / family).glob("*.go"))
+    for file in ("go.mod", "go.sum", *sources):
         digest.update((modules / family / file).read_bytes())
     for program in ALL:
         if program.family == family:
