@@ -1,0 +1,229 @@
+"""Themes about what nodes are: cordons, taints, labels, names, ports, features, images."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.judge.dice import Dice
+from tests.judge.scene import HOST, REGION, ZONE, ZONES, Raw, Scene
+from tests.judge.themes.theme import Theme
+
+CORDON: Final = "node.kubernetes.io/unschedulable"
+_TAINT_KEYS: Final = ("dedicated", "spot", "node.kubernetes.io/not-ready")
+_TAINT_VALUES: Final = ("", "gpu", "web")
+_EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+_DISKS: Final = ("ssd", "hdd")
+_GENERATIONS: Final = ("1", "2", "10", "x")
+_LABEL_VALUES: Final = {"disk": _DISKS, "generation": _GENERATIONS, ZONE: ZONES}
+_FEATURES: Final = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
+_IMAGES: Final = ("example.com/big:1", "example.com/small:1", "example.com/main:1")
+
+
+class Cordons(Theme):
+    """Cordoned nodes, and pods that may run there all the same."""
+
+    def node(self, dice: Dice, node: Raw) -> None:
+        if dice.chance(55):
+            node["spec"]["unschedulable"] = True
+            if dice.chance(70):  # the controller adds it a moment later
+                node["spec"].setdefault("taints", []).append({"key": CORDON, "effect": "NoSchedule"})
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        if dice.chance(30):
+            tolerations = (
+                {"key": CORDON, "operator": "Exists", "effect": "NoSchedule"},
+                {"key": CORDON, "operator": "Exists"},
+                {"operator": "Exists"},
+                {"key": CORDON, "operator": "Exists", "effect": "NoExecute"},
+                {"key": CORDON, "operator": "Equal", "value": "true", "effect": "NoSchedule"},
+                {"key": CORDON},
+            )
+            pod["spec"].setdefault("tolerations", []).append(dict(dice.pick(tolerations)))
+
+
+class Taints(Theme):
+    """Taints of every effect and tolerations of every form."""
+
+    def node(self, dice: Dice, node: Raw) -> None:
+        keys = dice.some(_TAINT_KEYS, 2)
+        for key in keys:
+            taint = {"key": key, "effect": dice.pick(_EFFECTS)}
+            if value := dice.pick(_TAINT_VALUES):
+                taint["value"] = value
+            node["spec"].setdefault("taints", []).append(taint)
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        for _ in range(dice.below(3)):
+            pod["spec"].setdefault("tolerations", []).append(_toleration(dice))
+
+
+def _toleration(dice: Dice) -> Raw:
+    toleration: Raw = {}
+    if dice.chance(90):
+        toleration["key"] = dice.pick(_TAINT_KEYS)
+        toleration["operator"] = dice.pick(("Exists", "Equal"))
+    else:
+        toleration["operator"] = "Exists"
+    if toleration["operator"] == "Equal":
+        if dice.chance(30):
+            del toleration["operator"]
+        if value := dice.pick(_TAINT_VALUES):
+            toleration["value"] = value
+    if dice.chance(60):
+        toleration["effect"] = dice.pick(_EFFECTS)
+    return toleration
+
+
+class Labels(Theme):
+    """Node selectors and node affinity, required and preferred, with every operator."""
+
+    def node(self, dice: Dice, node: Raw) -> None:
+        labels = node["metadata"]["labels"]
+        if dice.chance(80):
+            labels["disk"] = dice.pick(_DISKS)
+        if dice.chance(70):
+            labels["generation"] = dice.pick(_GENERATIONS)
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        spec = pod["spec"]
+        if dice.chance(40):
+            key = dice.pick(("disk", "generation", ZONE))
+            spec["nodeSelector"] = {key: dice.pick(_LABEL_VALUES[key])}
+        if dice.chance(50):
+            terms = [_term(dice, scene) for _ in range(dice.between(1, 2))]
+            _node_affinity(pod)["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+        if dice.chance(30):
+            preferred = [
+                {"weight": dice.pick((1, 10, 100)), "preference": {"matchExpressions": [_expression(dice)]}}
+                for _ in range(dice.between(1, 2))
+            ]
+            _node_affinity(pod)["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+
+
+def _node_affinity(pod: Raw) -> Raw:
+    found: Raw = pod["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    return found
+
+
+def _expression(dice: Dice) -> Raw:
+    key = dice.pick(("disk", "generation", ZONE))
+    operator = dice.pick(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+    expression: Raw = {"key": key, "operator": operator}
+    if operator in {"In", "NotIn"}:
+        expression["values"] = dice.some(_LABEL_VALUES[key], 2, at_least=1)
+    elif operator in {"Gt", "Lt"}:
+        expression["key"] = "generation"
+        expression["values"] = [dice.pick(("0", "1", "5", "10"))]
+    return expression
+
+
+def _field(dice: Dice, scene: Scene) -> Raw:
+    names = [node["metadata"]["name"] for node in scene.nodes] + ["nowhere"]
+    return {"key": "metadata.name", "operator": dice.pick(("In", "In", "NotIn")), "values": [dice.pick(names)]}
+
+
+def _term(dice: Dice, scene: Scene) -> Raw:
+    term: Raw = {}
+    if expressions := [_expression(dice) for _ in range(dice.pick((1, 2, 0)))]:
+        term["matchExpressions"] = expressions
+    if dice.chance(10):
+        term["matchFields"] = [_field(dice, scene)]
+    return term
+
+
+class Names(Theme):
+    """Pods that name their node: in their spec, or as those of a DaemonSet do."""
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        if dice.chance(50):
+            pod["spec"]["nodeName"] = dice.pick([node["metadata"]["name"] for node in scene.nodes] + ["nowhere"])
+            return
+        fields = [_field(dice, scene) for _ in range(dice.pick((1, 1, 2)))]
+        terms: list[Raw] = [{"matchFields": fields}]
+        if dice.chance(25):
+            terms.append({"matchFields": [_field(dice, scene)]})
+        _node_affinity(pod)["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+        if dice.chance(50) and len(terms) == len(fields) == 1 and fields[0]["operator"] == "In":
+            owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+            pod["metadata"]["ownerReferences"] = [owner]
+
+
+class Ports(Theme):
+    """Host ports with addresses and protocols, in few numbers."""
+
+    def running(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        _ports(dice, pod)
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        _ports(dice, pod)
+
+
+def _ports(dice: Dice, pod: Raw) -> None:
+    ports = []
+    for _ in range(dice.pick((1, 2, 0))):
+        number = dice.pick((80, 80, 443))
+        port: Raw = {"containerPort": number, "protocol": dice.pick(("TCP", "TCP", "TCP", "UDP"))}
+        if dice.chance(85):
+            port["hostPort"] = number
+        if dice.chance(40):
+            port["hostIP"] = dice.pick(("0.0.0.0", "10.0.0.1", "10.0.0.2", "::"))
+        ports.append(port)
+    place = dice.pick((*("containers",) * 6, "sidecar", "initContainers"))
+    if not ports:
+        return
+    if place == "containers":
+        pod["spec"]["containers"][0]["ports"] = ports
+    else:
+        init: Raw = {"name": "init", "image": "example.com/init:1", "ports": ports}
+        if place == "sidecar":
+            init["restartPolicy"] = "Always"
+        pod["spec"].setdefault("initContainers", []).append(init)
+
+
+class Features(Theme):
+    """Pods that need a feature of the node's kubelet."""
+
+    def node(self, dice: Dice, node: Raw) -> None:
+        if features := dice.some(_FEATURES, 2):
+            node["status"]["declaredFeatures"] = features
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        spec = pod["spec"]
+        if dice.chance(50):
+            spec["hostNetwork"] = True
+            spec["hostUsers"] = dice.chance(20)
+        if dice.chance(50):
+            action = dice.pick(("RestartAllContainers", "Restart"))
+            rule = {"action": action, "exitCodes": {"operator": "In", "values": [42]}}
+            spec["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+
+
+class Places(Theme):
+    """Zones and regions; every cluster has this one."""
+
+    def node(self, dice: Dice, node: Raw) -> None:
+        labels = node["metadata"]["labels"]
+        if dice.chance(85):
+            labels[ZONE] = dice.pick(ZONES)
+        if dice.chance(60):
+            labels[REGION] = "north" if labels.get(ZONE) in {"a", "b"} else "south"
+        if dice.chance(5):
+            del labels[HOST]
+
+
+class Images(Theme):
+    """Images that lie on nodes. Of no meaning to filters."""
+
+    def node(self, dice: Dice, node: Raw) -> None:
+        sizes = {
+            "example.com/big:1": 2_000_000_000,
+            "example.com/small:1": 30_000_000,
+            "example.com/main:1": 300_000_000,
+        }
+        node["status"]["images"] = [
+            {"names": [image, f"{image.split(':')[0]}@sha256:0"], "sizeBytes": sizes[image]}
+            for image in dice.some(_IMAGES, 3)
+        ]
+
+    def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
+        pod["spec"]["containers"][0]["image"] = dice.pick(_IMAGES)
