@@ -29,7 +29,8 @@ from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId, pa
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, NodeSpec
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import Shape, place
+from muster_core.plan.fit import place
+from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from muster_core.world.world import World
 

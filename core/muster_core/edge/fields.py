@@ -59,6 +59,13 @@ def named(name: str, label: str) -> str:
     return bounded(name, label)
 
 
+def long_name(name: str, label: str) -> str:
+    """A name of an object in a namespace: twice as long as one alone."""
+    if not name or len(name) > 2 * NAME_LIMIT:
+        raise Unfit(label, f"is missing or longer than {2 * NAME_LIMIT} characters")
+    return name
+
+
 def application_id(name: str) -> ApplicationId:
     """ApplicationID."""
     return ApplicationId(named(name, "applicationID"))

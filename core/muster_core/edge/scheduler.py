@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from muster_core.edge import inventory, registration, reports
+from muster_core.edge import cluster_facts, inventory, registration, reports
 from muster_core.edge.events.store import EventStore
 from muster_core.edge.groups.lookup import Groups
 from muster_core.edge.journal import Journal
@@ -31,16 +31,17 @@ from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor
-from muster_core.model.events import ConfigurationReplaced, ConnectionLost, ManagerLeft, ManagerRegistered
+from muster_core.model.events import ConfigurationReplaced, ConnectionLost, FactsTold, ManagerLeft, ManagerRegistered
 from muster_core.model.ids import ROOT, RmId, partition_id
 from muster_core.model.notes import EventNoted, Notice
+from muster_core.world.world import Partition, World
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused
 
 _log = structlog.get_logger(__name__)
 
-#: Utilization reports that are heard without letting others run.
+#: Utilization reports, or facts, that are heard without letting others run.
 _REPORTS_AT_ONCE: Final = 256
 
 
@@ -146,6 +147,16 @@ class Scheduler:  # long: one method for each call of the interface
             await self.loop.mailbox.put(Mail(taken[start : start + _REPORTS_AT_ONCE], session))
         return muster_pb2.UtilizationResponse(rejected=rejected)
 
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        """Take facts about other objects; those that cannot be read come back. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        partition = _known_partition(self.loop.world, session, request.partitionName)
+        taken, rejected = cluster_facts.read(request.facts)
+        for start in range(0, len(taken), _REPORTS_AT_ONCE):
+            told = FactsTold(partition.id, taken[start : start + _REPORTS_AT_ONCE])
+            await self.loop.mailbox.put(Mail([told], session))
+        return muster_pb2.FactsResponse(rejected=rejected)
+
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Take an attendance or an answer; one that nobody asked for is counted. Raises Refused, SessionLost."""
         session = self._session(rm_id)
@@ -168,9 +179,7 @@ class Scheduler:  # long: one method for each call of the interface
         session = self._session(request.after.rmID)
         await _pass(self.loop, session, request.after, recovers=False)
         session.require_open()
-        partition = self.loop.world.partitions.get(partition_id(session.rm, request.partitionName))
-        if partition is None:
-            raise Refused(RefusalCode.NOT_FOUND, f"partition {request.partitionName[:NAME_LIMIT]!r} is not there")
+        partition = _known_partition(self.loop.world, session, request.partitionName)
         return inventory.take(partition, request, session.words)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
@@ -209,6 +218,14 @@ class Scheduler:  # long: one method for each call of the interface
             raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
         session.require_open()
         return session
+
+
+def _known_partition(world: World, session: Session, name: str) -> Partition:
+    """The partition of that name. Raises Refused."""
+    partition = world.partitions.get(partition_id(session.rm, name))
+    if partition is None:
+        raise Refused(RefusalCode.NOT_FOUND, f"partition {name[:NAME_LIMIT]!r} is not there")
+    return partition
 
 
 async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.edge import facts, fields, namespace_quota
+from muster_core.edge import facts, fields, namespace_quota, pod_facts
 from muster_core.edge.facts import QUANTITY_LIMIT
 from muster_core.edge.fields import Amounts, Partitions
 from muster_core.edge.reading import NAME_LIMIT
@@ -172,6 +172,7 @@ class Decoder:
             avoid=fields.nodes_to_avoid(tags),
             required_node=fields.required_node(tags),
             placement=fields.placement(tags),
+            facts=pod_facts.read(tags),
             allow_preempt_self=itself,
             allow_preempt_other=others,
             created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
@@ -200,6 +201,7 @@ class Decoder:
             priority=allocation.priority,
             namespace=tags.get(keys.TAG_NAMESPACE, ""),
             tags=tags,
+            facts=pod_facts.read(tags),
             foreign=keys.TAG_FOREIGN in tags or not application,  # semantics 7
             required_node=fields.required_node(tags),
             allow_preempt_self=itself,

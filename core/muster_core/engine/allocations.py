@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import commit, gangs, ledger, lifecycle, notes, quota, revising
+from muster_core.engine import affinity, commit, gangs, ledger, lifecycle, notes, quota, revising
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
@@ -87,6 +87,7 @@ def _identity(spec: AllocationSpec) -> AllocationId:
 
 def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
     ask = _ask_of(spec)
+    affinity.read(partition, ask)
     allocation = Allocation(ask, _identity(spec), spec.node, spec.allocated_ns or now_ns)
     if ask.placeholder:
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
@@ -121,6 +122,7 @@ def _ask_of(spec: AllocationSpec) -> AskSpec:
         priority=spec.priority,
         namespace=spec.namespace,
         tags=spec.tags,
+        facts=spec.facts,
         required_node=spec.required_node,
         allow_preempt_self=spec.allow_preempt_self,
         allow_preempt_other=spec.allow_preempt_other,
@@ -178,7 +180,9 @@ def _report_foreign(partition: Partition, spec: AllocationSpec) -> list[Effect]:
             return _reject(partition, spec, refusal)
         revising.revise_foreign(partition, identity, spec)
         return []
+    affinity.read(partition, spec)
     partition.foreign[identity] = spec
+    ledger.enter(partition, spec.node, spec)
     partition.nodes.record(spec.node).foreigners[identity] = None
     partition.nodes.take(spec.node, spec.resources, foreign=True)
     return []
@@ -188,6 +192,7 @@ def _release_foreign(world: World, partition: Partition, event: AllocationReleas
     released: list[Release] = []
     for identity in _foreigners_meant(partition, event):
         spec = partition.foreign.pop(identity)
+        ledger.leave(partition, spec.node, spec)
         partition.nodes.give_back(spec.node, spec.resources, foreign=True)
         del partition.nodes.record(spec.node).foreigners[identity]
         termination = Termination.STOPPED_BY_RM

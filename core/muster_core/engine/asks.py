@@ -35,7 +35,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
     reason = _refusal(app, spec) or affinity.read(partition, spec)
     if reason:
         return _reject(partition, spec, reason)
-    tags = partition.nodes.tags.project(spec.tags)
+    tags = partition.nodes.occupants.tags.project(spec.tags)
     known = app.asks.get(spec.key)
     if known is not None:
         if _is_like(known, spec, tags):

@@ -32,13 +32,10 @@ def absorb(partition: Partition) -> None:
         _absorb_node(partition, node)
         for line in list(partition.obstacles.by_node.get(node, {}).values()):
             partition.open(line)
-    if partition.nodes.gains.tags:
-        partition.nodes.gains.tags = False
-        for kind in list(partition.obstacles.by_kind):
-            if kind.placement is not None:
-                partition.misfits.drop(kind)
-                for line in list(partition.obstacles.by_kind[kind].values()):
-                    partition.open(line)
+    if partition.nodes.gains.company:
+        partition.nodes.gains.company = False
+        for kind in [one for one in partition.obstacles.by_kind if one.depends_on_others]:
+            _look_anew(partition, kind)
         gains.append(NO_NODE)
     if gains:
         for line in list(partition.obstacles.together.values()):
@@ -103,7 +100,16 @@ def _absorb_node(partition: Partition, node: NodeId) -> None:
         if kind not in partition.obstacles.by_kind:  # nobody waits for it: it is not worth remembering
             misfits.drop(kind)
         elif node not in kind.avoid and filters.allowed(kind.constraints, nodes)[row]:
-            misfits.grow(kind, node)
+            if kind.depends_on_others:  # one that finds a place here may open others
+                _look_anew(partition, kind)
+            else:
+                misfits.grow(kind, node)
+
+
+def _look_anew(partition: Partition, kind: AskClass) -> None:
+    partition.misfits.drop(kind)
+    for line in list(partition.obstacles.by_kind.get(kind, {}).values()):
+        partition.open(line)
 
 
 def narrow(partition: Partition) -> None:

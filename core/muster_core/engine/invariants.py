@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from muster_core.engine import invariants_of_holds
+from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState, QueueState
 from muster_core.world import priorities
 from muster_core.world.applications import Application, lacking
@@ -251,7 +253,7 @@ def _indices(partition: Partition) -> Iterator[str]:
             if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
                 yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
     yield from _indices_by_node(partition)
-    yield from _tags(partition)
+    yield from _occupants(partition)
     for path, queue in partition.queues.by_path.items():
         if bool(queue.waiting) != (path in partition.waiting):
             yield f"queue {path}: the partition's index of who waits is wrong"
@@ -276,23 +278,32 @@ def _indices_by_node(partition: Partition) -> Iterator[str]:
         yield "the index by node has allocations that no application has"
 
 
-def _tags(partition: Partition) -> Iterator[str]:
-    """Every allocation counts where it is, every ask that takes over where it goes (seed 001)."""
-    nodes = partition.nodes
-    if not nodes.tags.is_on:
-        return
-    counted: dict[Tags, Counter[int]] = {}
+def _occupants(partition: Partition) -> Iterator[str]:
+    """Every allocation counts where it is, every ask that takes over where it goes."""
+    nodes, occupants = partition.nodes, partition.nodes.occupants
+    tags: dict[Tags, Counter[int]] = {}
+    facts: dict[PodFacts, Counter[int]] = {}
+    for node, spec in _there(partition):
+        row = nodes.rows.row(node)
+        tags.setdefault(occupants.tags.project(spec.tags), Counter())[row] += 1
+        if spec.facts != NO_FACTS:
+            facts.setdefault(spec.facts, Counter())[row] += 1
+    if occupants.tags.is_on and tags != occupants.tags.counts():
+        yield f"allocations' tags are kept as {occupants.tags.counts()}, counted as {tags}"
+    if facts != occupants.facts():
+        yield f"allocations' facts are kept as {occupants.facts()}, counted as {facts}"
+
+
+def _there(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | AllocationSpec]]:
     for app in partition.applications.values():
         for allocation in app.allocations.values():
             if allocation.successor is None:
-                projection = nodes.tags.project(allocation.spec.tags)
-                counted.setdefault(projection, Counter())[nodes.rows.row(allocation.node)] += 1
+                yield allocation.node, allocation.spec
         for ask in app.asks.values():
             if ask.swap is not None:
-                projection = nodes.tags.project(ask.spec.tags)
-                counted.setdefault(projection, Counter())[nodes.rows.row(ask.swap.node)] += 1
-    if counted != nodes.tags.counts():
-        yield f"allocations' tags are kept as {nodes.tags.counts()}, counted as {counted}"
+                yield ask.swap.node, ask.spec
+    for spec in partition.foreign.values():
+        yield spec.node, spec
 
 
 def _negative(what: str, amounts: Resources) -> Iterator[str]:

@@ -15,10 +15,10 @@ from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocatio
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import AskSpec
+from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world import priorities
-from muster_core.world.applications import Allocation, Application, Ask, GroupCount, resize_sums
+from muster_core.world.applications import Allocation, Application, Ask, GroupCount, occupant_of, resize_sums
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
@@ -136,7 +136,7 @@ def book(partition: Partition, app: Application, allocation: Allocation) -> None
     """Enter one allocation in application and node index; sums come by `count_in`."""
     app.add_allocation(allocation)
     partition.placed.setdefault(allocation.node, {})[app.id, allocation.id] = allocation
-    _tag(partition, allocation.node, allocation.spec)
+    enter(partition, allocation.node, allocation.spec)
 
 
 def count_in(partition: Partition, app: Application, spec: AskSpec, count: int) -> None:
@@ -162,18 +162,19 @@ def drop(
     if not on_node:
         del partition.placed[allocation.node]
     if allocation.successor is None:
-        _untag(partition, allocation.node, allocation.spec)
+        leave(partition, allocation.node, allocation.spec)
     partition.nodes.give_back(allocation.node, allocation.spec.resources)
 
 
 def retell(partition: Partition, allocation: Allocation, spec: AskSpec) -> None:
     """Something else is said of an allocation that is there; its sums are the business of `resize`."""
-    is_tagged = allocation.successor is None and spec.tags != allocation.spec.tags
-    if is_tagged:
-        _untag(partition, allocation.node, allocation.spec)
+    old = allocation.spec
+    is_other = allocation.successor is None and (spec.tags, spec.facts) != (old.tags, old.facts)
+    if is_other:
+        leave(partition, allocation.node, old)
     allocation.spec = spec
-    if is_tagged:
-        _tag(partition, allocation.node, spec)
+    if is_other:
+        enter(partition, allocation.node, spec)
 
 
 def resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
@@ -208,26 +209,30 @@ def _count_use(partition: Partition, app: Application, allocation: Allocation, n
     kind.add(instance_type, allocation.spec.resources, now_ns - since_ns)
 
 
-def _tag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
-    """Count an allocation, or an ask whose swap goes to the node, by its tags (seed 001).
+def enter(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) -> None:
+    """Count an allocation, a foreign one, or an ask whose swap goes to the node, as filters see it.
 
     A placeholder that hands over to an ask is not counted any more: the ask is, where it goes.
     """
     nodes = partition.nodes
-    if nodes.tags.is_on:
-        projection = nodes.tags.project(spec.tags)
-        nodes.tags.add(nodes.rows.row(node), projection)
-        if nodes.tags.is_wanted(projection):
-            nodes.gains.note_tags()
+    occupants = nodes.occupants
+    if occupants.is_noted(spec.facts):
+        tags = occupants.tags.project(spec.tags)
+        occupants.add(nodes.rows.row(node), occupant_of(spec.facts, tags))
+        if occupants.tags.is_wanted(tags):
+            nodes.gains.note_company()
             nodes.epoch += 1  # an ask may wait for just this one
 
 
-def _untag(partition: Partition, node: NodeId, spec: AskSpec) -> None:
+def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) -> None:
+    """Undo an `enter`."""
     nodes = partition.nodes
-    if nodes.tags.is_on:
-        nodes.tags.remove(nodes.rows.row(node), nodes.tags.project(spec.tags))
-        nodes.gains.note_tags()
+    occupants = nodes.occupants
+    if occupants.is_noted(spec.facts):
+        occupants.remove(nodes.rows.row(node), occupant_of(spec.facts, occupants.tags.project(spec.tags)))
         nodes.epoch += 1  # an ask may wait for one less
+        if not spec.facts.company.apart:  # what it kept away may be any class
+            nodes.gains.note_company()
 
 
 def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
@@ -235,8 +240,8 @@ def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
     holds.unreserve(partition, (app.id, ask.spec.key))
     app.park(ask, swap)
     placeholder = app.allocations[swap.placeholder]
-    _untag(partition, placeholder.node, placeholder.spec)
-    _tag(partition, swap.node, ask.spec)
+    leave(partition, placeholder.node, placeholder.spec)
+    enter(partition, swap.node, ask.spec)
     note_waiting(partition, app)
 
 
@@ -250,10 +255,10 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
         return None
     swap = ask.swap
     placeholder = app.allocations.get(swap.placeholder)
-    _untag(partition, swap.node, ask.spec)
+    leave(partition, swap.node, ask.spec)
     if placeholder is not None:
         placeholder.successor = None
-        _tag(partition, placeholder.node, placeholder.spec)
+        enter(partition, placeholder.node, placeholder.spec)
     if not swap.same_node:
         no_target(partition, app, ask, swap.node)
         partition.nodes.give_back(swap.node, ask.spec.resources)
@@ -263,7 +268,7 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
 
 def arrive(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:
     """The swap's placeholder is gone: its room on the node, and what was counted there for the ask, are the ask's."""
-    _untag(partition, swap.node, ask.spec)
+    leave(partition, swap.node, ask.spec)
     if swap.same_node:
         partition.nodes.take(swap.node, ask.spec.resources)
     else:

@@ -92,7 +92,8 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effec
         app = partition.applications[allocation.spec.application]
         effects += allocations.end(partition, app, allocation, now_ns, node_removed=True)
     for identity in partition.nodes.record(node).foreigners:
-        del partition.foreign[identity]
+        spec = partition.foreign.pop(identity)
+        ledger.leave(partition, node, spec)
     capacity = partition.nodes.record(node).spec.capacity
     partition.nodes.remove(node)
     text, detail = "Node removed from the scheduler", Detail.NODE_DECOMISSION

@@ -17,9 +17,9 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import NodeState
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import Shape
+from muster_core.plan.shape import Shape
 from muster_core.plan.together import Places, place_all
-from muster_core.world.applications import Allocation
+from muster_core.world.applications import Allocation, occupant_of
 from muster_core.world.world import Partition
 
 #: So many asks have to come back from a node, within so long.
@@ -77,8 +77,8 @@ def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]
     counts: dict[Shape, int] = {}
     for one in movable:
         spec = one.spec
-        tags = partition.nodes.tags.project(spec.tags)
-        shape = Shape(spec.resources, spec.constraints, spec.avoid | {node}, spec.placement, tags)
+        occupant = occupant_of(spec.facts, partition.nodes.occupants.tags.project(spec.tags))
+        shape = Shape(spec.resources, spec.constraints, spec.avoid | {node}, spec.placement, occupant)
         counts[shape] = counts.get(shape, 0) + 1
     answer = place_all(Draft(partition.nodes), list(counts.items()), partition.config.node_sort)
     return isinstance(answer, Places)

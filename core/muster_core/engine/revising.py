@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_core.engine import gangs, ledger, quota
+from muster_core.engine import affinity, gangs, ledger, quota
 from muster_core.model.effects import Effect
 from muster_core.model.ids import AllocationId
 from muster_core.model.specs import AllocationSpec, AskSpec
@@ -25,12 +25,14 @@ def revise(
         old,
         resources=told.resources,
         tags=told.tags,
+        facts=told.facts,
         priority=told.priority,
         allow_preempt_self=told.allow_preempt_self,
         allow_preempt_other=told.allow_preempt_other,
     )
     if new == old:
         return []
+    affinity.read(partition, new)
     ledger.retell(partition, allocation, new)
     if new.resources == old.resources:
         return []
@@ -51,7 +53,10 @@ def _resize(partition: Partition, app: Application, allocation: Allocation, old:
 def revise_foreign(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
     """The same of one that belongs to no application: its node has to give more room to it, or less."""
     old = partition.foreign[identity]
+    affinity.read(partition, told)
+    ledger.leave(partition, old.node, old)
     partition.foreign[identity] = told
+    ledger.enter(partition, told.node, told)
     if told.resources != old.resources:
         partition.nodes.take(told.node, told.resources, foreign=True)
         partition.nodes.give_back(told.node, old.resources, foreign=True)

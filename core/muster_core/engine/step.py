@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, applications, asks, configuration, gone, nodes, registration, utilization
+from muster_core.engine import (
+    allocations,
+    applications,
+    asks,
+    cluster,
+    configuration,
+    gone,
+    nodes,
+    registration,
+    utilization,
+)
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
     AllocationReleased,
@@ -22,6 +32,7 @@ from muster_core.model.events import (
     ConfigurationReplaced,
     ConnectionLost,
     Event,
+    FactsTold,
     FencePassed,
     ManagerLeft,
     ManagerRegistered,
@@ -43,6 +54,7 @@ _PartitionEvent = (
     | NodeUpdated
     | NodeTold
     | UtilizationReported
+    | FactsTold
 )
 
 
@@ -92,6 +104,8 @@ def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> list[E
             return nodes.tell(partition, event, now_ns)
         case UtilizationReported():
             return utilization.report(world, partition, event)
+        case FactsTold():
+            return cluster.tell(partition, event)
         case _:
             return _step_places(world, partition, event, now_ns)
 

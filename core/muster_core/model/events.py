@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from muster_core.model.cluster import ClusterFact
 from muster_core.model.config import Configuration
 from muster_core.model.ids import (
     ROOT,
@@ -109,6 +110,14 @@ class AllocationReleased:
     id: AllocationId | None
     termination: Termination
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FactsTold:
+    """Objects of the cluster beside nodes and pods are so now (muster.v1)."""
+
+    partition: PartitionId
+    facts: tuple[ClusterFact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,4 +238,5 @@ Event = (
     | NodeTold
     | ClockRang
     | UtilizationReported
+    | FactsTold
 )

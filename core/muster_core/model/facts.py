@@ -74,6 +74,13 @@ class PodFacts:
     def __hash__(self) -> int:
         return self._hash
 
+    @property
+    def is_particular(self) -> bool:
+        """Whether more than nodes and their room decides where such a pod may go."""
+        return bool(self.company.near or self.company.apart or self.company.spread or self.ports) or (
+            self.volumes != NO_VOLUMES
+        )
+
 
 NO_FACTS: Final = PodFacts()
 

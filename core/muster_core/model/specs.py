@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from muster_core.model.constraints import ANYWHERE, Constraints, Taint
+from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import (
     NO_GROUP,
     NO_NODE,
@@ -112,6 +113,7 @@ class AskSpec:
     required_node: NodeId = NO_NODE
     #: Seed 001's constraint on nodes' attributes and on other allocations; None = none.
     placement: PlacementConstraint | None = None
+    facts: PodFacts = NO_FACTS
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
@@ -136,6 +138,7 @@ class AllocationSpec:
     priority: int = 0
     namespace: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
+    facts: PodFacts = NO_FACTS
     foreign: bool = False
     required_node: NodeId = NO_NODE
     allow_preempt_self: bool = True

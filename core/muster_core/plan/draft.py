@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from muster_core.model.facts import Occupant
 from muster_core.model.ids import NodeId
-from muster_core.model.placement import Tags, Target, matches
+from muster_core.model.placement import Target, matches
 from muster_core.model.resources import Resources
 from muster_core.world.columns import IntColumn
 from muster_core.world.nodes import NodeTable
@@ -30,14 +31,14 @@ def emptied(nodes: NodeTable) -> Draft:
 class Draft:
     """What-ifs over a node table."""
 
-    __slots__ = ("_columns", "_tagged", "_written", "nodes")
+    __slots__ = ("_came", "_columns", "_written", "nodes")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         self._columns = nodes.columns()
         self._written: dict[str, IntColumn] = {}
-        #: What came, less what went, of allocations with certain tags, per row.
-        self._tagged: dict[Tags, dict[int, int]] = {}
+        #: What came, less what went, of allocations that filters look at, per row.
+        self._came: dict[Occupant, dict[int, int]] = {}
 
     @property
     def size(self) -> int:
@@ -79,17 +80,21 @@ class Draft:
                 self._written[name] = column
             column[row] = column.item(row) - count * amount
 
-    def tag(self, row: int, tags: Tags, count: int) -> None:
-        """Suppose that so many allocations with these tags came to a row; negative = went."""
-        if self.nodes.tags.is_on:
-            rows = self._tagged.setdefault(tags, {})
+    def enter(self, row: int, occupant: Occupant, count: int = 1) -> None:
+        """Suppose that so many of these came to a row, as filters see them; negative = went. Room is `charge`'s."""
+        if self.nodes.occupants.is_noted(occupant.facts):
+            rows = self._came.setdefault(occupant, {})
             rows[row] = rows.get(row, 0) + count
+
+    def came(self) -> Iterator[tuple[Occupant, Mapping[int, int]]]:
+        """What is supposed to have come, or gone (less than 0), per row."""
+        return iter(self._came.items())
 
     def tagged(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
         """Rows and how many allocations, for part after part of those that meet the targets."""
-        yield from self.nodes.tags.matching(targets)
-        for tags, rows in self._tagged.items():
-            if matches(targets, dict(tags)):
+        yield from self.nodes.occupants.tags.matching(targets)
+        for occupant, rows in self._came.items():
+            if matches(targets, dict(occupant.tags)):
                 yield rows
 
     def empty(self) -> None:
@@ -103,10 +108,10 @@ class Draft:
         """A draft that starts from this one and leaves it alone."""
         twin = Draft(self.nodes)
         twin._written = {name: column.copy() for name, column in self._written.items()}
-        twin._tagged = {tags: dict(rows) for tags, rows in self._tagged.items()}
+        twin._came = {occupant: dict(rows) for occupant, rows in self._came.items()}
         return twin
 
     def absorb(self, fork: Draft) -> None:
         """Go on from where a fork of this draft arrived."""
         self._written = fork._written
-        self._tagged = fork._tagged
+        self._came = fork._came

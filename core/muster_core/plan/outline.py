@@ -8,7 +8,7 @@ from itertools import islice
 from muster_core.model.decisions import Decision
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.shortfall import Shortfall
-from muster_core.plan.fit import Shape
+from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application, AskClass
 from muster_core.world.obstacles import Obstacle
 
@@ -44,7 +44,7 @@ class Outline:
 
 def shape_of(kind: AskClass) -> Shape:
     """What of a class the nodes are asked about."""
-    return Shape(kind.resources, kind.constraints, kind.avoid, kind.placement, kind.tags, kind.required_node)
+    return Shape(kind.resources, kind.constraints, kind.avoid, kind.placement, kind.occupant, kind.required_node)
 
 
 def wanted(app: Application, kind: AskClass, at_most: int) -> int:

@@ -13,49 +13,30 @@ Source: contract 2.2, nodesortpolicy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 import numpy as np
 
 from muster_core.model.config import NodeOrder, NodeSort
-from muster_core.model.resources import Resources
 from muster_core.plan.draft import Draft
-from muster_core.world.columns import CodeColumn, FloatColumn, IntColumn
+from muster_core.plan.shape import Shape
+from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
 
 #: A row and how many go there.
 Fill = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How many more each group of rows takes, by the group's number; a row of no group (-1) takes any number."""
-
-    groups: CodeColumn
-    left: list[int]
-
-    def of(self, row: int, at_most: int) -> int:
-        """How many more the row's group takes, `at_most` if more."""
-        group = self.groups.item(row)
-        return at_most if group < 0 else min(self.left[group], at_most)
-
-    def spend(self, row: int, count: int) -> None:
-        """So many went to the row."""
-        group = self.groups.item(row)
-        if group >= 0:
-            self.left[group] -= count
 
 
 _BY_PODS = (("pods", 1.0),)
 
 
 class Preference:
-    """How an ask of these amounts sees the nodes: a key per row, the lowest is preferred."""
+    """How a shape sees the nodes: a key per row, the lowest is preferred. `among`: rows that could take it."""
 
     __slots__ = ("_parts", "_ranks", "_size")
 
-    def __init__(self, draft: Draft, asked: Resources, sort: NodeSort) -> None:
+    def __init__(self, draft: Draft, shape: Shape, sort: NodeSort, among: BoolColumn) -> None:
+        asked = shape.resources
         weights = sort.weights if any(asked[name] for name, weight in sort.weights if weight > 0) else _BY_PODS
         total = sum(weight for _, weight in weights)
         self._size = draft.size
@@ -122,20 +103,13 @@ def _reciprocal(draft: Draft, name: str, capacity: IntColumn) -> FloatColumn:
     return known
 
 
-def spread(
-    preference: Preference, rows: IntColumn, room: IntColumn, count: int, budget: Budget | None = None
-) -> list[Fill]:
+def spread(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
     """One after the other onto the node that is least used at that moment."""
     heap = preference.ranked(rows)
     heapify(heap)
     placed: dict[int, int] = {}
     while count and heap:
         _, rank, row, there = heap[0]
-        if budget is not None:
-            if not budget.of(row, 1):
-                heappop(heap)
-                continue
-            budget.spend(row, 1)
         count -= 1
         placed[row] = there = there + 1
         if there < room.item(row):
@@ -145,25 +119,19 @@ def spread(
     return list(placed.items())
 
 
-def pack(
-    preference: Preference, rows: IntColumn, room: IntColumn, count: int, budget: Budget | None = None
-) -> list[Fill]:
+def pack(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
     """Node after node, the fullest first, each until nothing more fits."""
     fills: list[Fill] = []
     for _, _, row, _ in sorted(preference.ranked(rows)):
         if not count:
             break
         there = min(room.item(row), count)
-        if budget is not None:
-            there = budget.of(row, there)
-            budget.spend(row, there)
-        if there:
-            fills.append((row, there))
+        fills.append((row, there))
         count -= there
     return fills
 
 
-Filler = Callable[[Preference, IntColumn, IntColumn, int, Budget | None], list[Fill]]
+Filler = Callable[[Preference, IntColumn, IntColumn, int], list[Fill]]
 _SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0, NodeOrder.UTILIZATION: 1.0}
 FILLERS: Final[dict[NodeOrder, Filler]] = {
     NodeOrder.FAIR: spread,

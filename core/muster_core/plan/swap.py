@@ -15,14 +15,14 @@ from itertools import islice
 from typing import Final
 
 from muster_core.model.decisions import Eviction, Swap
+from muster_core.model.facts import Occupant
 from muster_core.model.ids import AllocationKey
-from muster_core.model.placement import Tags
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
-from muster_core.world.applications import Allocation, Application, AskClass
+from muster_core.world.applications import Allocation, Application, AskClass, occupant_of
 from muster_core.world.obstacles import NoNode, NotTogether
 from muster_core.world.world import Partition
 
@@ -41,7 +41,7 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     search = _Search(outline, Draft(partition.nodes), set())
     for kind in classes(app):
         if has_placeholder(app, kind):
-            plan_kind = _plan_class if kind.placement is None else _plan_constrained
+            plan_kind = _plan_class if not kind.depends_on_others else _plan_constrained
             plan_kind(partition, app, kind, search, at_most - len(outline.decisions))
     outline.more = len(outline.decisions) >= at_most
     if outline.unplaced or outline.obstacles:
@@ -99,15 +99,15 @@ def _plan_constrained(partition: Partition, app: Application, kind: AskClass, se
     for key in list(islice(app.waiting[kind], max(at_most, 0))):
         candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
         for placeholder in islice(candidates.here, _MOST_TRIED):
-            row, tags = _tagged(partition, placeholder)
-            draft.tag(row, tags, -1)
+            row, occupant = _seen(partition, placeholder)
+            draft.enter(row, occupant, -1)
             if fit.allowed(draft, shape)[row]:
-                draft.tag(row, shape.tags, 1)
+                draft.enter(row, shape.occupant)
                 swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
                 search.outline.decisions.append(swap)
                 search.taken.add(placeholder.id)
                 break
-            draft.tag(row, tags, 1)
+            draft.enter(row, occupant, 1)
         else:
             if not _plan_constrained_elsewhere(partition, app, key, candidates, search):
                 return
@@ -126,14 +126,14 @@ def _plan_constrained_elsewhere(
         search.outline.decisions.append(Eviction(partition.id, app.id, key, evicted.id, TOO_LARGE))
         search.taken.add(evicted.id)
         return True
-    row, tags = _tagged(partition, placeholder)
-    draft.tag(row, tags, -1)
+    row, occupant = _seen(partition, placeholder)
+    draft.enter(row, occupant, -1)
     spots = fit.place(draft, shape, 1, partition.config.node_sort)
     if not spots:
         # Not to be remembered of the class: with another placeholder gone the answer may be another.
         search.outline.unplaced.append(Unplaced(app.asks[key].kind, fit.shortfall(draft, shape)))
         search.outline.obstacles.append(NotTogether(app.id))
-        draft.tag(row, tags, 1)
+        draft.enter(row, occupant, 1)
         return False
     node = spots[0][0]
     swap = Swap(partition.id, app.id, key, placeholder.id, node, same_node=False)
@@ -142,9 +142,10 @@ def _plan_constrained_elsewhere(
     return True
 
 
-def _tagged(partition: Partition, placeholder: Allocation) -> tuple[int, Tags]:
+def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, Occupant]:
     nodes = partition.nodes
-    return nodes.rows.row(placeholder.node), nodes.tags.project(placeholder.spec.tags)
+    spec = placeholder.spec
+    return nodes.rows.row(placeholder.node), occupant_of(spec.facts, nodes.occupants.tags.project(spec.tags))
 
 
 def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:

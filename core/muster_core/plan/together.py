@@ -17,7 +17,8 @@ from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.ids import NodeId
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan.draft import Draft, emptied
-from muster_core.plan.fit import Shape, feasible_nodes, place, shortfall
+from muster_core.plan.fit import feasible_nodes, place, shortfall
+from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 
 #: A shape and how many members have it.

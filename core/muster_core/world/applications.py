@@ -17,6 +17,7 @@ from typing import Final
 
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
+from muster_core.model.facts import NO_FACTS, NOBODY, Occupant, PodFacts
 from muster_core.model.ids import NO_NODE, AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
 from muster_core.model.notes import Detail
 from muster_core.model.placement import NO_TAGS, PlacementConstraint, Tags
@@ -49,8 +50,8 @@ class AskClass:
     as_usual: bool
     #: Seed 001's constraint; None = none.
     placement: PlacementConstraint | None = None
-    #: Those of its tags that some constraint of the partition reads (world/tags.py).
-    tags: Tags = NO_TAGS
+    #: As others see what is placed of it: those of its tags that some selector of the partition reads, and its facts.
+    occupant: Occupant = NOBODY
     #: The one node it may run on (DaemonSets); empty = any.
     required_node: NodeId = NO_NODE
     _hash: int = field(init=False, repr=False, compare=False)
@@ -58,10 +59,22 @@ class AskClass:
     def __post_init__(self) -> None:
         """Hash once: a class is looked up far more often than it is made."""
         parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
-        object.__setattr__(self, "_hash", hash((parts, self.as_usual, self.placement, self.tags, self.required_node)))
+        object.__setattr__(
+            self, "_hash", hash((parts, self.as_usual, self.placement, self.occupant, self.required_node))
+        )
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def depends_on_others(self) -> bool:
+        """Whether what is placed elsewhere may change where it may go, so that room on nodes is not all it needs."""
+        return self.placement is not None or self.occupant.facts.is_particular
+
+
+def occupant_of(facts: PodFacts, tags: Tags) -> Occupant:
+    """What filters see of an allocation with these facts and read tags."""
+    return Occupant(tags, facts) if tags or facts is not NO_FACTS else NOBODY
 
 
 def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass:
@@ -75,7 +88,7 @@ def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass
         spec.placeholder,
         as_usual,
         spec.placement,
-        tags,
+        occupant_of(spec.facts, tags),
         spec.required_node,
     )
 
@@ -277,7 +290,7 @@ class Application:  # long: every write to an application goes through here
         self._stop_waiting(ask)
         ask.swap = None
         ask.said = None
-        ask.kind = class_of(ask.spec, as_usual=as_usual, tags=ask.kind.tags)
+        ask.kind = class_of(ask.spec, as_usual=as_usual, tags=ask.kind.occupant.tags)
         _let_wait(self, ask)
 
     def add_allocation(self, allocation: Allocation) -> None:

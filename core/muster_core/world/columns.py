@@ -35,13 +35,14 @@ def room_for(length: int, rows: int) -> int:
 class Rows:
     """Which node has which row. Free rows are used again, the lowest last freed first."""
 
-    __slots__ = ("_free", "_ids", "_ranks", "_rows")
+    __slots__ = ("_free", "_ids", "_order", "_ranks", "_rows")
 
     def __init__(self) -> None:
         self._rows: dict[NodeId, int] = {}
         self._ids: list[NodeId | None] = []
         self._free: list[int] = []
         self._ranks: IntColumn | None = None
+        self._order: tuple[IntColumn, IntColumn] | None = None
 
     def __contains__(self, node: object) -> bool:
         return node in self._rows
@@ -68,7 +69,7 @@ class Rows:
             row = len(self._ids)
             self._ids.append(node)
         self._rows[node] = row
-        self._ranks = None
+        self._ranks = self._order = None
         return row
 
     def remove(self, node: NodeId) -> int:
@@ -77,7 +78,7 @@ class Rows:
         del self._rows[node]
         self._ids[row] = None
         self._free.append(row)
-        self._ranks = None
+        self._ranks = self._order = None
         return row
 
     def row(self, node: NodeId) -> int:
@@ -101,6 +102,15 @@ class Rows:
             ranks[[self._rows[node] for node in sorted(self._rows)]] = np.arange(len(self._rows))
             self._ranks = ranks
         return self._ranks
+
+    def order(self) -> tuple[IntColumn, IntColumn]:
+        """The rows sorted by their nodes' ids, free ones last, and for each row its position there."""
+        if self._order is None:
+            rows = np.argsort(self.ranks(), kind="stable")
+            positions = np.empty_like(rows)
+            positions[rows] = np.arange(len(rows))
+            self._order = rows, positions
+        return self._order
 
 
 class Flags:

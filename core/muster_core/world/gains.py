@@ -8,23 +8,23 @@ from muster_core.model.ids import NodeId
 class Gains:
     """Nodes that gained since they were last taken."""
 
-    __slots__ = ("_nodes", "_noted", "tags")
+    __slots__ = ("_nodes", "_noted", "company")
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, None] = {}
         #: Growths of the table's epoch that were noted here, since the beginning.
         self._noted = 0
-        #: Allocations came or went that placement constraints may ask for; emptied by who reads it.
-        self.tags = False
+        #: Allocations came or went that others may ask for, or domains did; emptied by who reads it.
+        self.company = False
 
     def note(self, node: NodeId) -> None:
         """The table's epoch grows by one because of this node."""
         self._nodes[node] = None
         self._noted += 1
 
-    def note_tags(self) -> None:
-        """The table's epoch grows by one because of tags."""
-        self.tags = True
+    def note_company(self) -> None:
+        """The table's epoch grows by one because of who is where."""
+        self.company = True
         self._noted += 1
 
     def take(self, epoch: int) -> list[NodeId] | None:

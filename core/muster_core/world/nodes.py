@@ -25,7 +25,7 @@ from muster_core.world.attributes import Attributes
 from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, IntColumn, Rows
 from muster_core.world.gains import Gains
 from muster_core.world.labels import LabelColumn, Labels, Taints
-from muster_core.world.tags import TagCounts
+from muster_core.world.occupants import Occupants
 
 #: Refused binds that are remembered of a node.
 _REFUSALS_KEPT: Final = 16
@@ -82,9 +82,9 @@ class NodeTable:  # long: every write to a node goes through here
         "facts_epoch",
         "gains",
         "labels",
+        "occupants",
         "reciprocals",
         "rows",
-        "tags",
         "taints",
         "targeted",
     )
@@ -103,7 +103,7 @@ class NodeTable:  # long: every write to a node goes through here
         #: The same, of seed 001's targets on nodes.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
         self.attributes = Attributes()
-        self.tags = TagCounts()
+        self.occupants = Occupants()
         #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
         self.reciprocals: dict[str, FloatColumn] = {}
         self._records: dict[NodeId, NodeRecord] = {}

@@ -17,8 +17,8 @@ from typing import Final
 from muster_core.model.errors import UnknownSubject
 from muster_core.model.placement import NO_TAGS, Tags, Target, TargetOperator, matches
 
-#: Tag keys that the constraints of a partition may read between them.
-MOST_KEYS: Final = 64
+#: Tag keys that the selectors of a partition's asks may read between them.
+MOST_KEYS: Final = 1024
 #: Pairs of key and value whose coming is told apart from that of others.
 _MOST_WANTED: Final = 65_536
 

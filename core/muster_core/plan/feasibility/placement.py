@@ -8,21 +8,24 @@ direction: who is there already is not asked (seed 001).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 import numpy as np
 
-from muster_core.model.placement import UNBOUNDED, AllocationAffinity, Tags, Target, TargetOperator, matches
+from muster_core.model.facts import Occupant
+from muster_core.model.placement import AllocationAffinity, Target, TargetOperator, matches
 from muster_core.plan.draft import Draft
-from muster_core.plan.scoring import Budget
-from muster_core.world.columns import BoolColumn, CodeColumn, IntColumn
+from muster_core.plan.shape import Shape
+from muster_core.world.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from muster_core.world.nodes import NodeTable
 
 TARGETS: Final = "node(s) didn't match the placement constraint's node targets"
 TOO_FEW: Final = "node(s) had too few allocations that the placement constraint asks for"
 TOO_MANY: Final = "node(s) had as many allocations as the placement constraint allows"
+
+#: Points of a preference: no sum of kube-scheduler's scores comes near it (seed 001: preferred = wherever it can be).
+PREFERRED: Final = 1e6
 
 #: So many values of targets are remembered between two changes of facts.
 _MEMORY: Final = 4096
@@ -57,65 +60,91 @@ def _meets(target: Target, nodes: NodeTable) -> BoolColumn:
             assert_never(target.operator)
 
 
-@dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What an affinity counts, as an ask with certain tags sees it. `itself`: it would be counted, too.
+    """What an affinity counts, as a shape sees it: a guard, and where it is not required a score.
 
-    `groups`: per row the number of its value of the scope, -1 = none; `counts`: matching allocations by that
-    number, and last those in no group; `total`: of all groups.
+    `_groups`: per row the number of its value of the scope, -1 = none; `_counts`: matching allocations by that
+    number, and last those in no group; `_total`: of all groups. `_itself`: one of the shape would be counted, too.
     """
 
-    affinity: AllocationAffinity
-    itself: bool
-    groups: CodeColumn
-    counts: IntColumn
-    total: int
+    __slots__ = ("_affinity", "_counts", "_groups", "_itself", "_points", "_total")
 
-    @property
-    def is_beginning(self) -> bool:
-        """Whether one that is placed now changes where the next one may go: fewer than enough are there at all."""
-        return self.itself and self.total < self.affinity.at_least
+    def __init__(self, draft: Draft, affinity: AllocationAffinity, occupant: Occupant) -> None:
+        self._affinity = affinity
+        self._groups = draft.nodes.attribute(affinity.scope).codes(draft.size)
+        self._counts = counts_by(self._groups, draft.tagged(affinity.targets))
+        self._itself = matches(affinity.targets, dict(occupant.tags))
+        self._total = int(self._counts[:-1].sum())
+        self._points = np.where(self.allows(), PREFERRED, 0.0)
 
-    def enough(self) -> BoolColumn:
-        """Rows in whose group there are at least as many as have to be."""
-        at_least = self.affinity.at_least
-        if at_least <= 0:
-            return np.ones(len(self.groups), dtype=np.bool_)
-        here = self.counts[self.groups]
-        found = here >= at_least
-        if self.is_beginning:
-            found |= here == self.total
-        return found & (self.groups >= 0)
-
-    def not_too_many(self) -> BoolColumn:
-        """Rows in whose group there may be one more, if the ask counts, or as many as there are."""
-        over = self.counts[self.groups] + int(self.itself) > self.affinity.at_most
-        return ~over | (self.groups < 0)
-
-    def allowed(self) -> BoolColumn:
+    def allows(self) -> BoolColumn:
         """Rows that the affinity allows."""
-        return self.enough() & self.not_too_many()
+        return self.allows_at(np.arange(len(self._groups)))
 
-    def budget(self) -> Budget | None:
-        """How many more each group takes; None where one more changes nothing."""
-        if not self.itself or self.affinity.at_most == UNBOUNDED:
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """The same of some rows."""
+        return self._enough(rows) & self._not_too_many(rows)
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """Too few of those it asks for, or as many as it allows."""
+        rows = np.arange(len(self._groups))
+        enough = self._enough(rows)
+        return (TOO_FEW, ~enough), (TOO_MANY, enough & ~self._not_too_many(rows))
+
+    def points(self) -> FloatColumn:
+        """More where the affinity allows it than anything else weighs."""
+        return self._points
+
+    def add(self, row: int) -> IntColumn | None:
+        """One more is there: its group has more of them, and where fewer than enough were, every group is asked."""
+        if not self._itself:
             return None
-        return Budget(self.groups, np.maximum(self.affinity.at_most - self.counts, 0).tolist())
+        was_beginning, group = self._total < self._affinity.at_least, self._groups.item(row)
+        self._counts[group] += 1
+        self._total += group >= 0
+        if group < 0:
+            return None
+        rows = np.arange(len(self._groups)) if was_beginning else np.flatnonzero(self._groups == group)
+        self._points[rows] = np.where(self.allows_at(rows), PREFERRED, 0.0)
+        return rows
+
+    def _enough(self, rows: IntColumn) -> BoolColumn:
+        """In whose group there are at least as many as have to be, or all that there are while these are too few."""
+        at_least = self._affinity.at_least
+        if at_least <= 0:
+            return np.ones(len(rows), dtype=np.bool_)
+        groups = self._groups[rows]
+        here = self._counts[groups]
+        found = here >= at_least
+        if self._itself and self._total < at_least:
+            found |= here == self._total
+        return found & (groups >= 0)
+
+    def _not_too_many(self, rows: IntColumn) -> BoolColumn:
+        """In whose group there may be one more, if it counts, or as many as there are."""
+        groups = self._groups[rows]
+        return (self._counts[groups] + int(self._itself) <= self._affinity.at_most) | (groups < 0)
 
 
-def neighbours(draft: Draft, affinity: AllocationAffinity, tags: Tags) -> Neighbours:
-    """Count, by group of nodes, the allocations that match."""
-    groups = draft.nodes.attribute(affinity.scope).codes(draft.size)
+def guard(draft: Draft, shape: Shape) -> Neighbours | None:
+    """Of a required affinity."""
+    if shape.affinity is None or not shape.affinity.required:
+        return None
+    return Neighbours(draft, shape.affinity, shape.occupant)
+
+
+def score(draft: Draft, shape: Shape, among: BoolColumn) -> Neighbours | None:
+    """Of an affinity that is a preference."""
+    if shape.affinity is None or shape.affinity.required:
+        return None
+    return Neighbours(draft, shape.affinity, shape.occupant)
+
+
+def counts_by(groups: CodeColumn, parts: Iterable[Mapping[int, int]]) -> IntColumn:
+    """How many there are by the number of a row's group, and last those in no group (-1)."""
     counts = np.zeros(int(groups.max(initial=-1)) + 2, dtype=np.int64)
-    for rows in draft.tagged(affinity.targets):
+    for rows in parts:
         where = np.fromiter(rows, dtype=np.int64, count=len(rows))
         amounts = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
         np.add.at(counts, groups[where], amounts)
-    itself = matches(affinity.targets, dict(tags))
-    return Neighbours(affinity, itself, groups, counts, int(counts[:-1].sum()))
-
-
-def refusals(found: Neighbours, among: BoolColumn) -> Sequence[tuple[str, BoolColumn]]:
-    """Reason and rows that a required affinity refuses for it, each row once."""
-    enough = found.enough()
-    return (TOO_FEW, among & ~enough), (TOO_MANY, among & enough & ~found.not_too_many())
+    return counts

@@ -20,10 +20,10 @@ from muster_core.model.ids import AllocationKey, NodeId, QueuePath
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import Shape
 from muster_core.plan.outline import shape_of
 from muster_core.plan.preemption.candidates import Candidate, Pool, victim_leaves
 from muster_core.plan.preemption.rights import Balance, fence
+from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application, Ask
 from muster_core.world.preemptions import PlaceId
 from muster_core.world.world import Partition

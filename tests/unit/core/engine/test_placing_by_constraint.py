@@ -116,7 +116,7 @@ def test_constraints_read_no_more_than_so_many_different_tags() -> None:
     read = [an_ask(f"w{i}", placement=an_affinity(f"key{i}", "x", most=1)) for i in range(MOST_KEYS + 1)]
     said = scene.ask(*read)
     assert list(refused_asks(said)) == [f"w{MOST_KEYS}"]
-    assert f"read {MOST_KEYS} tags already" in refused_asks(said)[f"w{MOST_KEYS}"]
+    assert f"read {MOST_KEYS} labels of pods already" in refused_asks(said)[f"w{MOST_KEYS}"]
 
 
 def test_asks_that_waited_before_the_first_constraint_are_told_apart_from_then_on() -> None:

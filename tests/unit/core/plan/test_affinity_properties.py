@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.facts import Occupant
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import (
     UNBOUNDED,
@@ -18,7 +19,8 @@ from muster_core.model.placement import (
     matches,
 )
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import Shape, allowed, place, shortfall
+from muster_core.plan.fit import allowed, place, shortfall
+from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
 
@@ -63,13 +65,13 @@ affinities = st.builds(
 def table_of(plain: list[Plain]) -> NodeTable:
     """One core a place; what is there takes none."""
     table = NodeTable()
-    table.tags.clear(KEYS)
+    table.occupants.tags.clear(KEYS)
     for index, node in enumerate(plain):
         spec = a_node(f"n{index}", vcore=8000)
         row = table.add(replace(spec, attributes={"zone": node.zone} if node.zone else {}), draining=False)
         table.take(spec.id, resources(vcore=8000 - 1000 * node.room))
         for one in node.there:
-            table.tags.add(row, one)
+            table.occupants.tags.add(row, one)
     return table
 
 
@@ -102,14 +104,14 @@ def one_by_one(plain: list[Plain], shape: Shape, affinity: AllocationAffinity, c
     chosen: list[int] = []
     for _ in range(count):
         fitting = [index for index, node in enumerate(plain) if node.room > node.used]
-        best = [index for index in fitting if holds(plain, index, affinity, shape.tags)]
+        best = [index for index in fitting if holds(plain, index, affinity, shape.occupant.tags)]
         if not best and not affinity.required:
             best = fitting
         if not best:
             break
         index = min(best, key=lambda i: (8 - plain[i].room + plain[i].used, i))
         plain[index].used += 1
-        plain[index].there.append(shape.tags)
+        plain[index].there.append(shape.occupant.tags)
         chosen.append(index)
     return chosen
 
@@ -117,7 +119,7 @@ def one_by_one(plain: list[Plain], shape: Shape, affinity: AllocationAffinity, c
 @settings(max_examples=150)
 @given(nodes, affinities, tags, st.integers(1, 8))
 def test_all_at_once_is_one_by_one(plain: list[Plain], affinity: AllocationAffinity, mine: Tags, count: int) -> None:
-    shape = Shape(resources(vcore=1000), placement=PlacementConstraint((), affinity), tags=mine)
+    shape = Shape(resources(vcore=1000), placement=PlacementConstraint((), affinity), occupant=Occupant(mine))
     draft = Draft(table_of(plain))
     placed = dict(place(draft, shape, count, NodeSort(NodeOrder.FAIR, (("vcore", 1.0),))))
     expected = Counter(NodeId(f"n{index}") for index in one_by_one(plain, shape, affinity, count))

@@ -8,7 +8,8 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import AVOIDED, NO_NODES, Shape, fits_on, place, shortfall
+from muster_core.plan.fit import AVOIDED, NO_NODES, fits_on, place, shortfall
+from muster_core.plan.shape import Shape
 from tests.unit.builders import a_node, resources
 from tests.unit.core.plan.tables import a_table, having, labelled, tainted
 

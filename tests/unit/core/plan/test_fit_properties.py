@@ -11,7 +11,8 @@ from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import Shape, fits_on, place, shortfall
+from muster_core.plan.fit import fits_on, place, shortfall
+from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node
 

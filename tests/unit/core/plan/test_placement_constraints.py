@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.facts import Occupant
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import PlacementConstraint, Target, TargetOperator
 from muster_core.model.specs import NodeSpec
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility.placement import TARGETS, TOO_FEW, TOO_MANY
-from muster_core.plan.fit import Shape, allowed, place, shortfall
+from muster_core.plan.fit import allowed, place, shortfall
+from muster_core.plan.shape import Shape
 from muster_core.plan.together import Places, Short, place_all
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, an_affinity, resources
@@ -19,6 +21,7 @@ from tests.unit.core.plan.tables import a_table, named
 FAIR = NodeSort()
 WEB = (("app", "web"),)
 DB = (("app", "db"),)
+ONE_WEB, ONE_DB = Occupant(WEB), Occupant(DB)
 
 
 def with_attributes(name: str, **attributes: str) -> NodeSpec:
@@ -28,7 +31,7 @@ def with_attributes(name: str, **attributes: str) -> NodeSpec:
 def zones(*names: str) -> NodeTable:
     """Nodes n1, n2, … in these zones; allocations are counted by the tag `app`."""
     table = a_table(*(with_attributes(f"n{index}", zone=zone) for index, zone in enumerate(names, 1)))
-    table.tags.clear(["app"])
+    table.occupants.tags.clear(["app"])
     return table
 
 
@@ -71,7 +74,9 @@ def test_node_targets_are_all_to_be_met_and_a_changed_attribute_is_seen() -> Non
 
 def test_one_a_host_is_the_seeds_example_of_anti_affinity() -> None:
     table = zones("a", "a", "b")
-    shape = Shape(resources(vcore=1000), placement=an_affinity("app", "web", scope="hostname", most=1), tags=WEB)
+    shape = Shape(
+        resources(vcore=1000), placement=an_affinity("app", "web", scope="hostname", most=1), occupant=ONE_WEB
+    )
     draft = Draft(table)
     assert place(draft, shape, 5, FAIR) == [(NodeId("n1"), 1), (NodeId("n2"), 1), (NodeId("n3"), 1)]
     assert shortfall(draft, shape).counts == ((TOO_MANY, 3),)
@@ -80,7 +85,7 @@ def test_one_a_host_is_the_seeds_example_of_anti_affinity() -> None:
 @pytest.mark.parametrize("order", list(NodeOrder))
 def test_a_group_of_nodes_takes_no_more_than_its_share_whatever_the_order(order: NodeOrder) -> None:
     table = zones("a", "a", "b", "b")
-    shape = Shape(resources(vcore=1000), placement=an_affinity("app", "web", most=3), tags=WEB)
+    shape = Shape(resources(vcore=1000), placement=an_affinity("app", "web", most=3), occupant=ONE_WEB)
     placed = dict(place(Draft(table), shape, 9, NodeSort(order)))
     assert placed[NodeId("n1")] + placed.get(NodeId("n2"), 0) == 3
     assert placed[NodeId("n3")] + placed.get(NodeId("n4"), 0) == 3
@@ -88,16 +93,16 @@ def test_a_group_of_nodes_takes_no_more_than_its_share_whatever_the_order(order:
 
 def test_an_ask_goes_where_those_are_that_it_needs_and_nowhere_without_them() -> None:
     table = zones("a", "b")
-    shape = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), tags=WEB)
+    shape = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), occupant=ONE_WEB)
     assert place(Draft(table), shape, 1, FAIR) == []
     assert shortfall(Draft(table), shape).counts == ((TOO_FEW, 2),)
-    table.tags.add(table.rows.row(NodeId("n2")), DB)
+    table.occupants.tags.add(table.rows.row(NodeId("n2")), DB)
     assert place(Draft(table), shape, 2, FAIR) == [(NodeId("n2"), 2)]
 
 
 def test_those_that_want_to_be_together_begin_anywhere_and_then_stay_in_one_group() -> None:
     table = zones("a", "b", "b")
-    shape = Shape(resources(vcore=2000), placement=an_affinity("app", "web", least=2), tags=WEB)
+    shape = Shape(resources(vcore=2000), placement=an_affinity("app", "web", least=2), occupant=ONE_WEB)
     placed = dict(place(Draft(table), shape, 9, FAIR))
     assert placed == {NodeId("n1"): 2}
 
@@ -105,31 +110,33 @@ def test_those_that_want_to_be_together_begin_anywhere_and_then_stay_in_one_grou
 def test_a_preference_is_followed_as_far_as_it_goes_and_holds_nobody_up() -> None:
     table = zones("a", "b")
     shape = Shape(
-        resources(vcore=1000), placement=an_affinity("app", "web", scope="hostname", most=1, required=False), tags=WEB
+        resources(vcore=1000),
+        placement=an_affinity("app", "web", scope="hostname", most=1, required=False),
+        occupant=ONE_WEB,
     )
     assert dict(place(Draft(table), shape, 5, NodeSort(NodeOrder.BINPACKING))) == {NodeId("n1"): 4, NodeId("n2"): 1}
     near = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1, required=False))
-    table.tags.add(table.rows.row(NodeId("n2")), DB)
+    table.occupants.tags.add(table.rows.row(NodeId("n2")), DB)
     assert place(Draft(table), near, 1, FAIR) == [(NodeId("n2"), 1)]
 
 
 def test_a_node_without_the_scope_is_in_no_group() -> None:
     table = zones("a")
     table.add(a_node("n2"), draining=False)
-    few = Shape(resources(vcore=1000), placement=an_affinity("app", "web", most=1), tags=WEB)
+    few = Shape(resources(vcore=1000), placement=an_affinity("app", "web", most=1), occupant=ONE_WEB)
     assert dict(place(Draft(table), few, 9, FAIR)) == {NodeId("n1"): 1, NodeId("n2"): 4}
     for node in ("n1", "n2"):
-        table.tags.add(table.rows.row(NodeId(node)), WEB)
+        table.occupants.tags.add(table.rows.row(NodeId(node)), WEB)
     assert place(Draft(table), few, 1, FAIR) == [(NodeId("n2"), 1)]
-    table.tags.add(table.rows.row(NodeId("n2")), DB)
+    table.occupants.tags.add(table.rows.row(NodeId("n2")), DB)
     near = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1))
     assert place(Draft(table), near, 1, FAIR) == []
 
 
 def test_members_of_one_gang_see_each_other_whatever_order_they_come_in() -> None:
     table = zones("a", "b")
-    workers = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), tags=WEB)
-    master = Shape(resources(vcore=4000), placement=an_affinity("app", "db", most=1, scope="hostname"), tags=DB)
+    workers = Shape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), occupant=ONE_WEB)
+    master = Shape(resources(vcore=4000), placement=an_affinity("app", "db", most=1, scope="hostname"), occupant=ONE_DB)
     answer = place_all(Draft(table), [(workers, 2), (master, 1)], FAIR)
     assert isinstance(answer, Short)  # the master fills its node and is alone in its zone
     table.add(with_attributes("n3", zone="a"), draining=False)
@@ -141,7 +148,7 @@ def test_members_of_one_gang_see_each_other_whatever_order_they_come_in() -> Non
 def test_every_node_is_counted_once_under_what_refuses_it() -> None:
     table = zones("a", "b", "c")
     table.take(NodeId("n2"), resources(vcore=4000))
-    table.tags.add(table.rows.row(NodeId("n3")), WEB)
+    table.occupants.tags.add(table.rows.row(NodeId("n3")), WEB)
     constraint = replace(an_affinity("app", "web", most=0), nodes=(Target("zone", values=("b", "c")),))
     counts = dict(shortfall(Draft(table), Shape(resources(vcore=1000), placement=constraint)).counts)
     assert counts == {TARGETS: 1, "Insufficient cpu": 1, TOO_MANY: 1}

@@ -1,0 +1,218 @@
+"""What filters and scores read of a pod beside its resources, out of an ask's or an allocation's tags.
+
+Each distinct text is read once (semantics 21). Shapes as in muster_si.keys.
+Called by si_decode.py; raises Unfit with the tag's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final, TypeVar
+
+from muster_core.edge import facts
+from muster_core.edge.reading import (
+    NAME_LIMIT,
+    REMEMBERED,
+    Object,
+    an_object,
+    each,
+    flag,
+    number,
+    one_of,
+    only,
+    pairs,
+    parsed,
+    text_of,
+    texts,
+)
+from muster_core.edge.refusals import Unfit
+from muster_core.model.company import ANY_COMPANY, Company, PodTerm, Selector, Spread, WeighedTerm
+from muster_core.model.constraints import Term
+from muster_core.model.facts import (
+    NO_FACTS,
+    NO_PREFERENCES,
+    NO_VOLUMES,
+    Disk,
+    HostPort,
+    PodFacts,
+    Preferences,
+    Volumes,
+)
+from muster_core.model.placement import Target, TargetOperator
+from muster_si import keys
+
+_SELECTOR_OPERATORS: Final = {
+    "In": TargetOperator.IN,
+    "NotIn": TargetOperator.NOT_IN,
+    "Exists": TargetOperator.EXIST,
+    "DoesNotExist": TargetOperator.NOT_EXIST,
+}
+_TERM_FIELDS: Final = ("topologyKey", "labelSelector", "namespaces", "namespaceSelector")
+_SPREAD_FIELDS: Final = frozenset(
+    {
+        "maxSkew",
+        "topologyKey",
+        "whenUnsatisfiable",
+        "labelSelector",
+        "minDomains",
+        "nodeAffinityPolicy",
+        "nodeTaintsPolicy",
+    }
+)
+_UNSATISFIABLE: Final = frozenset({"DoNotSchedule", "ScheduleAnyway"})
+_POLICIES: Final = frozenset({"Honor", "Ignore"})
+_DISKS: Final = frozenset({"gce", "aws", "iscsi", "rbd"})
+_PORTS: Final = 65_535
+_WEIGHT: Final = 100
+
+Value = TypeVar("Value")
+
+
+def read(tags: Mapping[str, str]) -> PodFacts:
+    """All of it; NO_FACTS where the tags have none."""
+    if _TAGS.isdisjoint(tags):
+        return NO_FACTS
+    return PodFacts(
+        company=_read(tags, keys.TAG_POD_CONSTRAINTS, lambda text: company(text, tags.get(keys.TAG_NAMESPACE, "")))
+        or ANY_COMPANY,
+        ports=_read(tags, keys.CONTAINER_PORTS, ports) or (),
+        volumes=_read(tags, keys.TAG_VOLUMES, volumes) or NO_VOLUMES,
+        preferences=_read(tags, keys.TAG_PREFERENCES, preferences) or NO_PREFERENCES,
+    )
+
+
+_TAGS: Final = frozenset({keys.TAG_POD_CONSTRAINTS, keys.CONTAINER_PORTS, keys.TAG_VOLUMES, keys.TAG_PREFERENCES})
+
+
+def _read(tags: Mapping[str, str], tag: str, reader: Callable[[str], Value]) -> Value | None:
+    text = tags.get(tag)
+    try:
+        return reader(text) if text else None
+    except Unfit as unfit:
+        raise unfit.inside(tag) from unfit
+
+
+@lru_cache(maxsize=REMEMBERED)
+def company(text: str, namespace: str) -> Company:
+    """The value of `muster/pod-constraints`, of a pod in this namespace."""
+    return company_of(an_object(parsed(text), "the value"), namespace)
+
+
+def company_of(found: Object, namespace: str) -> Company:
+    """The same, of a part of another value."""
+    only(found, frozenset({"affinity", "antiAffinity", "preferred", "spread"}))
+    return Company(
+        near=each(found.get("affinity") or [], "affinity", _term),
+        apart=each(found.get("antiAffinity") or [], "antiAffinity", _term),
+        preferred=each(found.get("preferred") or [], "preferred", _weighed),
+        spread=each(found.get("spread") or [], "spread", lambda one: _spread(one, namespace)),
+    )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def ports(text: str) -> tuple[HostPort, ...]:
+    """The value of `si/container-ports`."""
+    found = parsed(text)
+    if not isinstance(found, list):
+        raise Unfit("the value", "is not a list")
+    return tuple(_port(one) for one in found)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def volumes(text: str) -> Volumes:
+    """The value of `muster/volumes`."""
+    found = an_object(parsed(text), "the value")
+    only(found, frozenset({"claims", "disks", "attached", "refusal"}))
+    attached = an_object(found.get("attached") or {}, "attached")
+    return Volumes(
+        claims=texts(found, "claims"),
+        disks=each(found.get("disks") or [], "disks", _disk),
+        attached=tuple((driver, handle) for driver in sorted(attached) for handle in texts(attached, driver)),
+        refusal=text_of(found, "refusal")[:NAME_LIMIT],
+    )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def preferences(text: str) -> Preferences:
+    """The value of `muster/preferences`."""
+    found = an_object(parsed(text), "the value")
+    only(found, frozenset({"nodeAffinity", "images"}))
+    return Preferences(
+        terms=each(found.get("nodeAffinity") or [], "nodeAffinity", _preferred), images=texts(found, "images")
+    )
+
+
+def _term(found: Object) -> PodTerm:
+    only(found, frozenset(_TERM_FIELDS))
+    if not text_of(found, "topologyKey"):
+        raise Unfit("topologyKey", "is missing")
+    return PodTerm(
+        topology=text_of(found, "topologyKey"),
+        selector=_selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
+        namespaces=tuple(sorted(texts(found, "namespaces"))),
+        among=_selector(found, "namespaceSelector", ""),
+    )
+
+
+def _weighed(found: Object) -> WeighedTerm:
+    weight = number(found, "weight", least=-_WEIGHT, most=_WEIGHT)
+    return WeighedTerm(weight, _term({field: found[field] for field in _TERM_FIELDS if field in found}))
+
+
+def _spread(found: Object, namespace: str) -> Spread:
+    only(found, _SPREAD_FIELDS)
+    policies = {
+        field: one_of(found, field, _POLICIES) if found.get(field) else default
+        for field, default in (("nodeAffinityPolicy", "Honor"), ("nodeTaintsPolicy", "Ignore"))
+    }
+    return Spread(
+        topology=text_of(found, "topologyKey"),
+        max_skew=number(found, "maxSkew", 1, least=1),
+        selector=_selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
+        namespace=namespace,
+        required=one_of(found, "whenUnsatisfiable", _UNSATISFIABLE) == "DoNotSchedule",
+        min_domains=number(found, "minDomains", 1, least=1),
+        honors_affinity=policies["nodeAffinityPolicy"] == "Honor",
+        honors_taints=policies["nodeTaintsPolicy"] == "Honor",
+    )
+
+
+def _selector(found: Object, field: str, prefix: str) -> Selector:
+    """A label selector as targets on what is called `prefix` + label; absent = None, which matches nothing."""
+    if found.get(field) is None:
+        return None
+    selector = an_object(found[field], field)
+    only(selector, frozenset({"matchLabels", "matchExpressions"}))
+    labels = (
+        Target(prefix + key, TargetOperator.IN, (value,))
+        for key, value in pairs(selector.get("matchLabels"), "matchLabels")
+    )
+    return (
+        *labels,
+        *each(selector.get("matchExpressions") or [], "matchExpressions", lambda one: _expression(one, prefix)),
+    )
+
+
+def _expression(found: Object, prefix: str) -> Target:
+    only(found, frozenset({"key", "operator", "values"}))
+    operator = _SELECTOR_OPERATORS[one_of(found, "operator", frozenset(_SELECTOR_OPERATORS))]
+    return Target(prefix + text_of(found, "key"), operator, texts(found, "values"))
+
+
+def _port(found: object) -> HostPort:
+    match found:
+        case [str(ip), str(protocol), int(port)] if 0 < port <= _PORTS:
+            return HostPort(ip, protocol, port)
+        case _:
+            raise Unfit("a port", "is not [host IP, protocol, port]")
+
+
+def _disk(found: Object) -> Disk:
+    only(found, frozenset({"kind", "id", "readOnly"}))
+    return Disk(one_of(found, "kind", _DISKS), text_of(found, "id"), flag(found, "readOnly"))
+
+
+def _preferred(found: Object) -> tuple[int, Term]:
+    only(found, frozenset({"weight", "preference"}))
+    return number(found, "weight", most=_WEIGHT), facts.term(an_object(found.get("preference") or {}, "preference"))

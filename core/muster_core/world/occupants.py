@@ -1,0 +1,126 @@
+"""Who is on which row, as filters and scores read it: tags, terms, host ports; and labels of namespaces.
+
+An allocation is counted with its tags (world/tags.py) and, where it has any,
+with its facts; allocations with equal facts are counted together. Written by
+engine/ledger.py and engine/affinity.py; read by plan/ through a Draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeVar
+
+from muster_core.model.company import NAMESPACE, PodTerm, Selector, WeighedTerm
+from muster_core.model.errors import UnknownSubject
+from muster_core.model.facts import NO_FACTS, HostPort, Occupant, PodFacts
+from muster_core.model.placement import Target, TargetOperator, matches
+from muster_core.world.tags import TagCounts
+
+Key = TypeVar("Key")
+#: Row → how many.
+Counted = dict[int, int]
+#: Every namespace has it, with its name.
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+class Occupants:
+    """Everything that is on the nodes of a partition."""
+
+    __slots__ = ("_facts", "_labels", "_resolved", "apart", "drawn", "near", "ports", "tags")
+
+    def __init__(self) -> None:
+        self.tags = TagCounts()
+        #: Terms of allocations that are there: required ones against and for others, preferred ones; by row.
+        self.apart: dict[PodTerm, Counted] = {}
+        self.near: dict[PodTerm, Counted] = {}
+        self.drawn: dict[WeighedTerm, Counted] = {}
+        #: Host ports in use, by row.
+        self.ports: dict[HostPort, Counted] = {}
+        self._facts: dict[PodFacts, Counted] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._resolved: dict[PodTerm, tuple[Target, ...] | None] = {}
+
+    def is_noted(self, facts: PodFacts) -> bool:
+        """Whether an allocation with these facts counts at all."""
+        return self.tags.is_on or facts is not NO_FACTS
+
+    def add(self, row: int, occupant: Occupant, count: int = 1) -> None:
+        """So many more are on the row."""
+        if self.tags.is_on:
+            for _ in range(count):
+                self.tags.add(row, occupant.tags)
+        if occupant.facts != NO_FACTS:
+            self._count(row, occupant.facts, count)
+
+    def remove(self, row: int, occupant: Occupant) -> None:
+        """One less. Raises UnknownSubject where none was."""
+        if self.tags.is_on:
+            self.tags.remove(row, occupant.tags)
+        if occupant.facts != NO_FACTS:
+            if row not in self._facts.get(occupant.facts, ()):
+                raise UnknownSubject("allocation with facts on row", str(row))
+            self._count(row, occupant.facts, -1)
+
+    def facts(self) -> dict[PodFacts, Counted]:
+        """Everything but tags, for those who count anew."""
+        return {facts: dict(rows) for facts, rows in self._facts.items()}
+
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """A namespace has these labels; None = it is gone."""
+        self._resolved.clear()
+        if labels is None:
+            self._labels.pop(name, None)
+        else:
+            self._labels[name] = labels
+
+    def namespaces(self) -> Iterator[str]:
+        """Those that are known."""
+        return iter(self._labels)
+
+    def targets(self, term: PodTerm) -> tuple[Target, ...] | None:
+        """The tags of the pods that a term means, as the namespaces are now; None = it means none."""
+        if term not in self._resolved:
+            self._resolved[term] = self._resolve(term)
+        return self._resolved[term]
+
+    def is_meant(self, term: PodTerm, occupant: Occupant) -> bool:
+        """Whether a term means such an allocation."""
+        targets = self.targets(term)
+        return targets is not None and matches(targets, dict(occupant.tags))
+
+    def _resolve(self, term: PodTerm) -> tuple[Target, ...] | None:
+        if term.selector is None:
+            return None
+        if term.among == ():
+            return term.selector  # in every namespace
+        names = dict.fromkeys(term.namespaces)
+        if term.among is not None:
+            names.update((name, None) for name in self._labels if _selects(term.among, name, self._labels[name]))
+        if not names:
+            return None
+        return (*term.selector, Target(NAMESPACE, TargetOperator.IN, tuple(names)))
+
+    def _count(self, row: int, facts: PodFacts, count: int) -> None:
+        _change(self._facts, facts, row, count)
+        for term in facts.company.apart:
+            _change(self.apart, term, row, count)
+        for term in facts.company.near:
+            _change(self.near, term, row, count)
+        for weighed in facts.company.preferred:
+            _change(self.drawn, weighed, row, count)
+        for port in facts.ports:
+            _change(self.ports, port, row, count)
+
+
+def _selects(selector: Selector, name: str, labels: Mapping[str, str]) -> bool:
+    return selector is not None and matches(selector, {_NAME_LABEL: name, **labels})
+
+
+def _change(counts: dict[Key, Counted], key: Key, row: int, count: int) -> None:
+    rows = counts.setdefault(key, {})
+    rows[row] = rows.get(row, 0) + count
+    if not rows[row]:
+        del rows[row]
+    if not rows:
+        del counts[key]
