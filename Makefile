@@ -41,14 +41,15 @@ check: setup ## style, format, types, layers, generated code: everything that ne
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses)
 	$(BIN)/python -m devcluster build
-	$(PYTEST) tests/unit tests/e2e
+	$(PYTEST) tests/unit tests/judge tests/e2e
 
 e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 
-soak: setup ## random events against the core's invariants (EVENTS=100000 SEED=7; what breaks is shrunk and printed)
+soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tools.soak_placement --pairs $(or $(PAIRS),20000) $(if $(SEED),--seed $(SEED))
 
 chaos: setup ## kills and faults under load, then look for what was lost, leaked or doubled (N=200 SEED=7 OPERATORS=2 KEEP=folder)
 	$(BIN)/python -m devcluster build

@@ -35,6 +35,26 @@ THEMES: Final[Mapping[str, Theme]] = {
     "features": Features(),
     "images": Images(),
 }
+#: Of how many pairs each theme gets its part.
+SHARES: Final[Mapping[str, int]] = {
+    "cordons": 1,
+    "taints": 1,
+    "labels": 2,
+    "names": 3,
+    "ports": 3,
+    "amounts": 4,
+    "disks": 3,
+    "single": 4,
+    "limits": 3,
+    "binding": 4,
+    "claims": 8,
+    "provisioning": 3,
+    "zones": 2,
+    "spreading": 6,
+    "company": 4,
+    "features": 3,
+    "images": 1,
+}
 _ALWAYS: Final = Places()
 #: Themes that may go with every other; two that write the same objects do not.
 _BESIDE: Final = ("taints", "labels", "amounts", "spreading", "company", "ports", "cordons", "images", "zones")
@@ -56,14 +76,14 @@ def _scenes(draw: DrawFn, ruling: str) -> Scene:
     beside = [THEMES[name] for name in dice.some([name for name in _BESIDE if name != ruling], 2)]
     cast = [THEMES[ruling]]
     scene = Scene(namespaces=[a_namespace(name, _team(dice)) for name in NAMESPACES])
-    for number in range(dice.pick((3, 2, 4, 5, 6, 1))):
+    for number in range(dice.between(1, 6)):
         node = a_node(number)
         for theme in (_ALWAYS, *cast, *(theme for theme in beside if dice.chance(40))):
             theme.node(dice, node)
         scene.nodes.append(node)
     for theme in (*cast, *beside):
         theme.objects(dice, scene)
-    for number in range(dice.between(3, 10)):
+    for number in range(dice.pick((0, *range(4, 11)))):
         scene.pods.append(_running(dice, scene, number, cast, beside))
     for number in range(PODS):
         scene.pending.append(_pending(dice, scene, number, cast, beside))

@@ -14,11 +14,13 @@ from tests.judge.scene import Raw, Scene
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node is refused: all reasons of the first filter that refuses it. `resolvable`: preemption might help."""
+    """Why a node is refused: all reasons of the first filter that refuses it. `resolvable`: preemption might help;
+    None = that is not said.
+    """
 
     plugin: str
     reasons: tuple[str, ...]
-    resolvable: bool
+    resolvable: bool | None
 
 
 @dataclass(frozen=True, slots=True)

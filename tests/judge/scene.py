@@ -77,7 +77,7 @@ def a_pod(name: str, namespace: str, labels: dict[str, str], node: str = "", sch
         "labels": dict(labels),
     }
     if scheduler == OURS:
-        metadata["annotations"] = {"applicationId": f"app-{namespace}", "queue": "root.default"}
+        metadata["annotations"] = {"applicationId": f"app-{namespace}"}
     if node:
         spec["nodeName"] = node
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node else "Pending"}}

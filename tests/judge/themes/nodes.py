@@ -16,6 +16,7 @@ _DISKS: Final = ("ssd", "hdd")
 _GENERATIONS: Final = ("1", "2", "10", "x")
 _LABEL_VALUES: Final = {"disk": _DISKS, "generation": _GENERATIONS, ZONE: ZONES}
 _FEATURES: Final = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
+_ADDRESSES: Final = ("0.0.0.0", "10.0.0.1", "10.0.0.2", "::")  # noqa: S104 # nobody listens, it is what pods say
 _IMAGES: Final = ("example.com/big:1", "example.com/small:1", "example.com/main:1")
 
 
@@ -166,7 +167,7 @@ def _ports(dice: Dice, pod: Raw) -> None:
         if dice.chance(85):
             port["hostPort"] = number
         if dice.chance(40):
-            port["hostIP"] = dice.pick(("0.0.0.0", "10.0.0.1", "10.0.0.2", "::"))
+            port["hostIP"] = dice.pick(_ADDRESSES)
         ports.append(port)
     place = dice.pick((*("containers",) * 6, "sidecar", "initContainers"))
     if not ports:

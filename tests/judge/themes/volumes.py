@@ -96,7 +96,11 @@ class Limits(Theme):
         for number in range(dice.below(4)):
             volume = dice.pick([volume["metadata"]["name"] for volume in scene.volumes] + ["gone"])
             source: Raw = {"persistentVolumeName": volume}
-            spec = {"attacher": dice.pick((DRIVER, "other.example.com")), "nodeName": dice.pick(names), "source": source}
+            spec = {
+                "attacher": dice.pick((DRIVER, "other.example.com")),
+                "nodeName": dice.pick(names),
+                "source": source,
+            }
             scene.attachments.append({"metadata": {"name": f"a{number}"}, "spec": spec, "status": {"attached": True}})
 
     def running(self, dice: Dice, scene: Scene, pod: Raw) -> None:

@@ -1,0 +1,69 @@
+"""Two verdicts on one pod side by side: whether they differ, and how that is shown to people."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import yaml
+
+from tests.judge.kube import Refusal, Verdict
+from tests.judge.scene import Raw, Scene
+
+#: What names an object in a reason: reasons are counted without it.
+_NAMED: Final = re.compile(r'"[^"]+"|(?<=PVC )\S+|(?<=for pod )\S+')
+
+
+def differs(kube: Verdict, ours: Verdict) -> bool:
+    """Whether a node is free for one and not for the other, or the words of a refusal are others.
+
+    Where kube-scheduler gave up without a verdict the pod may go nowhere; there are no words to compare.
+    """
+    if kube.error:
+        return None in ours.nodes.values()
+    if kube.message != ours.message or kube.nodes.keys() != ours.nodes.keys():
+        return True
+    return any(_differ(refusal, ours.nodes[name]) for name, refusal in kube.nodes.items())
+
+
+def _differ(kube: Refusal | None, ours: Refusal | None) -> bool:
+    if kube is None or ours is None:
+        return kube is not ours
+    return kube.reasons != ours.reasons or ours.resolvable not in {None, kube.resolvable}
+
+
+def reasons(verdict: Verdict) -> set[str]:
+    """The reasons that decide about some node, without the names in them."""
+    return {_NAMED.sub("…", reason) for refusal in verdict.nodes.values() if refusal for reason in refusal.reasons}
+
+
+def shown(scene: Scene, pod: Raw, kube: Verdict, ours: Verdict) -> str:
+    """Everything somebody needs to see the difference again, as YAML."""
+    found = {
+        "cluster": scene.cluster(),
+        "pod": pod,
+        "kube-scheduler": _shown(kube),
+        "ours": _shown(ours),
+    }
+    text: str = yaml.dump(found, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=160)
+    return text
+
+
+class _Plain(yaml.SafeDumper):
+    """No anchors: what is there twice is written twice."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _shown(verdict: Verdict) -> Raw:
+    nodes = {name: _line(refusal) for name, refusal in sorted(verdict.nodes.items())}
+    return {"message": verdict.message, "nodes": nodes, **({"error": verdict.error} if verdict.error else {})}
+
+
+def _line(refusal: Refusal | None) -> str:
+    if refusal is None:
+        return "free"
+    kind = {None: "", True: "resolvable", False: "unresolvable"}[refusal.resolvable]
+    told = ", ".join(word for word in (kind, refusal.plugin) if word)
+    return ", ".join(refusal.reasons) + (f" ({told})" if told else "")

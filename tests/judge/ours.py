@@ -1,0 +1,154 @@
+"""Our opinion: raw objects through the operator's agent, over the interface, into the core's world, to the core's plan.
+
+Nothing of the product is stood in for; what is left out is the transport, the clock and the scheduling itself: asks are
+left waiting, and each is judged as if it were the only one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from muster_core.edge import si_encode
+from muster_core.edge.config.load import DEFAULT_TEXT, load
+from muster_core.edge.si_decode import Decoder, Intake
+from muster_core.engine.step import step
+from muster_core.model.effects import ApplicationAccepted, ApplicationRejected, ApplicationUpdated, Effect
+from muster_core.model.events import FencePassed, ManagerRegistered
+from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
+from muster_core.plan import fit
+from muster_core.plan.draft import Draft
+from muster_core.plan.outline import shape_of
+from muster_core.world.applications import AskClass
+from muster_core.world.world import Partition, World
+from muster_operator.agent.ledger import Ledger
+from muster_operator.agent.obeying import obey
+from muster_operator.agent.observing import observe
+from muster_operator.agent.recovery import begin, open_nodes, report_nodes, submit_asks
+from muster_operator.link.facts import fact_of
+from muster_operator.link.si.decode import decoded
+from muster_operator.link.si.encode import Encoder, Request
+from muster_operator.model.news import News
+from muster_operator.model.settings import Settings
+from muster_si import keys, si_pb2
+from tests.judge.kube import Refusal, Verdict
+from tests.judge.scene import Raw, Scene
+
+_RM: Final = RmId("cluster")
+_PARTITION: Final[PartitionId] = partition_id(_RM, "default")
+_NOW_S: Final = 1_767_225_600.0
+_NOW_NS: Final = int(_NOW_S) * 1_000_000_000
+_CONFIGURATION: Final = load(DEFAULT_TEXT, {}).configuration
+_SETTINGS: Final = Settings()
+
+
+class Product:
+    """An operator and a core that have told each other all about one scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._ledger = Ledger(_SETTINGS)
+        self._encoder = Encoder(_RM, "default")
+        self._decoder = Decoder(_RM, ["default"])
+        self._world = World()
+        self._pending = scene.pending
+        step(self._world, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
+        for plural, raw in _listed(scene):
+            fact = fact_of(plural, "ADDED", raw, _SETTINGS)
+            if fact is not None:
+                observe(self._ledger, fact, _NOW_S)
+        self._recover()
+
+    def verdicts(self) -> list[Verdict]:
+        """One for each pending pod."""
+        partition = self._world.partitions[_PARTITION]
+        return [_judged(partition, self._class_of(partition, pod)) for pod in self._pending]
+
+    def _recover(self) -> None:
+        for part in (begin, report_nodes, submit_asks):
+            for outcome in part(self._ledger, _NOW_S):
+                self._tell(outcome.news)
+        step(self._world, FencePassed(_RM), _NOW_NS)
+        self._tell(open_nodes(self._ledger, _NOW_S).news)
+
+    def _tell(self, news: Iterable[News]) -> None:
+        for batch in self._encoder.batches(news):
+            self._hear(self._encoder.encoded(batch))
+
+    def _hear(self, message: Request) -> None:
+        intake = self._decoded(message)
+        if intake.answers:
+            raise ValueError(f"the core does not understand: {intake.answers}")
+        for event in intake.events:
+            self._answer(step(self._world, event, _NOW_NS))
+
+    def _decoded(self, message: Request) -> Intake:
+        """What arrives of it on the other side of the wire."""
+        data = message.SerializeToString()
+        match message:
+            case si_pb2.ApplicationRequest():
+                return self._decoder.applications(si_pb2.ApplicationRequest.FromString(data))
+            case si_pb2.NodeRequest():
+                return self._decoder.nodes(si_pb2.NodeRequest.FromString(data))
+            case si_pb2.AllocationRequest():
+                received = si_pb2.AllocationRequest.FromString(data)
+                self._name_nodes(received)
+                return self._decoder.allocations(received)
+
+    def _name_nodes(self, request: si_pb2.AllocationRequest) -> None:
+        """`spec.nodeName` of a pod that waits: the operator takes it for one that has its node, so it comes in here."""
+        named = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in self._pending if _is_named(pod)}
+        for ask in request.asks:
+            if ask.allocationKey in named:
+                constraints = json.loads(ask.tags.get(keys.TAG_CONSTRAINTS, "{}"))
+                constraints["nodeName"] = named[ask.allocationKey]
+                ask.tags[keys.TAG_CONSTRAINTS] = json.dumps(constraints, sort_keys=True, separators=(",", ":"))
+
+    def _answer(self, effects: list[Effect]) -> None:
+        news = [e for e in effects if isinstance(e, ApplicationAccepted | ApplicationRejected | ApplicationUpdated)]
+        if news:
+            self._tell(obey(self._ledger, decoded(si_encode.application_response(news)), _NOW_S).news)
+
+    def _class_of(self, partition: Partition, pod: Raw) -> AskClass:
+        key = AllocationKey(pod["metadata"]["uid"])
+        for application in partition.applications.values():
+            if key in application.asks:
+                return application.asks[key].kind
+        raise ValueError(f"the core does not know of pod {pod['metadata']['name']}")
+
+
+def _is_named(pod: Raw) -> bool:
+    return "nodeName" in pod["spec"]
+
+
+def _listed(scene: Scene) -> Iterator[tuple[str, Raw]]:
+    """What the operator's watches list, by the plural of the resource."""
+    lists = {
+        "namespaces": scene.namespaces,
+        "storageclasses": scene.classes,
+        "csidrivers": scene.drivers,
+        "csistoragecapacities": scene.capacities,
+        "csinodes": scene.csi_nodes,
+        "persistentvolumes": scene.volumes,
+        "persistentvolumeclaims": scene.claims,
+        "volumeattachments": scene.attachments,
+        "nodes": scene.nodes,
+        "pods": scene.pods,
+    }
+    for plural, objects in lists.items():
+        for raw in objects:
+            yield plural, raw
+    for pod in scene.pending:
+        spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
+        yield "pods", {**pod, "spec": spec}
+
+
+def _judged(partition: Partition, kind: AskClass) -> Verdict:
+    draft, shape = Draft(partition.nodes), shape_of(kind)
+    reasons: dict[str, list[str]] = {str(node): [] for node in partition.nodes}
+    for reason, rows in fit.refusals(draft, shape):
+        for row in rows.nonzero()[0]:
+            reasons[str(partition.nodes.rows.at(int(row)))].append(reason)
+    nodes = {name: Refusal("", tuple(sorted(found)), None) if found else None for name, found in reasons.items()}
+    text = "" if None in nodes.values() else fit.shortfall(draft, shape).text()
+    return Verdict(nodes, text)

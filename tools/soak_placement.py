@@ -1,0 +1,47 @@
+"""Random pods in random clusters, placed by us and by kube-scheduler's own plugins, as many as one likes (`make soak`).
+
+    python -m tools.soak_placement --pairs 20000 --seed 7
+
+Runs in rounds, each with a seed of its own, counted up from the first. The first
+difference is shrunk and printed, with the seed that finds it again at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+
+from tests.judge.kube import Judge
+from tests.judge.rounds import Different, Tally, clusters_of, compare
+
+_PAIRS_OF_A_ROUND = 4000
+
+
+def main() -> int:
+    """Judge so many pairs; 1 if one differs."""
+    parser = argparse.ArgumentParser(prog="soak_placement", description="our placements against kube-scheduler's")
+    parser.add_argument("--pairs", type=int, default=20_000, help="how many, at least")
+    parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
+    options = parser.parse_args()
+    number = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    tally = Tally()
+    with Judge() as judge:
+        while tally.pairs < options.pairs:
+            try:
+                for theme, clusters in clusters_of(min(_PAIRS_OF_A_ROUND, options.pairs)).items():
+                    compare(judge, theme, clusters, number, tally)
+            except Different as different:
+                again = f"python -m tools.soak_placement --pairs {options.pairs} --seed {number}"
+                print(f"{different}\nafter {tally.pairs} equal pairs; once more: {again}", file=sys.stderr, flush=True)
+                return 1
+            print(f"seed {number}: {tally.pairs} of {options.pairs} pairs", flush=True)
+            tally.kept.clear()
+            number += 1
+    for reason, count in tally.decided.most_common():
+        print(f"{count:8} {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
