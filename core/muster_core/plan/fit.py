@@ -9,7 +9,7 @@ would rather go are placed one after the other on a board (board.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Container, Generator, Iterator
 
 import numpy as np
 
@@ -94,18 +94,38 @@ def shortfall(draft: Draft, shape: Shape) -> Shortfall:
     if not nodes:
         return Shortfall(Lack.NODES, NO_NODES)
     counted: Counter[str] = Counter()
-    for reason, rows in _refusals(draft, shape):
+    for reason, rows in refusals(draft, shape):
         counted[reason] += int(rows.sum())
     counts = tuple((reason, count) for reason, count in counted.items() if count)
     return Shortfall(Lack.NODES, counts=counts, nodes=nodes)
 
 
-def _refusals(draft: Draft, shape: Shape) -> Iterator[tuple[str, BoolColumn]]:
-    """Reason and rows refused for it, among the rows that no earlier filter refused."""
+def refusals(draft: Draft, shape: Shape, without: Container[str] = ()) -> Iterator[Refused]:
+    """Reason and rows refused for it, among the rows that no earlier filter refused. `without`: filters that are
+    not asked, by name: whoever compares us with kube-scheduler wants to know that each of them tells.
+    """
+    left = yield from _refused_on_facts(draft, shape, without)
+    watching = [(entry, guard) for entry, guard in guards(draft, shape) if entry.name not in without]
+    for entry, guard in watching:
+        if not entry.after_fit:
+            left = yield from _refused_by(guard, left)
+    if resources_fit.NAME not in without:
+        for resource, rows in resources_fit.insufficient(draft.available, shape.resources, left):
+            yield resources_fit.reason(resource), rows
+        left = resources_fit.fits(draft.available, shape.resources, left)
+    for entry, guard in watching:
+        if entry.after_fit:
+            left = yield from _refused_by(guard, left)
+    yield AVOIDED, left & ~_not_avoided(draft, shape)
+
+
+def _refused_on_facts(draft: Draft, shape: Shape, without: Container[str]) -> Generator[Refused, None, BoolColumn]:
+    """Returns those that no constraint on nodes refuses."""
     left = draft.nodes.rows.ranks() < len(draft.nodes)
-    for static, passed in zip(filters.FILTERS, filters.answers(shape.constraints, draft.nodes), strict=False):
-        yield static.reason, left & ~passed
-        left = left & passed
+    for entry, passed in zip(filters.FILTERS, filters.answers(shape.constraints, draft.nodes), strict=False):
+        if entry.name not in without:
+            yield entry.reason, left & ~passed
+            left = left & passed
     if shape.required:
         passed = node_name.named(shape.required, draft.nodes)
         yield NOT_REQUIRED, left & ~passed
@@ -114,17 +134,7 @@ def _refusals(draft: Draft, shape: Shape) -> Iterator[tuple[str, BoolColumn]]:
         passed = placement.on_target(shape.placement.nodes, draft.nodes)
         yield placement.TARGETS, left & ~passed
         left = left & passed
-    watching = guards(draft, shape)
-    for entry, guard in watching:
-        if not entry.after_fit:
-            left = yield from _refused_by(guard, left)
-    fitting = resources_fit.fits(draft.available, shape.resources, left)
-    for resource, rows in resources_fit.insufficient(draft.available, shape.resources, left):
-        yield resources_fit.reason(resource), rows
-    for entry, guard in watching:
-        if entry.after_fit:
-            fitting = yield from _refused_by(guard, fitting)
-    yield AVOIDED, fitting & ~_not_avoided(draft, shape)
+    return left
 
 
 def _refused_by(guard: Guard, among: BoolColumn) -> Generator[Refused, None, BoolColumn]:

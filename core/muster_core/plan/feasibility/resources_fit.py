@@ -7,6 +7,7 @@ even where less than nothing is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from muster_core.world.columns import BoolColumn, IntColumn
 
 #: What is left of a resource on every node; None where no node has it.
 Available = Callable[[str], IntColumn | None]
+
+NAME: Final = "NodeResourcesFit"
 
 # Kubernetes speaks of cpu where the Scheduler Interface speaks of vcore.
 _REASONS = {"vcore": "Insufficient cpu", "pods": "Too many pods"}
