@@ -53,7 +53,7 @@ def to_plain(value: object, depth: int = _DEPTH) -> object:
         case Mapping():
             return {"$map": {str(key): to_plain(item, deeper) for key, item in value.items()}}
         case _ if is_dataclass(value) and type(value).__name__ in _CLASSES:
-            found = {field.name: to_plain(getattr(value, field.name), deeper) for field in fields(value)}
+            found = {one.name: to_plain(getattr(value, one.name), deeper) for one in fields(value) if one.init}
             return {"$": type(value).__name__, **found}
         case _:
             raise TypeError(f"{type(value).__name__} is no value of the core")

@@ -37,7 +37,7 @@ class Log(Generic[T]):
         return await self.until(lambda items: len(items) >= count)
 
 
-class Scheduler:
+class Scheduler:  # long: one method for each call of the interface
     """A SchedulerAPI that takes everything in, and refuses what it is told to refuse."""
 
     def __init__(self) -> None:
