@@ -17,6 +17,7 @@ from muster_operator.model.groups import GangDefinition
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
+from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.pods import Condition, ForeignPod, GangSource, Pod, PodRef, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState, TaskState
@@ -216,6 +217,8 @@ class Ledger:
     arrived: set[NodeName] = field(default_factory=set)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     priority_classes: dict[str, bool] = field(default_factory=dict)
+    #: What else filters read, as the core is told of it.
+    objects: dict[tuple[ObjectKind, str], ClusterObject] = field(default_factory=dict)
     #: Originators whose gang was given up (Soft), until their annotation says so.
     resumed: set[PodUid] = field(default_factory=set)
     #: Pods of which something was told that is told once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, changes, occupants, pods
+from muster_operator.agent import applications, changes, objects, occupants, pods
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
 from muster_operator.model.facts import (
@@ -11,6 +11,7 @@ from muster_operator.model.facts import (
     NamespaceSeen,
     NodeGone,
     NodeSeen,
+    ObjectSeen,
     PodGone,
     PodSeen,
     PriorityClassSeen,
@@ -52,6 +53,8 @@ def record(ledger: Ledger, fact: Fact) -> None:
             ledger.namespaces.pop(name, None)
         case PriorityClassSeen(name, allow_preemption):
             ledger.priority_classes[name] = allow_preemption
+        case ObjectSeen():
+            objects.record(ledger, fact.object)
 
 
 def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
@@ -84,6 +87,15 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
             if name in ledger.nodes:
                 record(ledger, fact)
                 node_gone(ledger, out, name, now)
+        case ObjectSeen():
+            objects.seen(ledger, out, fact.object)
+        case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
+            _react_around(ledger, out, fact)
+
+
+def _react_around(ledger: Ledger, out: Outcome, fact: NamespaceSeen | NamespaceGone | PriorityClassSeen) -> None:
+    """What applications and pods live in."""
+    match fact:
         case NamespaceSeen(namespace):
             before = ledger.namespaces.get(namespace.name)
             record(ledger, fact)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from muster_operator.agent import applications, mismatches, pods, refusals, tasks
+from muster_operator.agent import applications, mismatches, objects, pods, refusals, tasks
 from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation, existing_places
 from muster_operator.agent.obeying import obey
@@ -49,10 +49,12 @@ def pause(ledger: Ledger) -> None:
 
 
 def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
-    """A session was opened: submit every application that has a pod, the oldest first."""
+    """A session was opened: tell what filters read, then submit every application that has a pod, the oldest first."""
     pause(ledger)
     _clear(ledger)
     ledger.phase = Phase.RECOVERING
+    for told in objects.all_told(ledger, TURN):
+        yield Outcome(news=told)
     out, done = Outcome(), 0
     for members, placeholders in _by_application(ledger):
         for pod in members:

@@ -11,6 +11,7 @@ from muster_operator.model.news import (
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
+    FactTold,
     News,
     NodeCreated,
     NodeDecommissioned,
@@ -39,6 +40,8 @@ def by_news(item: News) -> Iterator[str]:
             yield from (allocation.ask.key for allocation in existing)
         case NodeUpdated(node):
             yield node.name
+        case FactTold():
+            return  # no inventory shows it
         case NodeDrained(name) | NodeOpened(name) | NodeDecommissioned(name):
             yield name
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
+from muster_operator.model.objects import ClusterObject
 from muster_operator.model.pods import ForeignPod, Pod
 
 
@@ -60,4 +61,11 @@ class PriorityClassSeen:
     allow_preemption: bool
 
 
-Fact = PodSeen | PodGone | NodeSeen | NodeGone | NamespaceSeen | NamespaceGone | PriorityClassSeen
+@dataclass(frozen=True, slots=True)
+class ObjectSeen:
+    """Another object that filters read exists and looks like this, or is gone."""
+
+    object: ClusterObject
+
+
+Fact = PodSeen | PodGone | NodeSeen | NodeGone | NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen

@@ -1,6 +1,7 @@
 """What the agent has to say to the core. Order within the list is the order of sending (semantics 19).
 
-Application news goes on the application stream, node news on the node stream, the rest on the allocation stream.
+Application news goes on the application stream, node news on the node stream, the rest on the allocation stream. What
+is told of other objects goes before the application news behind it, and is in force in the core by then.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from muster_operator.model.allocations import AllocationSpec, AskSpec, Terminati
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.nodes import Node
+from muster_operator.model.objects import ClusterObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,14 @@ class NodeDecommissioned:
     name: NodeName
 
 
+@dataclass(frozen=True, slots=True)
+class FactTold:
+    """An object that filters read exists and looks like this, or is gone."""
+
+    fact: ClusterObject
+
+
 ApplicationNews = ApplicationSubmitted | ApplicationRemoved
 AllocationNews = AskSubmitted | AskReleased | AllocationReported | AllocationReleased
 NodeNews = NodeCreated | NodeUpdated | NodeDrained | NodeOpened | NodeDecommissioned
-News = ApplicationNews | AllocationNews | NodeNews
+News = ApplicationNews | AllocationNews | NodeNews | FactTold

@@ -63,7 +63,7 @@ class Session:
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._outboxes: dict[Stream, _Outbox[Any]] = {
-            Stream.APPLICATIONS: _Outbox(encoder, api.update_application, self.session_lost),
+            Stream.APPLICATIONS: _Outbox(encoder, self._tell, self.session_lost),
             Stream.NODES: _Outbox(encoder, api.update_node, self.session_lost),
             Stream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost),
         }
@@ -98,8 +98,18 @@ class Session:
         if self.over.done():
             return
         for batch in self._encoder.batches(news):
-            self.sent.add(batch.stream)
+            if batch.is_counted:
+                self.sent.add(batch.stream)
             self._outboxes[batch.stream].put(batch)
+
+    async def _tell(self, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
+        """Applications, and the facts before them: those are in force when this returns."""
+        if isinstance(message, si_pb2.ApplicationRequest):
+            await self._api.update_application(message)
+            return
+        for refused in (await self._api.update_facts(message)).rejected:
+            kind = muster_pb2.Fact.Kind.Name(refused.kind)
+            log.warning("the core cannot read a fact", kind=kind, name=refused.name, reason=refused.reason)
 
     def depths(self) -> dict[str, int]:
         """Messages that wait, per stream."""

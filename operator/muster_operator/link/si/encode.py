@@ -27,6 +27,7 @@ from muster_operator.model.news import (
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
+    FactTold,
     News,
     NodeCreated,
     NodeDecommissioned,
@@ -35,13 +36,14 @@ from muster_operator.model.news import (
     NodeOpened,
     NodeUpdated,
 )
+from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.resources import Resources
 from muster_si import muster_pb2, si_pb2
 
 #: Items per message: 90,000 asks a second at 100, and little more beyond (architecture 4).
 ITEMS_PER_MESSAGE: Final = 100
 
-Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest
+Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
 Registration = si_pb2.RegisterResourceManagerRequest
 Configuration = si_pb2.UpdateConfigurationRequest
 
@@ -52,6 +54,8 @@ _PARTS: Final = {
     Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,
     Part.NODES: muster_pb2.InventoryRequest.NODES,
 }
+
+_KINDS: Final = {kind: muster_pb2.Fact.Kind.Value(kind.value) for kind in ObjectKind}
 
 
 class Stream(Enum):
@@ -86,15 +90,16 @@ class _Lane(IntEnum):
 
     APPLICATIONS = 0
     REMOVALS = 1
-    NODES = 2
-    ASKS = 3
-    ALLOCATIONS = 4
-    RELEASES = 5
-    ASK_RELEASES = 6
+    FACTS = 2
+    NODES = 3
+    ASKS = 4
+    ALLOCATIONS = 5
+    RELEASES = 6
+    ASK_RELEASES = 7
 
 
 _STREAMS: Final[Mapping[_Lane, Stream]] = {
-    lane: Stream.APPLICATIONS if lane <= _Lane.REMOVALS else Stream.ALLOCATIONS for lane in _Lane
+    lane: Stream.APPLICATIONS if lane <= _Lane.FACTS else Stream.ALLOCATIONS for lane in _Lane
 } | {_Lane.NODES: Stream.NODES}
 
 
@@ -104,6 +109,11 @@ class Batch:
 
     stream: Stream
     news: tuple[News, ...]
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a fence counts it: facts about other objects are answered, and in force by then."""
+        return not isinstance(self.news[0], FactTold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +169,16 @@ class Encoder:  # long: one method for each thing that is said
 
     def encoded(self, batch: Batch) -> Request:
         """The message that says it."""
+        if not batch.is_counted:
+            facts = [_fact(item.fact) for item in batch.news if isinstance(item, FactTold)]
+            return muster_pb2.FactsRequest(rmID=self.rm_id, partitionName=self.partition, facts=facts)
         applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
         nodes = si_pb2.NodeRequest(rmID=self.rm_id)
         allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
         for item in batch.news:
             match item:
+                case FactTold():
+                    continue  # of a batch of its own
                 case ApplicationSubmitted() | ApplicationRemoved():
                     self._add_application(applications, item)
                 case AskSubmitted() | AllocationReported() | AllocationReleased() | AskReleased():
@@ -279,6 +294,8 @@ def _lane(item: News) -> _Lane:
             return _Lane.APPLICATIONS
         case ApplicationRemoved():
             return _Lane.REMOVALS
+        case FactTold():
+            return _Lane.FACTS
         case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
             return _Lane.NODES
         case AskSubmitted():
@@ -289,6 +306,10 @@ def _lane(item: News) -> _Lane:
             return _Lane.RELEASES
         case AskReleased():
             return _Lane.ASK_RELEASES
+
+
+def _fact(fact: ClusterObject) -> muster_pb2.Fact:
+    return muster_pb2.Fact(kind=_KINDS[fact.kind], name=fact.name, attributes=fact.attributes, gone=fact.gone)
 
 
 def _node(

@@ -8,7 +8,7 @@ from muster_si import muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import Refused, SchedulerInterfaceError, SessionLost
 
-Message = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest
+Message = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
 
 
 @dataclass
@@ -24,6 +24,7 @@ class Peer:  # long: as many methods as the interface
     configuration_refusal: Refused | None = None
     asked: list[muster_pb2.InventoryRequest] = field(default_factory=list)
     inventories: list[muster_pb2.Inventory] = field(default_factory=list)
+    rejected_facts: list[muster_pb2.RejectedFact] = field(default_factory=list)
     accepts: bool = True
     broken: bool = False
 
@@ -62,8 +63,8 @@ class Peer:  # long: as many methods as the interface
         raise NotImplementedError
 
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
-        self.facts.append(request)
-        return muster_pb2.FactsResponse()
+        self._take(request)
+        return muster_pb2.FactsResponse(rejected=self.rejected_facts)
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         self.answered.append(answer)
