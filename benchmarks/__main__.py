@@ -28,6 +28,7 @@ class Family:
 
 FAMILIES: Mapping[str, Family] = {
     "core": Family(in_process.CORE, in_process.core),
+    "shapes": Family(in_process.SHAPES, in_process.shapes),
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),

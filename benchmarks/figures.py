@@ -18,12 +18,23 @@ PEERS: Mapping[str, Mapping[str, float]] = {
     "core/1000": {"YuniKorn": 4600},
     "core/2000": {"YuniKorn": 4700},
     "core/5000": {"YuniKorn": 4760},
+    "shapes/basic": {"kube-scheduler": 680},
+    "shapes/node-affinity": {"kube-scheduler": 220},
+    "shapes/anti-affinity": {"kube-scheduler": 60},
+    "shapes/affinity": {"kube-scheduler": 35},
+    "shapes/preferred-affinity": {"kube-scheduler": 90},
+    "shapes/preferred-anti-affinity": {"kube-scheduler": 90},
+    "shapes/anti-affinity-by-namespace-label": {"kube-scheduler": 24},
+    "shapes/spread": {"kube-scheduler": 460},
+    "shapes/preferred-spread": {"kube-scheduler": 340},
+    "shapes/volumes": {"kube-scheduler": 100},
 }
 """kube-scheduler 1.36.1 (gangs: its alpha PodGroup) and YuniKorn of August 2026, on another machine with 2 cores.
 
 `cluster`: a real API server, 1,000 fake nodes, the same load, client limits raised to 5,000 QPS. `core`: YuniKorn's own
-BenchmarkScheduling without predicates. `floor` is creating the pods with no scheduler at all: it says how fast the
-machines are, and nothing about schedulers. A ratio of figures from two machines is good for one digit.
+BenchmarkScheduling without predicates. `shapes`: the gates of kube-scheduler's own CI at 5,000 nodes, whose whole path
+writes to an API server; ours is the core alone. `floor` is creating the pods with no scheduler at all: it says how
+fast the machines are, and nothing about schedulers. A ratio of figures from two machines is good for one digit.
 """
 
 NAMES = ("kube-scheduler", "YuniKorn")

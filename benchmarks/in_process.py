@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import uvloop
 
-from benchmarks import core_placement, cycle_after_event, operator_scale, si_throughput
+from benchmarks import core_placement, core_shapes, cycle_after_event, operator_scale, si_throughput
 from benchmarks import operator_io as io
 from benchmarks.figures import Figure, Options
 
 CORE = tuple(f"core/{size}" for size in core_placement.SIZES)
+SHAPES = tuple(f"shapes/{name}{what}" for name in core_shapes.WORKS for what in ("", " growth"))
 CYCLE = tuple(f"cycle-after-event/{name}" for name in ("median", "p99", "max", "memory"))
 SI = ("si/transport",)
 BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
@@ -29,6 +30,21 @@ def _engine(name: str, asks: int, runs: int) -> Figure:
     size = int(name.partition("/")[2])
     rates = [asks / core_placement.by_the_engine(size, asks, mixed=False) for _ in range(runs)]
     return Figure(name, "/s", rates, core_placement.TARGET)
+
+
+def shapes(names: Sequence[str], options: Options) -> list[Figure]:
+    """Places a processor second for pods that look at labels and at each other; and how that grows with the nodes."""
+    return [_shape(name, options) for name in names]
+
+
+def _shape(name: str, options: Options) -> Figure:
+    which, _, what = name.rpartition("/")[2].partition(" ")
+    if what == "growth":
+        times = [core_shapes.growth(which) for _ in range(options.runs)]
+        return Figure(name, "x", times, core_shapes.MOST_GROWTH, less_is_better=True)
+    share = 0.1 if options.quick else 1.0
+    rates = [core_shapes.measured(which, core_shapes.NODES, share=share) for _ in range(options.runs)]
+    return Figure(name, "/s", rates, core_shapes.WORKS[which].goal)
 
 
 def cycles(names: Sequence[str], options: Options) -> list[Figure]:

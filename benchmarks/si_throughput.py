@@ -60,7 +60,7 @@ def an_allocation(number: int) -> si_pb2.Allocation:
     )
 
 
-class CountingScheduler:
+class CountingScheduler:  # long: one method for each call of the interface
     """A SchedulerAPI that counts asks, and says allocations when it is told how many."""
 
     def __init__(self) -> None:
@@ -104,6 +104,10 @@ class CountingScheduler:
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
         """Not measured."""
         return muster_pb2.UtilizationResponse()
+
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        """Not measured."""
+        return muster_pb2.FactsResponse()
 
     async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
         """Not measured."""

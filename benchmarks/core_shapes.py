@@ -1,0 +1,208 @@
+"""How many places a second the core finds for pods that look at nodes' labels and at each other.
+
+    .venv/bin/python -m benchmarks shapes
+
+The shapes are those of kube-scheduler's own throughput tests at 5,000 nodes (scheduler_perf), whose gates stand beside
+our figures (figures.py): pods that are there already, then pods that come. They come as the Scheduler Interface
+brings them, 100 a message, with a cycle after each; the engine hears every ask as an event, plans, commits and says each allocation.
+Processor time. `growth` is the cost of a pod on 15,000 nodes over that on 500, for as many pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from benchmarks.core_placement import ASKED, PARTITION, RM, timed
+from muster_core.edge import facts as node_facts
+from muster_core.edge import pod_facts
+from muster_core.engine.cycle import cycle
+from muster_core.engine.step import step
+from muster_core.model.access import EVERYBODY
+from muster_core.model.cluster import NamespaceLabels
+from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.events import (
+    AllocationReported,
+    ApplicationAdded,
+    AskAdded,
+    FactsTold,
+    ManagerRegistered,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
+from muster_core.model.resources import Resources
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
+from muster_core.world.world import World
+from muster_si import keys
+
+NODES: Final = 5000
+#: Nodes of the two measurements of growth, and how many times as much a pod may cost on the many.
+GROWTH: Final = (500, 15_000)
+MOST_GROWTH: Final = 2.0
+#: Asks of one message (architecture 4).
+MESSAGE: Final = 100
+ZONES: Final = 3
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+APP = ApplicationId("app")
+
+Tags = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One shape; `goal`: pods a second.
+
+    `tags` of the pods that come, by their number; `before`: how many of them are there already; `namespaces`:
+    over which they are dealt out, each with a label of its own kind.
+    """
+
+    goal: float
+    pods: int
+    tags: Callable[[int], Tags]
+    before: int = 0
+    namespaces: int = 1
+    taints: str = ""
+
+
+def constraints(**found: object) -> Callable[[int], Tags]:
+    """Pods with a constraint on nodes."""
+    text = orjson.dumps(found).decode()
+    return lambda _: {keys.TAG_CONSTRAINTS: text}
+
+
+def company(**found: object) -> Callable[[int], Tags]:
+    """Pods with the label color=blue that look at others with it."""
+    text = orjson.dumps(found).decode()
+    return lambda _: {keys.TAG_POD_CONSTRAINTS: text, f"{keys.TAG_POD_LABEL_PREFIX}color": "blue"}
+
+
+def term(topology: str, **more: object) -> dict[str, object]:
+    """Towards pods with the label, in the namespaces of the pods that come."""
+    return {"topologyKey": topology, "labelSelector": {"matchLabels": {"color": "blue"}}, **more}
+
+
+def spread(when: str) -> Callable[[int], Tags]:
+    """Evenly over the zones."""
+    return company(spread=[term(ZONE, maxSkew=5, whenUnsatisfiable=when)])
+
+
+IN_ZONE: Final = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["zone-1", "zone-2"]}]}]
+HERE: Final = {"namespaces": ["ns-0"]}
+ANYWHERE_OF_KIND: Final = {"namespaceSelector": {"matchLabels": {"team": "devops"}}}
+
+WORKS: Final[Mapping[str, Work]] = {
+    "basic": Work(20_000, 10_000, lambda _: {}),
+    "node-affinity": Work(10_000, 10_000, constraints(nodeAffinity=IN_ZONE)),
+    "taints": Work(
+        10_000,
+        10_000,
+        constraints(tolerations=[{"key": "dedicated", "operator": "Exists"}]),
+        taints='[{"effect":"NoSchedule","key":"dedicated","value":"batch"}]',
+    ),
+    "anti-affinity": Work(1000, 2000, company(antiAffinity=[term(HOST, **HERE)]), before=1000),
+    "affinity": Work(1000, 5000, company(affinity=[term(ZONE, **HERE)]), before=5000),
+    "preferred-affinity": Work(500, 5000, company(preferred=[term(HOST, weight=1, **HERE)]), before=5000),
+    "preferred-anti-affinity": Work(500, 5000, company(preferred=[term(HOST, weight=-1, **HERE)]), before=5000),
+    "anti-affinity-by-namespace-label": Work(
+        500, 1000, company(antiAffinity=[term(HOST, **ANYWHERE_OF_KIND)]), before=3000, namespaces=100
+    ),
+    "spread": Work(2000, 5000, spread("DoNotSchedule"), before=5000),
+    "preferred-spread": Work(1000, 5000, spread("ScheduleAnyway"), before=5000),
+}
+
+
+def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
+    """Places a second of one shape; `share` of its pods."""
+    work = WORKS[name]
+    pods, before = round(work.pods * share), round(work.before * share)
+    world = a_world(nodes, work)
+    for number in range(before):
+        node = NodeId(f"node-{number % nodes:05d}")
+        step(world, AllocationReported(an_allocation(work, number, node)), 0)
+    asks = [AskAdded(an_ask(work, before + number)) for number in range(pods)]
+    said: list[Effect] = []
+
+    def run() -> None:
+        for start in range(0, len(asks), MESSAGE):
+            for event in asks[start : start + MESSAGE]:
+                said.extend(step(world, event, 1))
+            said.extend(cycle(world, 1, lambda: True).effects)
+
+    seconds = timed(run)
+    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+    if count != pods:
+        raise RuntimeError(f"{name} on {nodes} nodes: {count} of {pods} pods have a place")
+    return pods / seconds
+
+
+def growth(name: str) -> float:
+    """How many times as much a pod costs on many nodes as on few; as many pods as the few nodes take."""
+    few, many = GROWTH
+    share = min(1.0, few * 0.4 / max(WORKS[name].pods, WORKS[name].before))
+    return measured(name, few, share=share) / measured(name, many, share=share)
+
+
+def a_world(nodes: int, work: Work) -> World:
+    """Registered, with nodes, namespaces and one application."""
+    world = World()
+    root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
+    rules = (PlacementRule("provided", create=True),)
+    step(world, ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules),))), 0)
+    for spec in specs(nodes, work):
+        step(world, NodeAdded(spec), 0)
+    told = (NamespaceLabels(f"ns-{number}", {"team": "devops"}) for number in range(work.namespaces))
+    step(world, FactsTold(PARTITION, tuple(told)), 0)
+    step(world, ApplicationAdded(ApplicationSpec(PARTITION, APP, queue="root.queue")), 0)
+    return world
+
+
+def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
+    """Nodes in three zones."""
+    taints = node_facts.taints(work.taints) if work.taints else ()
+    capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
+    for number in range(nodes):
+        name = f"node-{number:05d}"
+        labels = {HOST: name, ZONE: f"zone-{number % ZONES}"}
+        yield NodeSpec(PARTITION, NodeId(name), capacity, labels=labels, taints=taints)
+
+
+def an_ask(work: Work, number: int) -> AskSpec:
+    """What the decoder makes of the pod."""
+    tags = tags_of(work, number)
+    text = tags.get(keys.TAG_CONSTRAINTS)
+    where: Constraints = node_facts.constraints(text) if text else ANYWHERE
+    key, space = AllocationKey(f"{number:036d}"), tags[keys.TAG_NAMESPACE]
+    return AskSpec(
+        PARTITION, APP, key, ASKED, constraints=where, namespace=space, tags=tags, facts=pod_facts.read(tags)
+    )
+
+
+def an_allocation(work: Work, number: int, node: NodeId) -> AllocationSpec:
+    """The same of one that is there."""
+    tags = tags_of(work, number)
+    key = AllocationKey(f"{number:036d}")
+    return AllocationSpec(
+        PARTITION,
+        APP,
+        key,
+        AllocationId(f"{key}-0"),
+        node,
+        ASKED,
+        namespace=tags[keys.TAG_NAMESPACE],
+        tags=tags,
+        facts=pod_facts.read(tags),
+    )
+
+
+def tags_of(work: Work, number: int) -> Tags:
+    """With a name of its own, and a namespace."""
+    return {
+        keys.TAG_NAMESPACE: f"ns-{number % work.namespaces}",
+        keys.TAG_POD_NAME: f"pod-{number}",
+        **work.tags(number),
+    }
