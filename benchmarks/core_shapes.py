@@ -4,8 +4,8 @@
 
 The shapes are those of kube-scheduler's own throughput tests at 5,000 nodes (scheduler_perf), whose gates stand beside
 our figures (figures.py): pods that are there already, then pods that come. They come as the Scheduler Interface
-brings them, 100 a message, with a cycle after each; the engine hears every ask as an event, plans, commits and says each allocation.
-Processor time. `growth` is the cost of a pod on 15,000 nodes over that on 500, for as many pods.
+brings them, 100 a message, with a cycle after each; the engine hears every ask as an event, plans, commits and says
+each allocation. Processor time. `growth` is the cost of a pod on 15,000 nodes over that on 500, for as many pods.
 """
 
 from __future__ import annotations
