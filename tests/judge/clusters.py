@@ -35,23 +35,30 @@ THEMES: Final[Mapping[str, Theme]] = {
     "features": Features(),
     "images": Images(),
 }
+#: Themes whose filters are still to be written: neither rule nor stand beside. To be emptied, and to go, with the last.
+OFF: Final = frozenset(
+    {
+        *("cordons", "labels", "names", "ports", "disks", "single", "limits", "binding", "claims", "provisioning"),
+        *("zones", "spreading", "company", "features"),
+    }
+)
 #: Of how many pairs each theme gets its part.
 SHARES: Final[Mapping[str, int]] = {
     "cordons": 1,
     "taints": 1,
     "labels": 2,
-    "names": 3,
+    "names": 6,
     "ports": 3,
-    "amounts": 4,
+    "amounts": 5,
     "disks": 3,
-    "single": 4,
+    "single": 5,
     "limits": 3,
     "binding": 4,
-    "claims": 8,
-    "provisioning": 3,
+    "claims": 10,
+    "provisioning": 4,
     "zones": 2,
-    "spreading": 6,
-    "company": 4,
+    "spreading": 9,
+    "company": 6,
     "features": 3,
     "images": 1,
 }
@@ -73,7 +80,7 @@ def scenes(ruling: str) -> SearchStrategy[Scene]:
 @st.composite
 def _scenes(draw: DrawFn, ruling: str) -> Scene:
     dice = Dice(draw)
-    beside = [THEMES[name] for name in dice.some([name for name in _BESIDE if name != ruling], 2)]
+    beside = [THEMES[name] for name in dice.some([name for name in _BESIDE if name not in {ruling, *OFF}], 2)]
     cast = [THEMES[ruling]]
     scene = Scene(namespaces=[a_namespace(name, _team(dice)) for name in NAMESPACES])
     for number in range(dice.between(1, 6)):
@@ -83,7 +90,7 @@ def _scenes(draw: DrawFn, ruling: str) -> Scene:
         scene.nodes.append(node)
     for theme in (*cast, *beside):
         theme.objects(dice, scene)
-    for number in range(dice.pick((0, *range(4, 11)))):
+    for number in range(dice.pick((0, *range(5, 13)))):
         scene.pods.append(_running(dice, scene, number, cast, beside))
     for number in range(PODS):
         scene.pending.append(_pending(dice, scene, number, cast, beside))

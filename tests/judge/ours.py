@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from muster_core.edge import si_encode
+from muster_core.edge import cluster_facts, si_encode
 from muster_core.edge.config.load import DEFAULT_TEXT, load
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.engine.step import step
 from muster_core.model.effects import ApplicationAccepted, ApplicationRejected, ApplicationUpdated, Effect
-from muster_core.model.events import FencePassed, ManagerRegistered
+from muster_core.model.events import FactsTold, FencePassed, ManagerRegistered
 from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
@@ -31,7 +31,7 @@ from muster_operator.link.si.decode import decoded
 from muster_operator.link.si.encode import Encoder, Request
 from muster_operator.model.news import News
 from muster_operator.model.settings import Settings
-from muster_si import keys, si_pb2
+from muster_si import keys, muster_pb2, si_pb2
 from tests.judge.kube import Refusal, Verdict
 from tests.judge.scene import Raw, Scene
 
@@ -59,10 +59,10 @@ class Product:
                 observe(self._ledger, fact, _NOW_S)
         self._recover()
 
-    def verdicts(self) -> list[Verdict]:
-        """One for each pending pod."""
+    def verdicts(self, without: str = "") -> list[Verdict]:
+        """One for each pending pod; `without`: a filter that is not asked."""
         partition = self._world.partitions[_PARTITION]
-        return [_judged(partition, self._class_of(partition, pod)) for pod in self._pending]
+        return [_judged(partition, self._class_of(partition, pod), without) for pod in self._pending]
 
     def _recover(self) -> None:
         for part in (begin, report_nodes, submit_asks):
@@ -88,6 +88,11 @@ class Product:
         match message:
             case si_pb2.ApplicationRequest():
                 return self._decoder.applications(si_pb2.ApplicationRequest.FromString(data))
+            case muster_pb2.FactsRequest():
+                taken, rejected = cluster_facts.read(muster_pb2.FactsRequest.FromString(data).facts)
+                if rejected:
+                    raise ValueError(f"the core does not understand: {rejected}")
+                return Intake([FactsTold(_PARTITION, taken)])
             case si_pb2.NodeRequest():
                 return self._decoder.nodes(si_pb2.NodeRequest.FromString(data))
             case si_pb2.AllocationRequest():
@@ -143,10 +148,10 @@ def _listed(scene: Scene) -> Iterator[tuple[str, Raw]]:
         yield "pods", {**pod, "spec": spec}
 
 
-def _judged(partition: Partition, kind: AskClass) -> Verdict:
+def _judged(partition: Partition, kind: AskClass, without: str) -> Verdict:
     draft, shape = Draft(partition.nodes), shape_of(kind)
     reasons: dict[str, list[str]] = {str(node): [] for node in partition.nodes}
-    for reason, rows in fit.refusals(draft, shape):
+    for reason, rows in fit.refusals(draft, shape, {without}):
         for row in rows.nonzero()[0]:
             reasons[str(partition.nodes.rows.at(int(row)))].append(reason)
     nodes = {name: Refusal("", tuple(sorted(found)), None) if found else None for name, found in reasons.items()}

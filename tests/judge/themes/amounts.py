@@ -13,13 +13,13 @@ HUGE: Final = "hugepages-2Mi"
 _OFFERS: Final = {
     "cpu": ("2", "1", "1500m"),
     "memory": ("2Gi", "1Gi", "1Mi"),
-    "pods": ("4", "1", "2", "110"),
+    "pods": ("4", "2", "110", "110"),
     "ephemeral-storage": ("10Gi", "1Gi"),
     GPU: ("1", "2", "0"),
     HUGE: ("4Mi", "64Mi"),
 }
 _ASKS: Final = {
-    "cpu": ("500m", "1", "1001m", "0", "2"),
+    "cpu": ("500m", "1", "1001m", "2"),
     "memory": ("512Mi", "1Gi", "1073741825", "2Gi"),
     "ephemeral-storage": ("1Gi", "2Gi"),
     GPU: ("1", "2", "0"),

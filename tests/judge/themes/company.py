@@ -16,9 +16,10 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 def selector(dice: Dice) -> Raw:
     """A label selector that often matches."""
     found: Raw = {}
-    if dice.chance(60):
+    kind = dice.pick((*("all",) * 3, *("labels",) * 3, *("expression",) * 3, "both"))
+    if kind in {"labels", "both"}:
         found["matchLabels"] = {"app": dice.pick((APPS[0], *APPS))}
-    if dice.chance(45):
+    if kind in {"expression", "both"}:
         key = dice.pick(("app", "track"))
         operator = dice.pick(("In", "NotIn", "Exists", "DoesNotExist"))
         expression: Raw = {"key": key, "operator": operator}
@@ -66,7 +67,7 @@ class Company(Theme):
             node["metadata"]["labels"]["rack"] = "r1"
 
     def running(self, dice: Dice, scene: Scene, pod: Raw) -> None:
-        if dice.chance(40):
+        if dice.chance(30):
             _affinity(pod, "podAntiAffinity")[_REQUIRED] = [_term(dice, pod)]
         if dice.chance(15):
             _affinity(pod, "podAffinity")[_REQUIRED] = [_term(dice, pod)]
@@ -74,7 +75,7 @@ class Company(Theme):
             _prefer(dice, pod)
 
     def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
-        if dice.chance(45):
+        if dice.chance(35):
             terms = [_term(dice, pod) for _ in range(dice.pick((1, 1, 2)))]
             _affinity(pod, "podAffinity")[_REQUIRED] = terms
         if dice.chance(45):
@@ -98,14 +99,14 @@ class Spreading(Theme):
     """Topology spread constraints, of which the API server has filled in nothing but merged label keys."""
 
     def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
-        keys = dict.fromkeys(dice.pick(_KEYS) for _ in range(dice.pick((1, 1, 2))))
+        keys = dict.fromkeys(dice.pick(_KEYS) for _ in range(dice.pick((1, 1, 1, 2))))
         pod["spec"]["topologySpreadConstraints"] = [_spread(dice, pod, key) for key in keys]
 
 
 def _spread(dice: Dice, pod: Raw, key: str) -> Raw:
-    hard = dice.chance(80)
+    hard = dice.chance(88)
     found: Raw = {
-        "maxSkew": dice.pick((1, 1, 1, 2)),
+        "maxSkew": dice.pick((1, 1, 1, 1, 2)),
         "topologyKey": key,
         "whenUnsatisfiable": "DoNotSchedule" if hard else "ScheduleAnyway",
     }

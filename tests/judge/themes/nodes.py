@@ -136,13 +136,16 @@ class Names(Theme):
     """Pods that name their node: in their spec, or as those of a DaemonSet do."""
 
     def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
-        if dice.chance(50):
-            pod["spec"]["nodeName"] = dice.pick([node["metadata"]["name"] for node in scene.nodes] + ["nowhere"])
+        names = [node["metadata"]["name"] for node in scene.nodes] + ["nowhere"]
+        if dice.chance(40):
+            pod["spec"]["nodeName"] = dice.pick(names)
             return
         fields = [_field(dice, scene) for _ in range(dice.pick((1, 1, 2)))]
         terms: list[Raw] = [{"matchFields": fields}]
-        if dice.chance(25):
+        if dice.chance(20):
             terms.append({"matchFields": [_field(dice, scene)]})
+        elif dice.chance(50) and len(names) > 2:
+            fields[:] = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names[:2]]
         _node_affinity(pod)["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
         if dice.chance(50) and len(terms) == len(fields) == 1 and fields[0]["operator"] == "In":
             owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
@@ -204,7 +207,7 @@ class Places(Theme):
 
     def node(self, dice: Dice, node: Raw) -> None:
         labels = node["metadata"]["labels"]
-        if dice.chance(85):
+        if dice.chance(90):
             labels[ZONE] = dice.pick(ZONES)
         if dice.chance(60):
             labels[REGION] = "north" if labels.get(ZONE) in {"a", "b"} else "south"

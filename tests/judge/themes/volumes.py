@@ -60,7 +60,7 @@ class Single(Theme):
             use_claims(dice, scene, pod, 1)
 
     def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
-        use_claims(dice, scene, pod, 2)
+        use_claims(dice, scene, pod, 3)
 
 
 def _disk(dice: Dice, scene: Scene) -> Raw:
@@ -181,8 +181,8 @@ class Claims(Theme):
                 _claimed(dice, scene, namespace, dice.pick(_WRONG))
 
     def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
-        if dice.chance(60):
-            use_claims(dice, scene, pod, 1, missing=12)
+        if dice.chance(70):
+            use_claims(dice, scene, pod, 1, missing=22)
         else:
             _ephemeral(dice, scene, pod)
 
@@ -205,7 +205,7 @@ def _free_volume(dice: Dice, scene: Scene) -> None:
 
 #: Kinds of claims; those that keep a pod from every node are rare, for they hide all else.
 _KINDS: Final = (*("static",) * 5, *("bound",) * 9, "made", "made", "made", "now", "prebound")
-_WRONG: Final = ("now", "now", "lost", "vanished", "leaving", "prebound", "bound")
+_WRONG: Final = (*("lost", "vanished", "leaving") * 3, "now", "now", "prebound", "bound")
 
 
 def _claimed(dice: Dice, scene: Scene, namespace: str, kind: str) -> None:
@@ -272,10 +272,10 @@ class Provisioning(Theme):
             a_class("nobody", provisioner="kubernetes.io/no-provisioner"),
         ]
         scene.drivers.append({"metadata": {"name": POOLED}, "spec": {"storageCapacity": dice.chance(92)}})
-        for number in range(dice.below(4)):
+        for number in range(dice.pick((1, 0, 2))):
             _pool(dice, scene, number)
         for namespace in _CLAIMED_IN:
-            for of_class in ("zonal", "pooled", dice.pick(("pooled", "zonal", "nobody"))):
+            for of_class in ("pooled", "zonal", dice.pick(("pooled", "pooled", "nobody"))):
                 claim = a_claim(scene, namespace, of_class, dice.pick((1, 2, 5)))
                 if dice.chance(8):
                     node = dice.pick(scene.nodes)["metadata"]["name"]
