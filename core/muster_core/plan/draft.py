@@ -17,7 +17,7 @@ from muster_core.model.facts import Occupant
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import Target, matches
 from muster_core.model.resources import Resources
-from muster_core.world.columns import IntColumn
+from muster_core.world.columns import BoolColumn, IntColumn
 from muster_core.world.nodes import NodeTable
 
 
@@ -31,10 +31,12 @@ def emptied(nodes: NodeTable) -> Draft:
 class Draft:
     """What-ifs over a node table."""
 
-    __slots__ = ("_came", "_columns", "_written", "nodes")
+    __slots__ = ("_came", "_columns", "_written", "nodes", "within")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
+        #: Rows that the plan keeps to (a gang's topology domain); None = all.
+        self.within: BoolColumn | None = None
         self._columns = nodes.columns()
         self._written: dict[str, IntColumn] = {}
         #: What came, less what went, of allocations that filters look at, per row.
@@ -107,6 +109,7 @@ class Draft:
     def fork(self) -> Draft:
         """A draft that starts from this one and leaves it alone."""
         twin = Draft(self.nodes)
+        twin.within = self.within
         twin._written = {name: column.copy() for name, column in self._written.items()}
         twin._came = {occupant: dict(rows) for occupant, rows in self._came.items()}
         return twin

@@ -27,6 +27,7 @@ from muster_core.world.columns import BoolColumn
 NO_NODES = "no nodes available to schedule pods"
 # What a DaemonSet names its node with is a node affinity, to kube-scheduler too.
 NOT_REQUIRED = "node(s) didn't match Pod's node affinity/selector"
+OUTSIDE = "node(s) were outside the gang's topology domain"
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
 
 
@@ -134,6 +135,9 @@ def _refused_on_facts(draft: Draft, shape: Shape, without: Container[str]) -> Ge
         passed = placement.on_target(shape.placement.nodes, draft.nodes)
         yield placement.TARGETS, left & ~passed
         left = left & passed
+    if draft.within is not None:
+        yield OUTSIDE, left & ~draft.within
+        left = left & draft.within
     return left
 
 
@@ -159,6 +163,8 @@ def _on_facts(draft: Draft, shape: Shape) -> BoolColumn:
         facts = facts & node_name.named(shape.required, draft.nodes)
     if shape.placement is not None and shape.placement.nodes:
         facts = facts & placement.on_target(shape.placement.nodes, draft.nodes)
+    if draft.within is not None:
+        facts = facts & draft.within
     return facts & _not_avoided(draft, shape) if shape.avoid else facts
 
 
