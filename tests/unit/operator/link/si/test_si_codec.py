@@ -20,6 +20,7 @@ from muster_operator.model.news import (
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
+    FactTold,
     News,
     NodeCreated,
     NodeDecommissioned,
@@ -28,6 +29,7 @@ from muster_operator.model.news import (
     NodeUpdated,
 )
 from muster_operator.model.nodes import Node
+from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.pods import UserInfo
 from muster_operator.model.verdicts import (
     Allocated,
@@ -199,16 +201,19 @@ NEWS: list[News] = [
     AllocationReported(AllocationSpec(an_ask(), N1)),
     AllocationReleased(APP, KEY),
     AskReleased(APP, KEY),
+    FactTold(ClusterObject(ObjectKind.NAMESPACE, "ns")),
 ]
 
 
-def said(message: si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest) -> list[type[object]]:
+def said(message: Request) -> list[type[object]]:
     """The kinds of news in a message."""
     match message:
         case si_pb2.ApplicationRequest():
             return [ApplicationSubmitted] * len(message.new) + [ApplicationRemoved] * len(message.remove)
         case si_pb2.NodeRequest():
             return [NodeOpened] * len(message.nodes)
+        case muster_pb2.FactsRequest():
+            return [FactTold] * len(message.facts)
         case _:
             return (
                 [AskSubmitted] * len(message.asks)
