@@ -96,8 +96,11 @@ TAG_POD_CONSTRAINTS: Final = "muster/pod-constraints"
 #: the pod's order]; `disks` [{`kind`: gce | aws | iscsi | rbd, `id`, `readOnly`,
 #: and what else tells one disk from another}] for those in-tree ones that one
 #: node may not use twice; `attached` {CSI driver: [handle]} of volumes in the
-#: pod itself that count as attached; `refusal`: why it can go nowhere whatever
-#: the nodes are (a claim of an ephemeral volume that is not the pod's own).
+#: pod itself that count as attached; `ephemeral` {claim: UID of the pod}: those
+#: of the claims that are made for a generic ephemeral volume, which may not be
+#: there yet, and have to be the pod's own (`owner` of a CLAIM).
+#: Disks: gce and aws have `id`; iscsi `id` = its IQN; rbd `id` = pool/image and
+#: `monitors` [address].
 TAG_VOLUMES: Final = "muster/volumes"
 #: In what the core says of a new allocation: JSON object {claim: volume}, which
 #: volume each unbound claim of the pod is to get; an empty volume = the claim's
@@ -158,7 +161,7 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #:   took over, too), `deleting`.
 #: CLAIM (PersistentVolumeClaim): `uid`, `storageClassName`, `volumeName`, `bound`
 #:   (bind-completed), `request`, `accessModes`, `volumeMode`, `selector`, `phase`,
-#:   `selectedNode`, `deleting`.
+#:   `selectedNode`, `deleting`, `owner` (UID of its controller).
 #: STORAGE_CLASS: `provisioner`, `bindingMode`, `allowedTopologies` [[{key, values}]].
 #: STORAGE_DRIVER (CSIDriver): `storageCapacity`.
 #: STORAGE_CAPACITY (CSIStorageCapacity): `storageClassName`, `nodeTopology` (label
