@@ -74,12 +74,16 @@ TAG_CONSTRAINTS: Final = "muster/constraints"
 #: When an existing allocation got its node, epoch milliseconds (from the
 #: pod's PodScheduled condition): the gang's clock goes on from it (semantics 10).
 TAG_ALLOCATED_AT: Final = "muster/allocated-at"
+#: "true": the pod is being deleted. It takes its room until it is gone, but topology
+#: spread does not count it any more.
+TAG_TERMINATING: Final = "muster/terminating"
 #: Node ids, comma separated, to keep off for this ask (semantics 5).
 TAG_AVOID_NODES: Final = "muster/avoid-nodes"
 
 #: JSON object of what a pod prefers of nodes, absent when nothing: `nodeAffinity`
-#: [{`weight`, `preference`: a term as in TAG_CONSTRAINTS}]; `images` [name as the
-#: pod's containers give it], normalised as nodes report them (tag `:latest` added).
+#: [{`weight`, `preference`: a term as in TAG_CONSTRAINTS}]; `images` [one for each
+#: container, init containers too] and `volumeImages` [one for each volume that is an
+#: image], normalised as nodes report them (tag `:latest` added).
 TAG_PREFERENCES: Final = "muster/preferences"
 #: JSON object of what a pod asks of pods near it, absent when nothing. With
 #: T = {`topologyKey`; `labelSelector` {matchLabels, matchExpressions}, absent =
