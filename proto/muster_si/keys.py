@@ -162,11 +162,13 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #: VOLUME (PersistentVolume): `capacity`, `accessModes`, `volumeMode`,
 #:   `storageClassName`, `labels`, `nodeAffinity` (terms), `claimRef` {namespace,
 #:   name, uid}, `phase`, `csi` {driver, volumeHandle} (in-tree volumes that CSI
-#:   took over, too), `deleting`.
+#:   took over, too), `attributesClass`, `deleting`.
 #: CLAIM (PersistentVolumeClaim): `uid`, `storageClassName`, `volumeName`, `bound`
 #:   (bind-completed), `request`, `accessModes`, `volumeMode`, `selector`, `phase`,
-#:   `selectedNode`, `deleting`, `owner` (UID of its controller).
-#: STORAGE_CLASS: `provisioner`, `bindingMode`, `allowedTopologies` [[{key, values}]].
+#:   `selectedNode` (there if the annotation is, even an empty one), `deleting`,
+#:   `owner` (UID of its controller), `attributesClass`.
+#: STORAGE_CLASS: `provisioner`, `driver` (CSI driver under which its volumes count
+#:   at nodes), `bindingMode`, `allowedTopologies` [[{key, values}]].
 #: STORAGE_DRIVER (CSIDriver): `storageCapacity`.
 #: STORAGE_CAPACITY (CSIStorageCapacity): `storageClassName`, `nodeTopology` (label
 #:   selector; absent = reaches no node), `capacity`, `maximumVolumeSize`.
