@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from muster_core.edge import fields
+from muster_core.edge import fields, storage_facts
 from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.refusals import Unfit
 from muster_core.model.cluster import ClusterFact, NamespaceLabels
+from muster_core.model.storage import ObjectGone, ObjectKind
 from muster_si import muster_pb2
 
 Fact = muster_pb2.Fact
-#: Reads the attributes of one object; None = it is gone.
-Reader = Callable[[str, Mapping[str, str] | None], ClusterFact]
-
-
-def _namespace(name: str, attributes: Mapping[str, str] | None) -> ClusterFact:
-    return NamespaceLabels(name, attributes)
-
-
-_READERS: Final[Mapping[int, Reader]] = {Fact.NAMESPACE: _namespace}
+_READERS: Final[Mapping[int, tuple[ObjectKind, storage_facts.Reader]]] = {
+    Fact.VOLUME: (ObjectKind.VOLUME, storage_facts.volume),
+    Fact.CLAIM: (ObjectKind.CLAIM, storage_facts.claim),
+    Fact.STORAGE_CLASS: (ObjectKind.CLASS, storage_facts.storage_class),
+    Fact.STORAGE_DRIVER: (ObjectKind.DRIVER, storage_facts.driver),
+    Fact.STORAGE_CAPACITY: (ObjectKind.CAPACITY, storage_facts.capacity),
+}
 
 
 def read(facts: Iterable[Fact]) -> tuple[tuple[ClusterFact, ...], list[muster_pb2.RejectedFact]]:
@@ -36,8 +35,10 @@ def read(facts: Iterable[Fact]) -> tuple[tuple[ClusterFact, ...], list[muster_pb
 
 
 def _fact(fact: Fact) -> ClusterFact:
-    reader = _READERS.get(fact.kind)
-    if reader is None:
+    if fact.kind == Fact.NAMESPACE:
+        return NamespaceLabels(fields.long_name(fact.name, "name"), None if fact.gone else dict(fact.attributes))
+    if fact.kind not in _READERS:
         raise Unfit("kind", f"is not known: {int(fact.kind)}")
+    kind, reader = _READERS[fact.kind]
     name = fields.long_name(fact.name, "name")
-    return reader(name, None if fact.gone else dict(fact.attributes))
+    return ObjectGone(kind, name) if fact.gone else storage_facts.read(reader, name, fact.attributes)

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from muster_core.edge import facts
 from muster_core.edge.reading import (
-    NAME_LIMIT,
     REMEMBERED,
     Object,
     an_object,
@@ -40,6 +39,7 @@ from muster_core.model.facts import (
     Volumes,
 )
 from muster_core.model.placement import Target, TargetOperator
+from muster_core.model.storage import Handle
 from muster_si import keys
 
 _SELECTOR_OPERATORS: Final = {
@@ -77,7 +77,7 @@ def read(tags: Mapping[str, str]) -> PodFacts:
         company=_read(tags, keys.TAG_POD_CONSTRAINTS, lambda text: company(text, tags.get(keys.TAG_NAMESPACE, "")))
         or ANY_COMPANY,
         ports=_read(tags, keys.CONTAINER_PORTS, ports) or (),
-        volumes=_read(tags, keys.TAG_VOLUMES, volumes) or NO_VOLUMES,
+        volumes=_read(tags, keys.TAG_VOLUMES, lambda text: _volumes_of(text, tags)) or NO_VOLUMES,
         preferences=_read(tags, keys.TAG_PREFERENCES, preferences) or NO_PREFERENCES,
     )
 
@@ -120,26 +120,36 @@ def ports(text: str) -> tuple[HostPort, ...]:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def volumes(text: str) -> Volumes:
-    """The value of `muster/volumes`."""
+def volumes(text: str, pod: str = "") -> Volumes:
+    """The value of `muster/volumes`. `pod`: "namespace/name", which is of interest where it has volumes of its own."""
     found = an_object(parsed(text), "the value")
-    only(found, frozenset({"claims", "disks", "attached", "refusal"}))
+    only(found, frozenset({"claims", "ephemeral", "disks", "attached"}))
     attached = an_object(found.get("attached") or {}, "attached")
+    ephemeral = pairs(found.get("ephemeral"), "ephemeral")
     return Volumes(
         claims=texts(found, "claims"),
+        ephemeral=ephemeral,
         disks=each(found.get("disks") or [], "disks", _disk),
-        attached=tuple((driver, handle) for driver in sorted(attached) for handle in texts(attached, driver)),
-        refusal=text_of(found, "refusal")[:NAME_LIMIT],
+        attached=tuple(Handle(driver, handle) for driver in sorted(attached) for handle in texts(attached, driver)),
+        pod=pod if ephemeral else "",
     )
+
+
+def _volumes_of(text: str, tags: Mapping[str, str]) -> Volumes:
+    if '"ephemeral"' not in text:
+        return volumes(text)
+    return volumes(text, f"{tags.get(keys.TAG_NAMESPACE, '')}/{tags.get(keys.TAG_POD_NAME, '')}")
 
 
 @lru_cache(maxsize=REMEMBERED)
 def preferences(text: str) -> Preferences:
     """The value of `muster/preferences`."""
     found = an_object(parsed(text), "the value")
-    only(found, frozenset({"nodeAffinity", "images"}))
+    only(found, frozenset({"nodeAffinity", "images", "volumeImages"}))
     return Preferences(
-        terms=each(found.get("nodeAffinity") or [], "nodeAffinity", _preferred), images=texts(found, "images")
+        terms=each(found.get("nodeAffinity") or [], "nodeAffinity", _preferred),
+        images=texts(found, "images"),
+        volume_images=texts(found, "volumeImages"),
     )
 
 
@@ -149,9 +159,9 @@ def _term(found: Object) -> PodTerm:
         raise Unfit("topologyKey", "is missing")
     return PodTerm(
         topology=text_of(found, "topologyKey"),
-        selector=_selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
+        selector=selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
         namespaces=tuple(sorted(texts(found, "namespaces"))),
-        among=_selector(found, "namespaceSelector", ""),
+        among=selector(found, "namespaceSelector", ""),
     )
 
 
@@ -169,7 +179,7 @@ def _spread(found: Object, namespace: str) -> Spread:
     return Spread(
         topology=text_of(found, "topologyKey"),
         max_skew=number(found, "maxSkew", 1, least=1),
-        selector=_selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
+        selector=selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
         namespace=namespace,
         required=one_of(found, "whenUnsatisfiable", _UNSATISFIABLE) == "DoNotSchedule",
         min_domains=number(found, "minDomains", 1, least=1),
@@ -178,7 +188,7 @@ def _spread(found: Object, namespace: str) -> Spread:
     )
 
 
-def _selector(found: Object, field: str, prefix: str) -> Selector:
+def selector(found: Object, field: str, prefix: str) -> Selector:
     """A label selector as targets on what is called `prefix` + label; absent = None, which matches nothing."""
     if found.get(field) is None:
         return None
@@ -209,8 +219,10 @@ def _port(found: object) -> HostPort:
 
 
 def _disk(found: Object) -> Disk:
-    only(found, frozenset({"kind", "id", "readOnly"}))
-    return Disk(one_of(found, "kind", _DISKS), text_of(found, "id"), flag(found, "readOnly"))
+    only(found, frozenset({"kind", "id", "readOnly", "monitors"}))
+    return Disk(
+        one_of(found, "kind", _DISKS), text_of(found, "id"), flag(found, "readOnly"), texts(found, "monitors")
+    )
 
 
 def _preferred(found: Object) -> tuple[int, Term]:

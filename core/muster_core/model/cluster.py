@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster_core.model.storage import StorageFact
+
 
 @dataclass(frozen=True, slots=True)
 class NamespaceLabels:
@@ -14,4 +16,4 @@ class NamespaceLabels:
     labels: Mapping[str, str] | None
 
 
-ClusterFact = NamespaceLabels
+ClusterFact = NamespaceLabels | StorageFact

@@ -12,6 +12,7 @@ from typing import Final
 from muster_core.model.company import ANY_COMPANY, Company
 from muster_core.model.constraints import Term
 from muster_core.model.placement import NO_TAGS, Tags
+from muster_core.model.storage import Handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +26,39 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a pod prefers of nodes: weighed terms (weight, term), and the images of its containers."""
+    """What a pod prefers of nodes: weighed terms (weight, term), the images of its containers, one for each, and those
+    of its volumes.
+    """
 
     terms: tuple[tuple[int, Term], ...] = ()
     images: tuple[str, ...] = ()
+    volume_images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """An in-tree volume that one node may not use twice. `kind`: gce, aws, iscsi or rbd; `id` tells disks apart."""
+    """An in-tree volume that one node may not use twice. `kind`: gce, aws, iscsi or rbd; `id` tells disks apart, of
+    rbd with one of the `monitors`.
+    """
 
     kind: str
     id: str
     read_only: bool = False
+    monitors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """What a pod uses: claims ("namespace/name", in its order), disks, and (driver, handle) that count as attached.
+    """What a pod uses: claims ("namespace/name", in its order), disks, and volumes of its own that count as attached.
 
-    `refusal`: why no node can have it at all; empty = nothing of the kind.
+    `ephemeral`: those of the claims that are made for it, with its UID; `pod`: how it is called then.
     """
 
     claims: tuple[str, ...] = ()
+    ephemeral: tuple[tuple[str, str], ...] = ()
     disks: tuple[Disk, ...] = ()
-    attached: tuple[tuple[str, str], ...] = ()
-    refusal: str = ""
+    attached: tuple[Handle, ...] = ()
+    pod: str = ""
 
 
 NO_PREFERENCES: Final = Preferences()

@@ -1,0 +1,199 @@
+"""Volumes, claims, storage classes, drivers and capacities, out of the attribute of a fact (keys.FACT_OBJECT).
+
+Called by cluster_facts.py. Raises Unfit with the name of the field that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from muster_core.edge import facts
+from muster_core.edge.pod_facts import selector
+from muster_core.edge.reading import (
+    NAME_LIMIT,
+    Object,
+    an_object,
+    each,
+    flag,
+    number,
+    one_of,
+    only,
+    pairs,
+    parsed,
+    text_of,
+    texts,
+)
+from muster_core.edge.refusals import Unfit
+from muster_core.model.ids import NodeId
+from muster_core.model.storage import (
+    FILESYSTEM,
+    Claim,
+    ClaimReference,
+    Demand,
+    Handle,
+    StorageCapacity,
+    StorageClass,
+    StorageDriver,
+    StorageFact,
+    Volume,
+)
+from muster_si import keys
+
+_BINDING_MODES: Final = frozenset({"Immediate", "WaitForFirstConsumer"})
+_VOLUME_FIELDS: Final = frozenset(
+    {
+        "capacity",
+        "accessModes",
+        "volumeMode",
+        "storageClassName",
+        "attributesClass",
+        "labels",
+        "nodeAffinity",
+        "claimRef",
+        "phase",
+        "csi",
+        "deleting",
+    }
+)
+_CLAIM_FIELDS: Final = frozenset(
+    {
+        "uid",
+        "storageClassName",
+        "attributesClass",
+        "volumeName",
+        "bound",
+        "request",
+        "accessModes",
+        "volumeMode",
+        "selector",
+        "phase",
+        "selectedNode",
+        "owner",
+        "deleting",
+    }
+)
+
+Reader = Callable[[str, Object], StorageFact]
+
+
+def read(reader: Reader, name: str, attributes: Mapping[str, str]) -> StorageFact:
+    """The object of that name, by what reads its kind."""
+    text = attributes.get(keys.FACT_OBJECT)
+    if not text:
+        raise Unfit(keys.FACT_OBJECT, "is missing")
+    try:
+        return reader(name, an_object(parsed(text), "the value"))
+    except Unfit as unfit:
+        raise unfit.inside(keys.FACT_OBJECT) from unfit
+
+
+def volume(name: str, found: Object) -> Volume:
+    """VOLUME."""
+    only(found, _VOLUME_FIELDS)
+    affinity, reference, csi = found.get("nodeAffinity"), found.get("claimRef"), found.get("csi")
+    return Volume(
+        name=name,
+        capacity=number(found, "capacity"),
+        access_modes=texts(found, "accessModes"),
+        mode=text_of(found, "volumeMode") or FILESYSTEM,
+        storage_class=_name_of(found, "storageClassName"),
+        attributes_class=_name_of(found, "attributesClass"),
+        labels=pairs(found.get("labels"), "labels"),
+        affinity=None if affinity is None else each(affinity, "nodeAffinity", facts.term),
+        reference=None if reference is None else _reference(an_object(reference, "claimRef")),
+        phase=_name_of(found, "phase"),
+        handle=None if csi is None else _handle(an_object(csi, "csi")),
+        deleting=flag(found, "deleting"),
+    )
+
+
+def claim(name: str, found: Object) -> Claim:
+    """CLAIM."""
+    only(found, _CLAIM_FIELDS)
+    _two_parts(name)
+    demand = Demand(
+        storage_class=_name_of(found, "storageClassName"),
+        access_modes=tuple(sorted(texts(found, "accessModes"))),
+        mode=text_of(found, "volumeMode") or FILESYSTEM,
+        attributes_class=_name_of(found, "attributesClass"),
+        selector=selector(found, "selector", ""),
+    )
+    return Claim(
+        name=name,
+        uid=_name_of(found, "uid"),
+        volume=_name_of(found, "volumeName"),
+        bound=flag(found, "bound"),
+        request=number(found, "request") if "request" in found else None,
+        demand=demand,
+        phase=_name_of(found, "phase"),
+        selected_node=NodeId(_name_of(found, "selectedNode")) if "selectedNode" in found else None,
+        owner=_name_of(found, "owner"),
+        deleting=flag(found, "deleting"),
+    )
+
+
+def storage_class(name: str, found: Object) -> StorageClass:
+    """STORAGE_CLASS."""
+    only(found, frozenset({"provisioner", "driver", "bindingMode", "allowedTopologies"}))
+    mode = one_of(found, "bindingMode", _BINDING_MODES) if found.get("bindingMode") else "Immediate"
+    return StorageClass(
+        name=name,
+        provisioner=_name_of(found, "provisioner"),
+        driver=_name_of(found, "driver"),
+        delayed=mode == "WaitForFirstConsumer",
+        topologies=_topologies(found),
+    )
+
+
+def driver(name: str, found: Object) -> StorageDriver:
+    """STORAGE_DRIVER."""
+    only(found, frozenset({"storageCapacity"}))
+    return StorageDriver(name, flag(found, "storageCapacity"))
+
+
+def capacity(name: str, found: Object) -> StorageCapacity:
+    """STORAGE_CAPACITY; the size of the largest volume counts before what is left (1.36, volumeLimit)."""
+    only(found, frozenset({"storageClassName", "nodeTopology", "capacity", "maximumVolumeSize"}))
+    limits = [number(found, field) for field in ("maximumVolumeSize", "capacity") if field in found]
+    return StorageCapacity(
+        name=name,
+        storage_class=_name_of(found, "storageClassName"),
+        nodes=selector(found, "nodeTopology", ""),
+        limit=limits[0] if limits else None,
+    )
+
+
+def _reference(found: Object) -> ClaimReference:
+    only(found, frozenset({"namespace", "name", "uid"}))
+    return ClaimReference(f"{_name_of(found, 'namespace')}/{_name_of(found, 'name')}", _name_of(found, "uid"))
+
+
+def _handle(found: Object) -> Handle:
+    only(found, frozenset({"driver", "volumeHandle"}))
+    return Handle(text_of(found, "driver"), text_of(found, "volumeHandle"))
+
+
+def _topologies(found: Object) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:
+    terms = found.get("allowedTopologies") or []
+    if not isinstance(terms, list):
+        raise Unfit("allowedTopologies", "is not a list")
+    return tuple(each(term, "allowedTopologies", _topology) for term in terms)
+
+
+def _topology(found: Object) -> tuple[str, tuple[str, ...]]:
+    only(found, frozenset({"key", "values"}))
+    return text_of(found, "key"), texts(found, "values")
+
+
+def _name_of(found: Object, field: str) -> str:
+    name = text_of(found, field)
+    if len(name) > NAME_LIMIT:
+        raise Unfit(field, f"is longer than {NAME_LIMIT} characters")
+    return name
+
+
+def _two_parts(name: str) -> None:
+    namespace, slash, own = name.partition("/")
+    if not (namespace and slash and own):
+        raise Unfit("name", f"is not namespace/name: {name[:NAME_LIMIT]!r}")
