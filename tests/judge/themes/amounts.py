@@ -58,6 +58,8 @@ class Amounts(Theme):
 
 def _ask(dice: Dice, container: Raw, at_most: int) -> None:
     requests = {name: dice.pick(_ASKS[name]) for name in dice.some(tuple(_ASKS), at_most)}
+    if HUGE in requests:  # it is not to be asked for alone
+        requests.setdefault("cpu", "100m")
     if requests:
         # Extended resources and huge pages are asked for with limits of the same amount.
         limits = {name: amount for name, amount in requests.items() if name in {GPU, HUGE}}

@@ -43,20 +43,26 @@ def _term(dice: Dice, pod: Raw) -> Raw:
             {"matchLabels": {"kubernetes.io/metadata.name": "blue"}},
         )
         term["namespaceSelector"] = dice.pick(selectors)
-    if "labelSelector" in term and dice.chance(15):
+    if dice.chance(15):
         _merge(term, pod, "matchLabelKeys", "In")
-    elif "labelSelector" in term and dice.chance(10):
+    elif dice.chance(10):
         _merge(term, pod, "mismatchLabelKeys", "NotIn")
     return term
 
 
 def _merge(term: Raw, pod: Raw, field: str, operator: str) -> None:
-    """The label keys of the pod, merged into the selector as the API server does when a pod is made."""
+    """A label key of the pod, merged into the selector as the API server does when a pod is made.
+
+    It takes no selector that names the key already.
+    """
+    found: Raw | None = term.get("labelSelector")
+    if found is None or any(expression["key"] == "track" for expression in found.get("matchExpressions", ())):
+        return
     term[field] = ["track"]
     value = pod["metadata"]["labels"].get("track")
     if value is not None:
-        expressions = term["labelSelector"].setdefault("matchExpressions", [])
-        expressions.append({"key": "track", "operator": operator, "values": [value]})
+        expression: Raw = {"key": "track", "operator": operator, "values": [value]}
+        found.setdefault("matchExpressions", []).append(expression)
 
 
 class Company(Theme):
@@ -117,6 +123,6 @@ def _spread(dice: Dice, pod: Raw, key: str) -> Raw:
     for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if dice.chance(30):
             found[field] = dice.pick(("Honor", "Ignore"))
-    if "labelSelector" in found and dice.chance(15):
+    if dice.chance(15):
         _merge(found, pod, "matchLabelKeys", "In")
     return found

@@ -163,7 +163,7 @@ class Ports(Theme):
 
 
 def _ports(dice: Dice, pod: Raw) -> None:
-    ports = []
+    ports: list[Raw] = []
     for _ in range(dice.pick((1, 2, 0))):
         number = dice.pick((80, 80, 443))
         port: Raw = {"containerPort": number, "protocol": dice.pick(("TCP", "TCP", "TCP", "UDP"))}
@@ -171,7 +171,8 @@ def _ports(dice: Dice, pod: Raw) -> None:
             port["hostPort"] = number
         if dice.chance(40):
             port["hostIP"] = dice.pick(_ADDRESSES)
-        ports.append(port)
+        if not any(_is_twice(port, other) for other in ports):
+            ports.append(port)
     place = dice.pick((*("containers",) * 6, "sidecar", "initContainers"))
     if not ports:
         return
@@ -182,6 +183,11 @@ def _ports(dice: Dice, pod: Raw) -> None:
         if place == "sidecar":
             init["restartPolicy"] = "Always"
         pod["spec"].setdefault("initContainers", []).append(init)
+
+
+def _is_twice(port: Raw, other: Raw) -> bool:
+    """The API server takes no container that names one host port twice."""
+    return all(port.get(field) == other.get(field) for field in ("protocol", "hostPort", "hostIP"))
 
 
 class Features(Theme):

@@ -74,7 +74,14 @@ def _disk(dice: Dice, scene: Scene) -> Raw:
             return {"awsElasticBlockStore": {"volumeID": f"vol-{which}", **read_only}}
         case "iscsi":
             portal = dice.pick(("10.0.0.1:3260", "10.0.0.2:3260"))
-            return {"iscsi": {"targetPortal": portal, "iqn": f"iqn.{which}", "lun": dice.below(2), **read_only}}
+            return {
+                "iscsi": {
+                    "targetPortal": portal,
+                    "iqn": f"iqn.2026-01.com.example:{which}",
+                    "lun": dice.below(2),
+                    **read_only,
+                }
+            }
         case _:
             monitors = dice.some(("m1", "m2", "m3"), 2, at_least=1)
             pool = dice.pick(("rbd", "rbd", "other"))
@@ -315,7 +322,7 @@ class Zones(Theme):
         for namespace in _CLAIMED_IN:
             for _ in range(3):
                 volume = a_volume(scene, 1, "labelled")
-                zone = dice.pick(("a", "b", "c", "a__b", "a__", "d"))
+                zone = dice.pick(("a", "b", "c", "a__b", "b__c", "d"))
                 labels = {dice.pick((ZONE, ZONE, _OLD_ZONE)): zone}
                 if dice.chance(30):
                     labels[dice.pick((REGION, _OLD_REGION))] = dice.pick(("north", "south"))
