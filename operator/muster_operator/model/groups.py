@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster_operator.model.ids import AppId
 from muster_operator.model.pods import GangSource, PodRef
@@ -30,6 +31,17 @@ class TaskGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Topology:
+    """The node label by whose values a gang is packed; empty = by none. ``required``: it may be in one value only."""
+
+    key: str = ""
+    required: bool = False
+
+
+NO_TOPOLOGY: Final = Topology()
+
+
+@dataclass(frozen=True, slots=True)
 class GangDefinition:
     """A gang as its originator defines it (contract 1.3, 1.4).
 
@@ -42,6 +54,7 @@ class GangDefinition:
     style: str
     placeholder_timeout_ms: int = 0
     wait_timeout_ms: int = 0
+    topology: Topology = NO_TOPOLOGY
     warnings: tuple[str, ...] = ()
 
     def group(self, name: str) -> TaskGroup | None:

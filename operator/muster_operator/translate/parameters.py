@@ -1,10 +1,14 @@
-"""``schedulingPolicyParameters``: style, time-outs and placement of a gang (contract 1.4, semantics 2, 8, 10, 16)."""
+"""``schedulingPolicyParameters``: style, time-outs, placement and topology of a gang (contract 1.4, semantics 2, 8, 10,
+16).
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
+from muster_operator.model.groups import NO_TOPOLOGY, Topology
 from muster_si import keys
 
 #: 31 years: more is a typing error, and would not fit the core's clock.
@@ -15,6 +19,13 @@ _STYLE: Final = "gangSchedulingStyle"
 _PLACEMENT: Final = "gangPlacement"
 _PLACEMENT_SERVED: Final = "Reserve"
 _PLACEMENTS_KNOWN: Final = ("Atomic", "Direct")
+_TOPOLOGY: Final = "topologyKey"
+_TOPOLOGY_MODE: Final = "topologyMode"
+_MODES: Final = {"required": True, "preferred": False}
+#: A label's key: a DNS name and a slash, which may be missing, and a name.
+_LABEL_KEY: Final = re.compile(
+    r"(?=[^/]{1,253}/|[^/]+$)([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,7 @@ class Parameters:
     style: str = keys.STYLE_SOFT
     placeholder_timeout_ms: int = 0
     wait_timeout_ms: int = 0
+    topology: Topology = NO_TOPOLOGY
     warnings: tuple[str, ...] = ()
 
 
@@ -49,6 +61,21 @@ def _check_placement(value: str, warnings: list[str]) -> None:
         warnings.append(f'{_PLACEMENT}: "{value[:40]}" is unknown; Reserve is used, write Reserve')
 
 
+def _topology(pairs: dict[str, str], warnings: list[str]) -> Topology:
+    """Of the label that the gang is packed by; ``preferred`` where no mode is given."""
+    key, mode = pairs.get(_TOPOLOGY, ""), pairs.get(_TOPOLOGY_MODE, "preferred")
+    if mode not in _MODES:
+        warnings.append(f'{_TOPOLOGY_MODE}: "{mode[:40]}" is unknown; preferred is used, write required or preferred')
+    if _TOPOLOGY not in pairs:
+        if _TOPOLOGY_MODE in pairs:
+            warnings.append(f"{_TOPOLOGY_MODE}: is ignored without {_TOPOLOGY}, write the key of a node label there")
+        return NO_TOPOLOGY
+    if not key.isascii() or not _LABEL_KEY.fullmatch(key):
+        warnings.append(f'{_TOPOLOGY}: "{key[:40]}" is ignored, write the key of a node label')
+        return NO_TOPOLOGY
+    return Topology(key, _MODES.get(mode, False))
+
+
 def _pairs(text: str, warnings: list[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for entry in text.split():
@@ -69,4 +96,5 @@ def read_parameters(text: str) -> Parameters:
     style = _style(pairs[_STYLE], warnings) if _STYLE in pairs else keys.STYLE_SOFT
     if _PLACEMENT in pairs:
         _check_placement(pairs[_PLACEMENT], warnings)
-    return Parameters(style, timeout, wait, tuple(warnings))
+    topology = _topology(pairs, warnings)
+    return Parameters(style, timeout, wait, topology, tuple(warnings))

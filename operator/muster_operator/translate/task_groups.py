@@ -207,5 +207,6 @@ def read_gang(source: GangSource) -> GangDefinition | GangProblem | None:
         style=parameters.style,
         placeholder_timeout_ms=parameters.placeholder_timeout_ms,
         wait_timeout_ms=parameters.wait_timeout_ms,
+        topology=parameters.topology,
         warnings=parameters.warnings,
     )

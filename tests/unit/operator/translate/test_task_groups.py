@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.groups import GangDefinition, GangProblem
+from muster_operator.model.groups import GangDefinition, GangProblem, Topology
 from muster_operator.model.pods import GangSource
 from muster_operator.translate.task_groups import read_gang
 from tests.unit.operator.objects import a_group
@@ -164,6 +164,20 @@ def test_parameters_decide_style_and_clocks() -> None:
     assert found.warnings == ()
 
 
+@pytest.mark.parametrize(
+    "parameters, topology",
+    [
+        ("", Topology()),
+        ("topologyKey=topology.kubernetes.io/zone", Topology("topology.kubernetes.io/zone", required=False)),
+        ("topologyKey=rack topologyMode=required", Topology("rack", required=True)),
+        ("topologyKey=rack topologyMode=preferred", Topology("rack", required=False)),
+    ],
+)
+def test_a_gang_is_packed_by_a_label_of_nodes_as_far_as_can_be_or_by_force(parameters: str, topology: Topology) -> None:
+    found = gang(a_group(), parameters=parameters)
+    assert (found.topology, found.warnings) == (topology, ())
+
+
 def test_without_parameters_a_gang_is_soft_with_the_cores_time_out() -> None:
     found = gang(a_group())
     assert (found.style, found.placeholder_timeout_ms, found.wait_timeout_ms) == ("Soft", 0, 0)
@@ -181,6 +195,9 @@ def test_without_parameters_a_gang_is_soft_with_the_cores_time_out() -> None:
         ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored, write name=value'),
         ("a=b=c", 'schedulingPolicyParameters: "a=b=c" is ignored'),
         ("=1", 'schedulingPolicyParameters: "=1" is ignored'),
+        ("topologyKey=a/b/c", 'topologyKey: "a/b/c" is ignored, write the key of a node label'),
+        ("topologyMode=required", "topologyMode: is ignored without topologyKey"),
+        ("topologyKey=zone topologyMode=hard", 'topologyMode: "hard" is unknown; preferred is used'),
     ],
 )
 def test_a_bad_parameter_is_warned_of_and_its_default_taken(parameters: str, says: str) -> None:
