@@ -16,6 +16,8 @@ from muster_core.model.placement import Target
 
 #: The tag that says of which namespace an allocation is (muster_si.keys, TAG_NAMESPACE).
 NAMESPACE: Final = "kubernetes.io/meta/namespace"
+#: The tag of an allocation that is being deleted (muster_si.keys, TAG_TERMINATING): spread does not count it any more.
+TERMINATING: Final = "muster/terminating"
 #: A label selector: all of them hold. None matches no pod, an empty one every pod.
 Selector = tuple[Target, ...] | None
 
