@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility import placement
+from muster_core.plan.feasibility import inter_pod_affinity, placement
+from muster_core.plan.liking import inter_pod_affinity as preferred_company
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
 
@@ -69,10 +70,16 @@ class ScoreEntry:
 
 #: NodePorts, (NodeResourcesFit), VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone,
 #: PodTopologySpread, InterPodAffinity; ours (seed 001) last.
-GUARDS: Final = (GuardEntry("PlacementConstraint", placement.guard),)
+GUARDS: Final = (
+    GuardEntry("InterPodAffinity", inter_pod_affinity.guard),
+    GuardEntry("PlacementConstraint", placement.guard),
+)
 
 #: InterPodAffinity, PodTopologySpread; ours (seed 001) last.
-SCORES: Final = (ScoreEntry("PlacementConstraint", placement.score),)
+SCORES: Final = (
+    ScoreEntry("InterPodAffinity", preferred_company.score),
+    ScoreEntry("PlacementConstraint", placement.score),
+)
 
 
 def guards(draft: Draft, shape: Shape) -> list[tuple[GuardEntry, Guard]]:

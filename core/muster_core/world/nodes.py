@@ -23,6 +23,7 @@ from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NodeState
 from muster_core.world.attributes import Attributes
 from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, IntColumn, Rows
+from muster_core.world.domains import Domains
 from muster_core.world.gains import Gains
 from muster_core.world.labels import LabelColumn, Labels, Taints
 from muster_core.world.occupants import Occupants
@@ -78,6 +79,7 @@ class NodeTable:  # long: every write to a node goes through here
         "answers",
         "attributes",
         "capacity_total",
+        "domains",
         "epoch",
         "facts_epoch",
         "gains",
@@ -102,6 +104,8 @@ class NodeTable:  # long: every write to a node goes through here
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
         #: The same, of seed 001's targets on nodes.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
+        #: The same, of topology keys.
+        self.domains: dict[str, Domains] = {}
         self.attributes = Attributes()
         self.occupants = Occupants()
         #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
@@ -273,3 +277,4 @@ class NodeTable:  # long: every write to a node goes through here
         self.facts_epoch += 1
         self.answers.clear()
         self.targeted.clear()
+        self.domains.clear()

@@ -1,0 +1,74 @@
+"""How many of something lie in each domain: the nodes that share a value of a label.
+
+What inter-pod affinity counts, of its filter and of its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from muster_core.world.columns import BoolColumn, IntColumn
+from muster_core.world.domains import Domains
+from muster_core.world.labels import LabelColumn
+from muster_core.world.nodes import NodeTable
+
+#: Row → how many: a part of what is counted.
+Part = Mapping[int, int]
+
+
+def domains(nodes: NodeTable, key: str) -> Domains:
+    """The nodes by a label, until a fact of theirs changes."""
+    known = nodes.domains.get(key)
+    if known is None:
+        column = nodes.labels.column(key) or LabelColumn()
+        known = nodes.domains[key] = Domains(column.codes(nodes.rows.size))
+    return known
+
+
+class Tally:
+    """Amounts by domain; what lies on nodes that are in none counts for nothing."""
+
+    __slots__ = ("_amounts", "_domains")
+
+    def __init__(self, where: Domains) -> None:
+        self._domains = where
+        #: By number of the domain; the last, of nodes in none (-1), stays 0.
+        self._amounts = np.zeros(where.count + 1, dtype=np.int64)
+
+    def count(self, parts: Iterable[Part], weight: int = 1) -> None:
+        """So many times the parts."""
+        for part in parts:
+            rows = np.fromiter(part.keys(), dtype=np.int64, count=len(part))
+            amounts = np.fromiter(part.values(), dtype=np.int64, count=len(part))
+            np.add.at(self._amounts, self._domains.codes[rows], amounts * weight)
+        self._amounts[-1] = 0
+
+    def total(self) -> int:
+        """In all domains together."""
+        return int(self._amounts.sum())
+
+    def add(self, row: int, weight: int = 1) -> int:
+        """So much more on a row. Returns what was in its domain before; -1 = it is in none."""
+        code = self._domains.codes.item(row)
+        if code < 0:
+            return -1
+        before = self._amounts.item(code)
+        self._amounts[code] = before + weight
+        return before
+
+    def beside(self, row: int) -> IntColumn:
+        """The rows of its domain, which is one."""
+        return self._domains.members(self._domains.codes.item(row))
+
+    def at(self, rows: IntColumn | None = None) -> IntColumn:
+        """What is in the domain of each of the rows, 0 where it is in none; None = all rows."""
+        return self._amounts[self._codes(rows)]
+
+    def is_in_one(self, rows: IntColumn | None = None) -> BoolColumn:
+        """Which of the rows are in a domain."""
+        return self._codes(rows) >= 0
+
+    def _codes(self, rows: IntColumn | None) -> IntColumn:
+        return self._domains.codes if rows is None else self._domains.codes[rows]

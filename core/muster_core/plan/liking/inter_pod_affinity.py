@@ -1,0 +1,139 @@
+"""InterPodAffinity's score: near pods that are preferred, away from those that are not, and near those that want it.
+
+Counted per node: the weights of the pod's preferred terms for each pod in the
+same domain that they mean, the weights of these pods' own preferred terms that
+mean it, and 1 for each of their required affinity terms that does
+(kube-scheduler's hardPodAffinityWeight). The best node has 100, the worst 0.
+Source: Kubernetes 1.36, InterPodAffinityArgs; its weight among the scores is 2.
+
+Differs: while members of one shape are placed together, points stay relative to the nodes that were left for the
+first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.company import Company, PodTerm
+from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility.inter_pod_affinity import means
+from muster_core.plan.feasibility.topology import Part, Tally, domains
+from muster_core.plan.shape import Shape
+from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
+from muster_core.world.domains import Domains
+
+_WEIGHT: Final = 2
+_MOST: Final = 100.0
+#: What a required affinity of one that is there weighs.
+_HARD: Final = 1
+
+_Weighed = tuple[PodTerm, int, Part]
+
+
+class PreferredCompany:
+    """All of it, as one shape has it. `_sums`: per row; `_steps`: what one more of the shape adds in its domains."""
+
+    __slots__ = ("_among", "_high", "_low", "_points", "_steps", "_sums")
+
+    def __init__(self, tallies: Iterable[Tally], steps: Iterable[tuple[Domains, int]], among: BoolColumn) -> None:
+        self._steps = tuple(steps)
+        self._sums = np.zeros(len(among), dtype=np.int64)
+        for tally in tallies:
+            self._sums += tally.at()
+        self._among = np.flatnonzero(among)
+        self._low, self._high = self._bounds()
+        self._points = self._normal(self._sums)
+
+    def points(self) -> FloatColumn:
+        """From 0 to 100, times the weight; 0 everywhere where no node is better than another."""
+        return self._points
+
+    def add(self, row: int) -> IntColumn | None:
+        """Every row of its domains counts one more; who is best or worst may be others then."""
+        changed: list[IntColumn] = []
+        for where, step in self._steps:
+            code = where.codes.item(row)
+            if code >= 0:
+                rows = where.members(code)
+                self._sums[rows] += step
+                changed.append(rows)
+        if not changed:
+            return None
+        before = self._low, self._high
+        self._low, self._high = self._bounds()
+        if before != (self._low, self._high):
+            self._points = self._normal(self._sums)
+            return self._among
+        moved = changed[0] if len(changed) == 1 else np.concatenate(changed)
+        self._points[moved] = self._normal(self._sums[moved])
+        return moved
+
+    def _bounds(self) -> tuple[int, int]:
+        left = self._sums[self._among]
+        return int(left.min()), int(left.max())
+
+    def _normal(self, sums: IntColumn) -> FloatColumn:
+        spread = self._high - self._low
+        if not spread:
+            return np.zeros(len(sums))
+        return np.floor(_MOST * ((sums - self._low) / spread)) * _WEIGHT
+
+
+def score(draft: Draft, shape: Shape, among: BoolColumn) -> PreferredCompany | None:
+    """Of a shape with preferred terms, or one that terms of others mean."""
+    tallies: dict[str, Tally] = {}
+    for term, weight, part in _weighed(draft, shape):
+        tally = tallies.get(term.topology)
+        if tally is None:
+            tally = tallies[term.topology] = Tally(domains(draft.nodes, term.topology))
+        tally.count((part,), weight)
+    steps = _steps(draft, shape)
+    if not (tallies or steps) or not among.any():
+        return None
+    return PreferredCompany(
+        tallies.values(), [(domains(draft.nodes, key), step) for key, step in steps.items() if step], among
+    )
+
+
+def _weighed(draft: Draft, shape: Shape) -> Iterator[_Weighed]:
+    """Everything that counts for or against a node: because of which term, how much each, and where."""
+    occupants, tags = draft.nodes.occupants, dict(shape.occupant.tags)
+    for one in shape.occupant.facts.company.preferred:
+        targets = occupants.targets(one.term)
+        if targets is not None:
+            yield from ((one.term, one.weight, part) for part in draft.tagged(targets))
+    for term, weight, part in _terms_towards(draft):
+        if means(occupants, term, tags):
+            yield term, weight, part
+
+
+def _terms_towards(draft: Draft) -> Iterator[_Weighed]:
+    """The terms of all that are there, or are supposed to be, and where these are."""
+    occupants = draft.nodes.occupants
+    for one, rows in occupants.drawn.items():
+        yield one.term, one.weight, rows
+    for term, rows in occupants.near.items():
+        yield term, _HARD, rows
+    for occupant, came in draft.came():
+        for term, weight in _terms_of(occupant.facts.company):
+            yield term, weight, came
+
+
+def _steps(draft: Draft, shape: Shape) -> dict[str, int]:
+    """Per topology key what one of the shape that is there adds for the next: it wants that, and that wants it."""
+    occupants, tags = draft.nodes.occupants, dict(shape.occupant.tags)
+    company = shape.occupant.facts.company
+    steps: dict[str, int] = {}
+    for term, weight in (*_terms_of(company), *((one.term, one.weight) for one in company.preferred)):
+        if means(occupants, term, tags):
+            steps[term.topology] = steps.get(term.topology, 0) + weight
+    return steps
+
+
+def _terms_of(company: Company) -> Iterator[tuple[PodTerm, int]]:
+    """What a pod that is there wants of the next."""
+    yield from ((one.term, one.weight) for one in company.preferred)
+    yield from ((term, _HARD) for term in company.near)
