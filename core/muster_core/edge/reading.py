@@ -23,10 +23,10 @@ Item = TypeVar("Item")
 Object = Mapping[str, object]
 
 
-def parsed(text: str) -> object:
-    """A map's value as JSON."""
-    if len(text) > TEXT_LIMIT:
-        raise Unfit("the value", f"is longer than {TEXT_LIMIT} characters")
+def parsed(text: str, at_most: int = TEXT_LIMIT) -> object:
+    """A map's value as JSON, of so many characters at most."""
+    if len(text) > at_most:
+        raise Unfit("the value", f"is longer than {at_most} characters")
     try:
         return cast("object", orjson.loads(text))
     except orjson.JSONDecodeError as error:

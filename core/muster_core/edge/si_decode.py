@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.edge import facts, fields, namespace_quota, pod_facts
+from muster_core.edge import facts, fields, namespace_quota, node_facts, pod_facts
 from muster_core.edge.facts import QUANTITY_LIMIT
 from muster_core.edge.fields import Amounts, Partitions
 from muster_core.edge.reading import NAME_LIMIT
@@ -286,18 +286,18 @@ class Decoder:
         if name != keys.DEFAULT_PARTITION:
             self._partition_of_node[node] = name
         prefix = keys.NODE_LABEL_PREFIX
-        text = attributes.get(keys.NODE_TAINTS)
-        try:
-            taints = facts.taints(text) if text else ()
-        except Unfit as unfit:
-            raise unfit.inside(keys.NODE_TAINTS) from unfit
+        images = node_facts.images(attributes)
+        attributes.pop(keys.LOCAL_IMAGES, None)  # the longest of them all, and of no use to people
         return NodeSpec(
             partition=partition,
             id=node,
             capacity=self._amounts.read(info.schedulableResource, "schedulableResource"),
             occupied=self._amounts.read(info.occupiedResource, "occupiedResource"),
             labels={key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)},
-            taints=taints,
+            taints=node_facts.taints(attributes),
+            cordoned=node_facts.is_cordoned(attributes),
+            features=node_facts.features(attributes),
+            images=images,
             attributes=attributes,
         )
 

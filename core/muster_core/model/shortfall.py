@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+#: Stands for a number of nodes where kube-scheduler gives none: it did not look at any.
+EVERY_NODE: Final = -1
 
 
 class Lack(StrEnum):
@@ -26,6 +30,7 @@ class Lack(StrEnum):
 class Shortfall:
     """Why something has no place. `counts`: reason text → number of nodes, in
     kube-scheduler's wording where nodes are the reason; `nodes`: how many there are.
+    A reason that is of the pod and not of nodes has EVERY_NODE for a number.
     """
 
     lack: Lack
@@ -37,6 +42,10 @@ class Shortfall:
         """One line for people, as kube-scheduler words and sorts it when nodes are the reason."""
         if not self.counts:
             return self.message
-        found = ", ".join(sorted(f"{count} {reason}" for reason, count in self.counts))
+        found = ", ".join(sorted(_counted(reason, count) for reason, count in self.counts))
         head = f"{self.message}: " if self.message else ""
         return f"{head}0/{self.nodes} nodes are available: {found}."
+
+
+def _counted(reason: str, count: int) -> str:
+    return reason if count == EVERY_NODE else f"{count} {reason}"

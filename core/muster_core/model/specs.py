@@ -28,6 +28,7 @@ from muster_core.model.placement import PlacementConstraint
 from muster_core.model.resources import NOTHING, Limit, Resources
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
+_NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 
 
 class GangStyle(StrEnum):
@@ -158,5 +159,11 @@ class NodeSpec:
     occupied: Resources = NOTHING
     labels: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     taints: tuple[Taint, ...] = ()
-    #: As sent, for REST; labels and taints are read out of it.
+    #: spec.unschedulable, which some pods tolerate; it is drained as well.
+    cordoned: bool = False
+    #: Declared ones (status.declaredFeatures).
+    features: frozenset[str] = frozenset()
+    #: Every name of the images that lie there, and their bytes.
+    images: Mapping[str, int] = field(default_factory=lambda: _NO_IMAGES)
+    #: As sent, but for the images, for REST; what is above is read out of it.
     attributes: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)

@@ -15,18 +15,18 @@ import numpy as np
 
 from muster_core.model.config import NodeSort
 from muster_core.model.ids import NodeId
-from muster_core.model.shortfall import Lack, Shortfall
+from muster_core.model.shortfall import EVERY_NODE, Lack, Shortfall
 from muster_core.plan.board import Board
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters, node_name, placement, resources_fit
-from muster_core.plan.guards import Guard, Refused, guards, scores
+from muster_core.plan.guards import Guard, Refused, guards, pod_refusal, scores
 from muster_core.plan.scoring import FILLERS, Fill, Preference
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn
 
 NO_NODES = "no nodes available to schedule pods"
 # What a DaemonSet names its node with is a node affinity, to kube-scheduler too.
-NOT_REQUIRED = "node(s) didn't match Pod's node affinity/selector"
+NOT_REQUIRED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 OUTSIDE = "node(s) were outside the gang's topology domain"
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
 
@@ -94,6 +94,8 @@ def shortfall(draft: Draft, shape: Shape) -> Shortfall:
     nodes = len(draft.nodes)
     if not nodes:
         return Shortfall(Lack.NODES, NO_NODES)
+    if reason := pod_refusal(draft, shape):
+        return Shortfall(Lack.NODES, counts=((reason, EVERY_NODE),), nodes=nodes)
     counted: Counter[str] = Counter()
     for reason, rows in refusals(draft, shape):
         counted[reason] += int(rows.sum())
@@ -105,6 +107,9 @@ def refusals(draft: Draft, shape: Shape, without: Container[str] = ()) -> Iterat
     """Reason and rows refused for it, among the rows that no earlier filter refused. `without`: filters that are
     not asked, by name: whoever compares us with kube-scheduler wants to know that each of them tells.
     """
+    if reason := pod_refusal(draft, shape, without):
+        yield reason, draft.nodes.rows.ranks() < len(draft.nodes)
+        return
     left = yield from _refused_on_facts(draft, shape, without)
     watching = [(entry, guard) for entry, guard in guards(draft, shape) if entry.name not in without]
     for entry, guard in watching:
@@ -117,13 +122,17 @@ def refusals(draft: Draft, shape: Shape, without: Container[str] = ()) -> Iterat
     for entry, guard in watching:
         if entry.after_fit:
             left = yield from _refused_by(guard, left)
+    for last, passed in filters.asked(shape.constraints, draft.nodes, last=True):
+        if last.name not in without:
+            yield last.reason, left & ~passed
+            left = left & passed
     yield AVOIDED, left & ~_not_avoided(draft, shape)
 
 
 def _refused_on_facts(draft: Draft, shape: Shape, without: Container[str]) -> Generator[Refused, None, BoolColumn]:
     """Returns those that no constraint on nodes refuses."""
     left = draft.nodes.rows.ranks() < len(draft.nodes)
-    for entry, passed in zip(filters.FILTERS, filters.answers(shape.constraints, draft.nodes), strict=False):
+    for entry, passed in filters.asked(shape.constraints, draft.nodes):
         if entry.name not in without:
             yield entry.reason, left & ~passed
             left = left & passed

@@ -11,13 +11,20 @@ The order of GUARDS is kube-scheduler's; a row counts under the first that refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility import inter_pod_affinity, placement
-from muster_core.plan.liking import inter_pod_affinity as preferred_company
+from muster_core.plan.feasibility import (
+    inter_pod_affinity,
+    node_affinity,
+    node_ports,
+    placement,
+    topology_spread,
+    verdicts,
+)
+from muster_core.plan.liking import topology_spread as preferred_spread
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
 
@@ -61,6 +68,14 @@ class GuardEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class PodFilter:
+    """Says why a pod can go nowhere, whatever the nodes are; empty = nothing of the kind."""
+
+    name: str
+    refusal: Callable[[Draft, Shape], str]
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreEntry:
     """A score of the table. `among`: rows that are not refused, over which points are normalised."""
 
@@ -71,13 +86,19 @@ class ScoreEntry:
 #: NodePorts, (NodeResourcesFit), VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone,
 #: PodTopologySpread, InterPodAffinity; ours (seed 001) last.
 GUARDS: Final = (
-    GuardEntry("InterPodAffinity", inter_pod_affinity.guard),
+    GuardEntry("NodePorts", node_ports.guard, after_fit=False),
+    GuardEntry("PodTopologySpread", topology_spread.guard),
     GuardEntry("PlacementConstraint", placement.guard),
 )
+
+#: What kube-scheduler finds out before it looks at any node (PreFilter), in its order; the guard of the same name,
+#: or the filter, refuses every node then, too.
+POD_FILTERS: Final = (PodFilter("NodeAffinity", lambda draft, shape: node_affinity.conflict(shape.constraints)),)
 
 #: InterPodAffinity, PodTopologySpread; ours (seed 001) last.
 SCORES: Final = (
     ScoreEntry("InterPodAffinity", preferred_company.score),
+    ScoreEntry("PodTopologySpread", preferred_spread.score),
     ScoreEntry("PlacementConstraint", placement.score),
 )
 
@@ -86,6 +107,12 @@ def guards(draft: Draft, shape: Shape) -> list[tuple[GuardEntry, Guard]]:
     """Those that concern the shape, in their order."""
     made = ((entry, entry.make(draft, shape)) for entry in GUARDS)
     return [(entry, guard) for entry, guard in made if guard is not None]
+
+
+def pod_refusal(draft: Draft, shape: Shape, without: Container[str] = ()) -> str:
+    """The first reason why the pod can go nowhere at all; empty = there is none."""
+    found = (entry.refusal(draft, shape) for entry in POD_FILTERS if entry.name not in without)
+    return next(filter(None, found), "")
 
 
 def scores(draft: Draft, shape: Shape, among: BoolColumn) -> list[Score]:

@@ -1,4 +1,4 @@
-"""Labels and taints of all nodes as columns, so that a selector is a comparison of integers.
+"""Labels, taints and features of all nodes as columns, so that a selector is a comparison of integers.
 
 Every label key is a column of codes: each distinct value has a small number,
 -1 says that the node lacks the label. Values that no node has any more give
@@ -8,14 +8,16 @@ Written by world/nodes.py; read by plan/feasibility/.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from muster_core.model.constraints import Taint
 from muster_core.world.columns import BoolColumn, CodeColumn, Flags, room_for
 
 _ABSENT = -1
+
+Mark = TypeVar("Mark", bound=Hashable)
 
 
 class LabelColumn:
@@ -113,39 +115,40 @@ class Labels:
                 del self._columns[key]
 
 
-class Taints:
-    """Which rows carry which taint."""
+class Marks(Generic[Mark]):
+    """Which rows carry which of things that are there or not: taints, declared features."""
 
     __slots__ = ("_counts", "_flags")
 
     def __init__(self) -> None:
-        self._flags: dict[Taint, Flags] = {}
-        self._counts: dict[Taint, int] = {}
+        self._flags: dict[Mark, Flags] = {}
+        self._counts: dict[Mark, int] = {}
 
-    def __iter__(self) -> Iterator[Taint]:
+    def __iter__(self) -> Iterator[Mark]:
         return iter(self._flags)
 
-    def rows(self, taint: Taint, size: int) -> BoolColumn:
-        """Rows with this taint."""
+    def rows(self, mark: Mark, size: int) -> BoolColumn:
+        """Rows with this one; none where nobody has it."""
         found = np.zeros(size, dtype=np.bool_)
-        flags = self._flags[taint].view(size)
-        found[: len(flags)] = flags
+        if mark in self._flags:
+            flags = self._flags[mark].view(size)
+            found[: len(flags)] = flags
         return found
 
-    def add(self, row: int, taints: Iterable[Taint]) -> None:
-        """A row gets its taints; it had none."""
-        for taint in set(taints):
-            flags = self._flags.get(taint)
+    def add(self, row: int, marks: Iterable[Mark]) -> None:
+        """A row gets its marks; it had none."""
+        for mark in set(marks):
+            flags = self._flags.get(mark)
             if flags is None:
-                flags = self._flags[taint] = Flags()
-                self._counts[taint] = 0
+                flags = self._flags[mark] = Flags()
+                self._counts[mark] = 0
             flags.set(row, value=True)
-            self._counts[taint] += 1
+            self._counts[mark] += 1
 
-    def remove(self, row: int, taints: Iterable[Taint]) -> None:
-        """A row loses the taints that `add` gave it."""
-        for taint in set(taints):
-            self._flags[taint].set(row, value=False)
-            self._counts[taint] -= 1
-            if self._counts[taint] == 0:
-                del self._flags[taint], self._counts[taint]
+    def remove(self, row: int, marks: Iterable[Mark]) -> None:
+        """A row loses the marks that `add` gave it."""
+        for mark in set(marks):
+            self._flags[mark].set(row, value=False)
+            self._counts[mark] -= 1
+            if self._counts[mark] == 0:
+                del self._flags[mark], self._counts[mark]

@@ -11,11 +11,12 @@ Source: seed 003, NodeInfo; semantics 21-23.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.model.constraints import Constraints
+from muster_core.model.constraints import Constraints, Taint
+from muster_core.model.facts import Preferences
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId
 from muster_core.model.placement import Target
 from muster_core.model.resources import NOTHING, Resources
@@ -25,7 +26,8 @@ from muster_core.world.attributes import Attributes
 from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, IntColumn, Rows
 from muster_core.world.domains import Domains
 from muster_core.world.gains import Gains
-from muster_core.world.labels import LabelColumn, Labels, Taints
+from muster_core.world.images import Images
+from muster_core.world.labels import LabelColumn, Labels, Marks
 from muster_core.world.occupants import Occupants
 
 #: Refused binds that are remembered of a node.
@@ -50,7 +52,9 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """All nodes at once; `size` rows, `open` where a node is that takes new allocations."""
+    """All nodes at once; `size` rows, `open` where a node is that takes new allocations, `cordoned`
+    where it is closed to those alone that do not tolerate it.
+    """
 
     size: int
     capacities: Amounts
@@ -58,6 +62,7 @@ class Columns:
     occupied: Amounts
     claimed: Amounts
     open: BoolColumn
+    cordoned: BoolColumn
 
 
 class NodeTable:  # long: every write to a node goes through here
@@ -72,6 +77,7 @@ class NodeTable:  # long: every write to a node goes through here
         "_available",
         "_capacity",
         "_claimed",
+        "_cordoned",
         "_measured",
         "_occupied",
         "_open",
@@ -82,10 +88,14 @@ class NodeTable:  # long: every write to a node goes through here
         "domains",
         "epoch",
         "facts_epoch",
+        "features",
         "gains",
+        "images",
         "labels",
         "occupants",
+        "points",
         "reciprocals",
+        "refused",
         "rows",
         "taints",
         "targeted",
@@ -98,18 +108,26 @@ class NodeTable:  # long: every write to a node goes through here
         self.capacity_total = NOTHING
         self.rows = Rows()
         self.labels = Labels()
-        self.taints = Taints()
+        self.taints: Marks[Taint] = Marks()
+        self.features: Marks[str] = Marks()
+        self.images = Images()
         #: plan/feasibility/ keeps here what it found out about a value of
         #: constraints, one column per filter; emptied when `facts_epoch` grows.
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
         #: The same, of seed 001's targets on nodes.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
+        #: plan/preferring keeps here what facts of nodes are worth to those with these constraints and preferences;
+        #: emptied when `facts_epoch` grows or images change.
+        self.points: dict[tuple[Constraints, Preferences], FloatColumn | None] = {}
         #: The same, of topology keys.
         self.domains: dict[str, Domains] = {}
         self.attributes = Attributes()
         self.occupants = Occupants()
         #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
         self.reciprocals: dict[str, FloatColumn] = {}
+        self._cordoned = Flags()
+        #: By plan/'s shape: nodes that the resource manager refused for it when it was asked, and its reason.
+        self.refused: dict[Hashable, dict[NodeId, str]] = {}
         self._records: dict[NodeId, NodeRecord] = {}
         self._capacity = Amounts()
         self._available = Amounts()
@@ -139,9 +157,9 @@ class NodeTable:  # long: every write to a node goes through here
         self._occupied.change(row, spec.occupied, 1)
         self._available.change(row, spec.capacity - spec.occupied, 1)
         self.capacity_total += spec.capacity
-        self.labels.add(row, spec.labels)
-        self.taints.add(row, spec.taints)
+        self._enter(row, spec)
         self.attributes.add(row, spec)
+        self.images.add(row, spec.images)
         self._open.set(row, value=not draining)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
@@ -164,11 +182,9 @@ class NodeTable:  # long: every write to a node goes through here
         gained = (spec.capacity - spec.occupied) - (old.capacity - old.occupied)
         self._available.change(row, gained, 1)
         grew = any(amount > 0 for _, amount in gained.items())
-        if (spec.labels, set(spec.taints)) != (old.labels, set(old.taints)):
-            self.labels.remove(row, old.labels)
-            self.labels.add(row, spec.labels)
-            self.taints.remove(row, old.taints)
-            self.taints.add(row, spec.taints)
+        if _filtered(spec) != _filtered(old):
+            self._leave(row, old)
+            self._enter(row, spec)
             self._facts_changed()
             grew = True
         if self.attributes.differ(spec, old):
@@ -176,6 +192,10 @@ class NodeTable:  # long: every write to a node goes through here
             self.attributes.add(row, spec)
             self._facts_changed()
             grew = True
+        if spec.images != old.images:
+            self.images.remove(row, old.images)
+            self.images.add(row, spec.images)
+            self.points.clear()
         if grew:
             self.gains.note(spec.id)
             self.epoch += 1
@@ -184,9 +204,9 @@ class NodeTable:  # long: every write to a node goes through here
         """Forget a node; whatever was taken goes with it. Raises UnknownSubject."""
         row = self.rows.remove(node)
         spec = self._records.pop(node).spec
-        self.labels.remove(row, spec.labels)
-        self.taints.remove(row, spec.taints)
+        self._leave(row, spec)
         self.attributes.remove(row, spec)
+        self.images.remove(row, spec.images)
         self._open.set(row, value=False)
         for amounts in (self._capacity, self._available, self._occupied, self._claimed, self._measured):
             amounts.clear(row)
@@ -271,10 +291,36 @@ class NodeTable:  # long: every write to a node goes through here
     def columns(self) -> Columns:
         """The view of plan/ on all nodes; void as soon as a node comes or goes."""
         size = self.rows.size
-        return Columns(size, self._capacity, self._available, self._occupied, self._claimed, self._open.view(size))
+        return Columns(
+            size,
+            self._capacity,
+            self._available,
+            self._occupied,
+            self._claimed,
+            self._open.view(size),
+            self._cordoned.view(size),
+        )
+
+    def _enter(self, row: int, spec: NodeSpec) -> None:
+        self.labels.add(row, spec.labels)
+        self.taints.add(row, spec.taints)
+        self.features.add(row, spec.features)
+        self._cordoned.set(row, value=spec.cordoned)
+
+    def _leave(self, row: int, spec: NodeSpec) -> None:
+        self.labels.remove(row, spec.labels)
+        self.taints.remove(row, spec.taints)
+        self.features.remove(row, spec.features)
+        self._cordoned.set(row, value=False)
 
     def _facts_changed(self) -> None:
         self.facts_epoch += 1
         self.answers.clear()
         self.targeted.clear()
+        self.points.clear()
         self.domains.clear()
+
+
+def _filtered(spec: NodeSpec) -> tuple[Mapping[str, str], set[Taint], frozenset[str], bool]:
+    """What filters of facts read of a node."""
+    return spec.labels, set(spec.taints), spec.features, spec.cordoned

@@ -6,19 +6,27 @@ place in the table in the default order of Kubernetes 1.36: NodeUnschedulable,
 NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
 VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone,
 PodTopologySpread, InterPodAffinity, DynamicResources, NodeDeclaredFeatures.
+Before them comes what NodeAffinity says to begin with (its PreFilter): where
+a pod names nodes, no filter looks at the others.
 The words are kept equal because autoscalers, dashboards and people search for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from muster_core.model.constraints import Constraints
-from muster_core.plan.feasibility import node_affinity, node_name, node_unschedulable, taint_toleration
+from muster_core.plan.feasibility import (
+    declared_features,
+    node_affinity,
+    node_name,
+    node_unschedulable,
+    taint_toleration,
+)
 from muster_core.world.columns import BoolColumn
 from muster_core.world.nodes import NodeTable
 
@@ -28,27 +36,34 @@ _MEMORY = 4096
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter that reads facts alone. `preemption_helps`: kube-scheduler answers
-    Unschedulable, not UnschedulableAndUnresolvable.
-    """
+    """A filter that reads facts alone: nobody who goes makes room for such a pod. `last`: asked after all others."""
 
     name: str
     reason: str
-    preemption_helps: bool
     passes: Callable[[Constraints, NodeTable], BoolColumn]
+    last: bool = False
 
 
 FILTERS: Final = (
-    Filter("NodeUnschedulable", "node(s) were unschedulable", False, node_unschedulable.passes),
-    Filter("NodeName", "node(s) didn't match the requested node name", False, node_name.passes),
-    Filter("TaintToleration", "node(s) had untolerated taint(s)", False, taint_toleration.passes),
-    Filter("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", False, node_affinity.passes),
+    Filter("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]", node_affinity.is_candidate),
+    Filter("NodeUnschedulable", "node(s) were unschedulable", node_unschedulable.passes),
+    Filter("NodeName", "node(s) didn't match the requested node name", node_name.passes),
+    Filter("TaintToleration", "node(s) had untolerated taint(s)", taint_toleration.passes),
+    Filter("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", node_affinity.passes),
+    Filter("NodeDeclaredFeatures", "node(s) didn't match Pod's required features", declared_features.passes, last=True),
 )
 
 
 def allowed(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
     """Nodes that no filter refuses."""
     return answers(constraints, nodes)[-1]
+
+
+def asked(constraints: Constraints, nodes: NodeTable, *, last: bool = False) -> Iterator[tuple[Filter, BoolColumn]]:
+    """Each filter and what it lets pass: those that are asked `last`, or the others."""
+    for entry, passed in zip(FILTERS, answers(constraints, nodes), strict=False):
+        if entry.last is last:
+            yield entry, passed
 
 
 def answers(constraints: Constraints, nodes: NodeTable) -> tuple[BoolColumn, ...]:

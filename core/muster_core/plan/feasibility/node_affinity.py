@@ -3,6 +3,8 @@
 The node selector and one term must hold; a term holds if all that is in it
 holds; an empty term, or one with a requirement that Kubernetes would refuse,
 holds nowhere. A node without the label satisfies NotIn and DoesNotExist.
+Where every term names nodes, as for the pods of a DaemonSet, the others are
+not looked at and are told apart by another reason.
 Source: Kubernetes, "Assigning Pods to Nodes".
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from operator import gt, lt
+from typing import Final
 
 import numpy as np
 
@@ -25,6 +28,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 _NAME_FIELD = "metadata.name"
 
+CONFLICT: Final = "pod affinity terms conflict"
+
 
 def passes(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
     """Nodes that nodeSelector and required node affinity allow."""
@@ -38,6 +43,32 @@ def passes(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
             one_holds |= _term_holds(term, nodes)
         passed &= one_holds
     return passed
+
+
+def is_candidate(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes that other filters look at: those that the terms name, or all."""
+    names = _named_nodes(constraints)
+    if names is None:
+        return np.ones(nodes.rows.size, dtype=np.bool_)
+    found = np.zeros(nodes.rows.size, dtype=np.bool_)
+    found[[nodes.rows.row(node) for name in names if (node := NodeId(name)) in nodes]] = True
+    return found
+
+
+def conflict(constraints: Constraints) -> str:
+    """Why there is no node for the pod, whatever nodes there are; empty = there may be one."""
+    return CONFLICT if _named_nodes(constraints) == set() else ""
+
+
+def _named_nodes(constraints: Constraints) -> set[str] | None:
+    """The nodes that the terms name together; None = some term is for nodes of any name."""
+    names: set[str] = set()
+    for term in constraints.affinity or ():
+        lists = [set(one.values) for one in term.fields if one.key == _NAME_FIELD and one.operator == "In"]
+        if not lists:
+            return None
+        names |= set.intersection(*lists)
+    return names if constraints.affinity else None
 
 
 def _column(key: str, nodes: NodeTable) -> LabelColumn:

@@ -1,9 +1,8 @@
-"""NodeUnschedulable: a node that is drained or cordoned takes nothing new, but for pods made for it that tolerate that.
+"""NodeUnschedulable: a cordoned node takes those alone that tolerate it, a node that is drained otherwise nobody.
 
-The resource manager tells "draining" (seed 003) and nothing finer. A DaemonSet's pod names the one node that it is made
-for and tolerates node.kubernetes.io/unschedulable, so it is not what the drain is to keep away (ADR 0014).
-
-Differs: a pod that tolerates the cordon and may run elsewhere stays off a cordoned node; kube-scheduler lets it there.
+A resource manager that tells "draining" (seed 003) and nothing finer may do so for any reason; it may tell that the
+reason is a cordon (`muster/unschedulable`). Where it does not, only a pod that names the one node that it is made for,
+as a DaemonSet's, is let in if it tolerates node.kubernetes.io/unschedulable (ADR 0014).
 """
 
 from __future__ import annotations
@@ -20,10 +19,13 @@ _NAME: Final = "metadata.name"
 
 
 def passes(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
-    """Nodes that are open; all of them to a pod that is made for one and tolerates the cordon."""
-    is_open = nodes.columns().open.copy()
-    if is_made_for_one(constraints) and any(tolerates(one, _CORDONED) for one in constraints.tolerations):
-        is_open[:] = True
+    """Nodes that are open, and to who tolerates a cordon the cordoned ones, or all where it is made for one."""
+    columns = nodes.columns()
+    is_open = columns.open.copy()
+    if any(tolerates(one, _CORDONED) for one in constraints.tolerations):
+        is_open |= columns.cordoned
+        if is_made_for_one(constraints):
+            is_open[:] = True
     return is_open
 
 

@@ -6,9 +6,20 @@ import pytest
 
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.ids import NodeId
-from muster_core.plan.feasibility import filters, node_affinity, node_name, node_unschedulable, taint_toleration
-from tests.unit.builders import a_node
-from tests.unit.core.plan.tables import a_table, labelled, named, tainted
+from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility import (
+    declared_features,
+    filters,
+    node_affinity,
+    node_name,
+    node_unschedulable,
+    taint_toleration,
+)
+from muster_core.plan.feasibility.reasons import is_resolvable
+from muster_core.plan.fit import shortfall
+from muster_core.plan.shape import Shape
+from tests.unit.builders import a_node, resources
+from tests.unit.core.plan.tables import a_table, having, labelled, named, tainted
 
 ZONES = a_table(
     labelled("a1", zone="a", cpus="4"), labelled("a2", zone="a", cpus="16"), labelled("b1", zone="b"), labelled("none")
@@ -147,21 +158,99 @@ def made_for(*nodes: str) -> tuple[Term, ...]:
         (Constraints(affinity=(), tolerations=(CORDON,)), "n2"),
     ],
 )
-def test_a_draining_node_takes_only_pods_made_for_it_that_tolerate_that(constraints: Constraints, found: str) -> None:
+def test_a_node_drained_for_no_told_reason_takes_only_pods_made_for_one_that_tolerate_a_cordon(
+    constraints: Constraints, found: str
+) -> None:
     """ADR 0014; which node a pod is made for is the node affinity's business."""
     table = a_table(a_node("n1"), a_node("n2"))
     table.set_draining(NodeId("n1"), draining=True)
     assert named(node_unschedulable.passes(constraints, table), table) == found
 
 
+@pytest.mark.parametrize(
+    "toleration, found",
+    [
+        (CORDON, "cordoned open"),
+        (Toleration("", "Exists"), "cordoned open"),
+        (Toleration("node.kubernetes.io/unschedulable", "Equal", "", ""), "cordoned open"),
+        (Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoExecute"), "open"),
+        (Toleration("other", "Exists"), "open"),
+    ],
+)
+def test_a_cordoned_node_takes_pods_that_tolerate_the_cordon(toleration: Toleration, found: str) -> None:
+    table = a_table(replace(a_node("cordoned"), cordoned=True), a_node("open"))
+    table.set_draining(NodeId("cordoned"), draining=True)
+    constraints = Constraints(tolerations=(toleration,))
+    assert named(filters.allowed(constraints, table), table) == found
+    table.update(a_node("cordoned"))
+    assert named(filters.allowed(constraints, table), table) == "open"
+
+
 def test_the_table_has_kube_schedulers_order_and_words() -> None:
     assert [(entry.name, entry.reason) for entry in filters.FILTERS] == [
+        ("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),
         ("NodeUnschedulable", "node(s) were unschedulable"),
         ("NodeName", "node(s) didn't match the requested node name"),
         ("TaintToleration", "node(s) had untolerated taint(s)"),
         ("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"),
+        ("NodeDeclaredFeatures", "node(s) didn't match Pod's required features"),
     ]
-    assert not any(entry.preemption_helps for entry in filters.FILTERS)
+    assert not any(is_resolvable(entry.reason) for entry in filters.FILTERS)
+
+
+@pytest.mark.parametrize(
+    "terms, nodes",
+    [
+        ((field("In", "a1"),), "a1"),
+        ((field("In", "a1"), field("In", "b1", "gone")), "a1 b1"),
+        ((Term(fields=(*field("In", "a1", "a2").fields, *field("In", "a2", "b1").fields)),), "a2"),
+        ((Term(term(("zone", "In", ("b",))).expressions, field("In", "a1").fields),), "a1"),
+        ((field("In", "gone"),), ""),
+        ((field("In", "a1"), term(("zone", "In", ("b",)))), "a1 a2 b1 none"),
+        ((field("NotIn", "a1"),), "a1 a2 b1 none"),
+        ((), "a1 a2 b1 none"),
+        (None, "a1 a2 b1 none"),
+    ],
+)
+def test_nodes_that_no_term_names_are_no_candidates_where_every_term_names_some(
+    terms: tuple[Term, ...] | None, nodes: str
+) -> None:
+    constraints = Constraints(affinity=terms)
+    assert named(node_affinity.is_candidate(constraints, ZONES), ZONES) == nodes
+    assert node_affinity.conflict(constraints) == ""
+
+
+def test_a_pod_whose_terms_name_nodes_hears_of_these_and_of_all_others_by_another_reason() -> None:
+    table = a_table(labelled("n1"), labelled("n2"), tainted("n3", ("dedicated", "ml", "NoSchedule")))
+    table.set_draining(NodeId("n2"), draining=True)
+    text = shortfall(Draft(table), Shape(resources(vcore=1), Constraints(affinity=made_for("n2")))).text()
+    reasons = "1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    assert text == f"0/3 nodes are available: {reasons}."
+
+
+def test_terms_that_name_no_node_in_common_are_a_reason_for_the_pod_and_not_for_a_number_of_nodes() -> None:
+    both = Term(fields=(*field("In", "a1").fields, *field("In", "b1").fields))
+    why = shortfall(Draft(ZONES), Shape(resources(vcore=1), Constraints(affinity=(both,))))
+    assert why.text() == "0/4 nodes are available: pod affinity terms conflict."
+
+
+def test_a_node_has_to_declare_every_feature_that_the_pod_makes_use_of() -> None:
+    table = a_table(
+        replace(a_node("all"), features=frozenset({"A", "B", "C"})),
+        replace(a_node("some"), features=frozenset({"A"})),
+        a_node("none"),
+    )
+    assert named(declared_features.passes(Constraints(features=("A", "B")), table), table) == "all"
+    assert named(declared_features.passes(ANYWHERE, table), table) == "all none some"
+    table.update(replace(a_node("some"), features=frozenset({"A", "B"})))
+    assert named(filters.allowed(Constraints(features=("A", "B")), table), table) == "all some"
+
+
+def test_features_are_asked_about_last() -> None:
+    table = a_table(having("small", {"vcore": 1}), having("large", {"vcore": 9}))
+    why = shortfall(Draft(table), Shape(resources(vcore=2), Constraints(features=("A",))))
+    expected = "1 Insufficient cpu, 1 node(s) didn't match Pod's required features"
+    assert why.text() == f"0/2 nodes are available: {expected}."
 
 
 def test_what_was_found_out_is_remembered_until_a_fact_changes() -> None:
