@@ -15,6 +15,8 @@ from muster_operator.model.pods import ForeignPod, Pod
 from muster_si import keys
 
 _IMAGE_PULL_SECRETS: Final = "imagePullSecrets"
+#: What is of no use of a pod that has its node.
+_OF_ASKS: Final = frozenset({keys.TAG_CONSTRAINTS, keys.TAG_PREFERENCES, keys.TAG_REQUIRED_NODE})
 
 
 def _allow_preempt_self(ledger: Ledger, pod: Pod) -> bool:
@@ -55,14 +57,15 @@ def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
 
 def foreign_allocation(pod: ForeignPod, node: NodeName) -> AllocationSpec:
     """What a pod takes from its node without belonging to an application (semantics 7)."""
-    tags = {keys.TAG_FOREIGN: pod.kind, keys.TAG_NAMESPACE: pod.ref.namespace, keys.TAG_POD_NAME: pod.ref.name}
+    tags = {**pod.tags, keys.TAG_FOREIGN: pod.kind}
     ask = AskSpec(key=pod.ref.uid, app=None, resources=pod.resources, priority=pod.priority, tags=tags)
     return AllocationSpec(ask, node)
 
 
 def as_occupant(pod: Pod) -> ForeignPod:
     """A pod of ours as one that only takes room."""
-    return ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority)
+    tags = {tag: value for tag, value in pod.tags.items() if tag not in _OF_ASKS}
+    return ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, tags)
 
 
 def _members_tag(gang: GangDefinition) -> str:
@@ -84,6 +87,9 @@ def _gang_tags(app: Application, gang: GangDefinition) -> dict[str, str]:
         tags[keys.APP_TAG_POLICY_PARAMETERS] = app.source.parameters
     if gang.wait_timeout_ms:
         tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] = str(gang.wait_timeout_ms)
+    if gang.topology.key:
+        topology = {"key": gang.topology.key, "required": gang.topology.required}
+        tags[keys.APP_TAG_TOPOLOGY] = json.dumps(topology, separators=(",", ":"))
     return tags
 
 

@@ -1,7 +1,7 @@
 """A pod of ours looks otherwise than before: bound, resized in place, relabelled, on its way out.
 
 What the core was told of a pod it is told anew: as an ask while the pod waits, as an allocation once it has its place
-(semantics 3, ADR 0010). The application, and with it the queue, is chosen once: a pod that waits may still move to
+(semantics 3, ADR 0010); of one that it ordered to go it hears nothing more but its end. The application, and with it the queue, is chosen once: a pod that waits may still move to
 another application, one that has its place stays with what it is accounted to, and its user is told.
 """
 
@@ -48,7 +48,7 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     if pod.node is None and pod.terminating and task.state in _UNBOUND:
         endings.task_ended(ledger, out, task, now)
         return
-    if _is_otherwise(old, pod) and (pod.node is None or task.held):
+    if _is_otherwise(old, pod) and (pod.node is None or task.held) and task.release is None:
         tasks.retell(ledger, out, task)
     if pod.node is not None:
         _has_node(ledger, out, app, task, now)

@@ -18,7 +18,7 @@ def find(ledger: Ledger, uid: PodUid) -> Occupant | None:
 
 
 def report(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
-    """Tell the core, once and when it takes more or less than before, or wait for the node.
+    """Tell the core, once and when it takes or says something else than before, or wait for the node.
 
     While a session is being filled it is told with its node. What is known is told anew: the core revises it.
     """
@@ -41,7 +41,7 @@ def _is_told(occupant: Occupant) -> bool:
     pod, told = occupant.pod, occupant.told
     if not occupant.reported or told is None:
         return False
-    return (pod.resources, pod.priority) == (told.resources, told.priority)
+    return (pod.resources, pod.priority, pod.tags) == (told.resources, told.priority, told.tags)
 
 
 def release(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:

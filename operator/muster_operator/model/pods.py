@@ -87,8 +87,9 @@ class Pod:
 
     ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: since when it has its node (PodScheduled),
     epoch milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
-    ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and the constraints. ``kubelet_refusal`` is why a
-    kubelet would not start the pod; empty if it did not refuse it.
+    ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and what filters and scores read of the pod.
+    ``claims``: names of its resource claims (DRA), which nobody here can satisfy. ``kubelet_refusal`` is why a kubelet
+    would not start the pod; empty if it did not refuse it.
     """
 
     ref: PodRef
@@ -100,6 +101,7 @@ class Pod:
     created_s: int = 0
     scheduled_at_ms: int | None = None
     gates: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
     resources: Resources = field(default_factory=dict)
     priority: int = 0
     priority_class: str = ""
@@ -118,9 +120,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class ForeignPod:
-    """A pod of another scheduler: only what it takes from its node (contract 10.10).
+    """A pod of another scheduler: what it takes from its node, and what pods near it have to mind (contract 10.10).
 
     ``kind`` is the value of the ``foreign`` tag: ``default``, or ``static`` for the kubelet's own mirror pods.
+    ``tags``: namespace, name, labels, and what it asks of pods near it.
     """
 
     ref: PodRef
@@ -129,6 +132,7 @@ class ForeignPod:
     resources: Resources
     kind: str
     priority: int = 0
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:

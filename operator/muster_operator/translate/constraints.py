@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster_operator.translate.canonical import canonical
+from muster_operator.translate.canonical import canonical, remembered
+from muster_operator.translate.features import required_features
 from muster_operator.translate.raw import Raw, items, mapping, objects, strings, text
 
 _TOLERATION_FIELDS: Final = ("key", "operator", "value", "effect")
@@ -19,53 +20,69 @@ def _requirement(raw: Raw) -> Raw:
     }
 
 
-def _term(raw: Raw) -> Raw:
+def node_term(raw: Raw) -> Raw:
+    """A term of a node selector or of a node preference."""
     return {
         field: [_requirement(entry) for entry in objects(raw.get(field))] for field in _TERM_FIELDS if raw.get(field)
     }
 
 
-def _required_terms(spec: Raw) -> list[Raw] | None:
-    """The terms of the required node affinity, None when there is none."""
+def _required(spec: Raw) -> Raw | None:
+    """The required node affinity as written, None when there is none."""
     node_affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if not isinstance(required, dict):
-        return None
-    return [_term(term) for term in objects(required.get("nodeSelectorTerms"))]
+    return required if isinstance(required, dict) else None
 
 
-def constraint_facts(spec: Raw) -> Raw:
-    """The facts that decide where the pod may go, absent ones left out. ``spec`` is a pod's or a task group's."""
+def _terms(required: Raw) -> list[Raw]:
+    return [node_term(term) for term in objects(required.get("nodeSelectorTerms"))]
+
+
+def _parts(spec: Raw) -> Raw:
+    """What the pod says of nodes, as written; what says nothing is left out."""
+    parts = {field: spec[field] for field in ("nodeSelector", "tolerations") if spec.get(field)}
+    if "affinity" in spec and (required := _required(spec)) is not None:
+        parts["required"] = required
+    if features := required_features(spec):
+        parts["features"] = features
+    return parts
+
+
+def _tag(parts: Raw) -> str:
     facts: dict[str, Any] = {}
-    if selector := strings(spec.get("nodeSelector")):
+    if selector := strings(parts.get("nodeSelector")):
         facts["nodeSelector"] = selector
-    terms = _required_terms(spec)
-    if terms is not None:
-        facts["nodeAffinity"] = terms
+    if "required" in parts:
+        facts["nodeAffinity"] = _terms(parts["required"])
     tolerations = [
         {field: text(entry.get(field)) for field in _TOLERATION_FIELDS if entry.get(field)}
-        for entry in objects(spec.get("tolerations"))
+        for entry in objects(parts.get("tolerations"))
     ]
     if tolerations:
         facts["tolerations"] = tolerations
-    return facts
+    if "features" in parts:
+        facts["features"] = parts["features"]
+    return canonical("constraints", facts) if facts else ""
+
+
+_remembered_tag: Final = remembered(_tag)
 
 
 def constraints_tag(spec: Raw) -> str:
-    """The tag's value, empty when the pod may go anywhere.
+    """The tag's value, empty when the pod may go anywhere. ``spec`` is a pod's or a task group's.
 
     Raises:
         BadInputError: the facts cannot be written as JSON.
     """
-    facts = constraint_facts(spec)
-    return canonical("constraints", facts) if facts else ""
+    parts = _parts(spec)
+    return _remembered_tag(parts) if parts else ""
 
 
 def required_node(metadata: Raw, spec: Raw) -> str:
     """The one node that a DaemonSet's pod is made for, empty for others (contract 1.9)."""
     if not any(owner.get("kind") == "DaemonSet" for owner in objects(metadata.get("ownerReferences"))):
         return ""
-    for term in _required_terms(spec) or []:
+    for term in _terms(_required(spec) or {}):
         for requirement in term.get("matchFields", []):
             named = requirement["values"] if requirement["operator"] == "In" else []
             if requirement["key"] == "metadata.name" and len(named) == 1:

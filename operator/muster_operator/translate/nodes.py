@@ -10,8 +10,9 @@ from muster_operator.model.nodes import Node
 from muster_operator.model.resources import MAX_AMOUNT
 from muster_operator.model.settings import Settings
 from muster_operator.translate.canonical import canonical
+from muster_operator.translate.images import images_attribute
 from muster_operator.translate.quantities import amount, canonical_name, nanos
-from muster_operator.translate.raw import Raw, mapping, objects, strings, text
+from muster_operator.translate.raw import Raw, items, mapping, objects, strings, text
 from muster_si import keys
 
 #: Longest name of anything in the interface (semantics 3); Kubernetes lets extended resources have 317 characters.
@@ -71,6 +72,12 @@ def _attributes(name: str, raw: Raw, settings: Settings) -> dict[str, str]:
     ]
     if taints:
         attributes[keys.NODE_TAINTS] = canonical("taints", taints)
+    if spec.get("unschedulable") is True:
+        attributes[keys.NODE_UNSCHEDULABLE] = "true"
+    if features := sorted({text(name) for name in items(status.get("declaredFeatures")) if isinstance(name, str)}):
+        attributes[keys.NODE_FEATURES] = canonical("declared features", features)
+    if images := images_attribute(status):
+        attributes[keys.LOCAL_IMAGES] = images
     return attributes
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from muster_operator.model import vocabulary as words
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
+from muster_operator.translate.company import company_tag
 from muster_operator.translate.constraints import constraints_tag, required_node
 from muster_operator.translate.kubelet import kubelet_refusal
 from muster_operator.translate.membership import membership
+from muster_operator.translate.ports import ports_tag
+from muster_operator.translate.preferences import preferences_tag
 from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text
 from muster_operator.translate.requests import pod_resources
 from muster_si import keys
+
+#: Longest JSON text of one tag that the core reads, in characters.
+_MAX_TEXT: Final = 65_536
 
 
 def pod_ref(raw: Raw) -> PodRef | None:
@@ -41,18 +48,38 @@ def _scheduled(status: Raw) -> tuple[int | None, Condition | None]:
     return None, None
 
 
-def _tags(metadata: Raw, spec: Raw, ref: PodRef, created_s: int) -> dict[str, str]:
-    tags = {
-        keys.TAG_NAMESPACE: ref.namespace,
-        keys.TAG_POD_NAME: ref.name,
-        keys.TAG_CREATION_TIME: str(created_s),
-    }
-    for key, value in strings(metadata.get("labels")).items():
+def _name_tags(ref: PodRef) -> dict[str, str]:
+    return {keys.TAG_NAMESPACE: ref.namespace, keys.TAG_POD_NAME: ref.name}
+
+
+def _tags(metadata: Raw, spec: Raw, ref: PodRef) -> dict[str, str]:
+    """What others read of the pod where it is, and what it asks of those near it."""
+    labels = strings(metadata.get("labels"))
+    tags = _name_tags(ref)
+    for key, value in labels.items():
         tags[keys.TAG_POD_LABEL_PREFIX + key] = value
-    if constraints := constraints_tag(spec):
-        tags[keys.TAG_CONSTRAINTS] = constraints
+    if metadata.get("deletionTimestamp"):
+        tags[keys.TAG_TERMINATING] = "true"
+    facts = {keys.TAG_POD_CONSTRAINTS: company_tag(spec, ref.namespace, labels), keys.CONTAINER_PORTS: ports_tag(spec)}
+    return _with(tags, facts)
+
+
+def _own_tags(metadata: Raw, spec: Raw, ref: PodRef, created_s: int) -> dict[str, str]:
+    """The same, and where the pod may go."""
+    tags = _tags(metadata, spec, ref)
+    tags[keys.TAG_CREATION_TIME] = str(created_s)
+    facts = {keys.TAG_CONSTRAINTS: constraints_tag(spec), keys.TAG_PREFERENCES: preferences_tag(spec)}
     if node := required_node(metadata, spec):
         tags[keys.TAG_REQUIRED_NODE] = node
+    return _with(tags, facts)
+
+
+def _with(tags: dict[str, str], facts: dict[str, str]) -> dict[str, str]:
+    for tag, value in facts.items():
+        if len(value) > _MAX_TEXT:
+            raise BadInputError(tag, f"has more than {_MAX_TEXT} characters", "ask for less of it")
+        if value:
+            tags[tag] = value
     return tags
 
 
@@ -68,6 +95,10 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
         resources = pod_resources(spec, status)
     except BadInputError:
         resources = {keys.PODS: 1}  # a pod that other schedulers placed is there, whatever it says
+    try:
+        tags = _tags(metadata, spec, ref)
+    except BadInputError:
+        tags = _name_tags(ref)
     is_static = any(owner.get("kind") == "Node" for owner in objects(metadata.get("ownerReferences")))
     return ForeignPod(
         ref=ref,
@@ -76,6 +107,7 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
         resources=resources,
         kind="static" if is_static else "default",
         priority=integer(spec.get("priority")),
+        tags=tags,
     )
 
 
@@ -85,9 +117,9 @@ def _facts(
     """Resources and tags; what is wrong with them becomes the membership's refusal."""
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     try:
-        return pod_resources(spec, status), _tags(metadata, spec, ref, created_s), member
+        return pod_resources(spec, status), _own_tags(metadata, spec, ref, created_s), member
     except BadInputError as error:
-        return {keys.PODS: 1}, {}, replace(member, refusal=member.refusal or str(error))
+        return {keys.PODS: 1}, _name_tags(ref), replace(member, refusal=member.refusal or str(error))
 
 
 def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
@@ -105,6 +137,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         created_s=created_s,
         scheduled_at_ms=scheduled_at_ms,
         gates=tuple(text(gate.get("name")) for gate in objects(spec.get("schedulingGates"))),
+        claims=tuple(text(claim.get("name")) for claim in objects(spec.get("resourceClaims"))),
         resources=resources,
         priority=integer(spec.get("priority")),
         priority_class=text(spec.get("priorityClassName")),

@@ -49,7 +49,18 @@ def test_capacity_labels_and_cordons_are_news_each_in_its_kind() -> None:
     larger = a_node("n1", labels={"gpu": "yes"}, unschedulable=True)
     larger["status"]["allocatable"]["cpu"] = "16"
     assert [type(item) for item in driver.fact(node_seen(larger)).news] == [NodeUpdated, NodeDrained]
-    assert driver.fact(node_seen({**larger, "spec": {}})).news == [NodeOpened(N1)]
+    uncordoned = driver.fact(node_seen({**larger, "spec": {}})).news
+    assert [type(item) for item in uncordoned] == [NodeUpdated, NodeOpened]
+
+
+def test_images_that_come_are_news_and_the_same_ones_in_another_order_are_none() -> None:
+    driver, raw = live(), a_node("n1")
+    images = [{"names": [f"app:{number}"], "sizeBytes": 7} for number in range(2)]
+    raw["status"]["images"] = images
+    updated = driver.fact(node_seen(raw)).news
+    assert [type(item) for item in updated] == [NodeUpdated]
+    raw["status"]["images"] = images[::-1]
+    assert not driver.fact(node_seen(raw))
 
 
 def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() -> None:

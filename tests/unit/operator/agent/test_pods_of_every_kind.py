@@ -177,6 +177,8 @@ def test_a_pod_that_leaves_slowly_holds_its_room_till_its_containers_have_ended_
     driver.allocated("uid-w0")
     bound = {**raw, "spec": {**raw["spec"], "nodeName": "n1"}}
     driver.see(bound, phase="Running")
+    told = driver.see(leaving(bound), phase="Running").news
+    assert [type(item) for item in told] == [AllocationReported]
     assert not driver.see(leaving(bound), phase="Running").news
     assert [type(item) for item in driver.see(leaving(bound), phase="Failed").news] == [AllocationReleased]
     assert not driver.see(leaving(bound), phase="Failed")

@@ -17,9 +17,11 @@ from muster_operator.translate.namespaces import read_namespace, read_priority_c
 from muster_operator.translate.nodes import read_node
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.task_groups import read_gang
-from tests.unit.operator.objects import a_group, a_namespace, a_node, a_pod
+from tests.unit.operator.objects import a_container, a_group, a_namespace, a_node, a_pod
 
 SETTINGS = Settings()
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.sampled_from(["1", "100m", "1e400", "-5"])
 JSON = st.recursive(
@@ -54,12 +56,20 @@ def a_rich_pod() -> dict[str, Any]:
     """A pod with something in every field that is read."""
     requirement = {"key": "zone", "operator": "In", "values": ["a"]}
     term = {"matchExpressions": [requirement], "matchFields": [requirement]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    required = {REQUIRED: {"nodeSelectorTerms": [term]}}
+    preferred = {PREFERRED: [{"weight": 1, "preference": term}]}
+    selector = {"matchLabels": {"a": "b"}, "matchExpressions": [requirement]}
+    near = {"topologyKey": "zone", "labelSelector": selector, "namespaceSelector": selector, "matchLabelKeys": ["a"]}
+    weighted = {"weight": 1, "podAffinityTerm": near}
     pod = a_pod(
         "rich",
         app="job",
         annotations={"yunikorn.apache.org/user.info": "{}", "internal.yunikorn.apache.org/placeholder": "true"},
-        affinity={"nodeAffinity": required},
+        affinity={"nodeAffinity": required | preferred, "podAffinity": {REQUIRED: [near], PREFERRED: [weighted]}},
+        topologySpreadConstraints=[{**near, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}],
+        containers=[{**a_container(cpu="1"), "image": "app", "ports": [{"hostPort": 80, "hostIP": "::"}]}],
+        volumes=[{"image": {"reference": "data"}}],
+        resourceClaims=[{"name": "gpu"}],
         tolerations=[{"key": "a", "operator": "Exists"}],
         nodeSelector={"a": "b"},
         initContainers=[{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
@@ -94,13 +104,21 @@ def test_a_broken_pod_is_read_or_none(raw: Any) -> None:
     pod = read_pod(raw if isinstance(raw, dict) else {"metadata": raw}, SETTINGS)
     if pod is not None:
         assert_sound((pod.ref.name, pod.ref.namespace, pod.node or ""), pod.resources.values())
+        assert_sound((*pod.tags, *pod.tags.values()), ())
     if isinstance(pod, Pod):
         member = pod.membership
-        assert_sound((*pod.tags, *pod.tags.values(), member.app, member.queue, member.user.user, member.refusal), ())
+        assert_sound((member.app, member.queue, member.user.user, member.refusal), ())
         assert_sound(pod.image_pull_secrets + member.conflicts + pod.gates, ())
 
 
-@given(broken(a_node(labels={"a": "b"}, taints=[{"key": "a", "effect": "NoSchedule"}])) | JSON)
+def a_rich_node() -> dict[str, Any]:
+    """A node with something in every field that is read."""
+    node = a_node(labels={"a": "b"}, taints=[{"key": "a", "effect": "NoSchedule"}])
+    node["status"] |= {"images": [{"names": ["app", "b"], "sizeBytes": 7}], "declaredFeatures": ["Other"]}
+    return node
+
+
+@given(broken(a_rich_node()) | JSON)
 def test_a_broken_node_is_read_or_none(raw: Any) -> None:
     node = read_node(raw if isinstance(raw, dict) else {"metadata": raw}, SETTINGS)
     if node is not None:

@@ -34,10 +34,44 @@ def test_labels_taints_and_well_known_facts_are_attributes() -> None:
     assert json.loads(node.attributes[keys.NODE_TAINTS]) == [{"key": "gpu", "value": "1", "effect": "NoSchedule"}]
 
 
-def test_a_cordoned_node_is_not_schedulable() -> None:
-    node = read_node(a_node(unschedulable=True), SETTINGS)
+def test_a_cordoned_node_is_not_schedulable_and_says_so_to_filters() -> None:
+    cases: list[tuple[Raw, bool]] = [({"unschedulable": True}, True), ({"unschedulable": False}, False), ({}, False)]
+    for spec, is_cordoned in cases:
+        node = read_node({**a_node(), "spec": spec}, SETTINGS)
+        assert node is not None
+        assert node.schedulable is not is_cordoned
+        assert node.attributes.get(keys.NODE_UNSCHEDULABLE) == ("true" if is_cordoned else None)
+
+
+def attribute(key: str, **status: object) -> object:
+    raw = a_node()
+    raw["status"] |= status
+    node = read_node(raw, SETTINGS)
     assert node is not None
-    assert not node.schedulable
+    return json.loads(node.attributes.get(key, "null"))
+
+
+def test_features_that_a_kubelet_declares_are_an_attribute() -> None:
+    assert attribute(keys.NODE_FEATURES, declaredFeatures=["B", "A"]) == ["A", "B"]
+    assert attribute(keys.NODE_FEATURES, declaredFeatures=[]) is None
+
+
+def test_every_name_of_an_image_has_its_size() -> None:
+    images = [{"names": ["app@sha256:0", "app:1"], "sizeBytes": 7}, {"sizeBytes": 9}, {"names": None, "sizeBytes": 9}]
+    assert attribute(keys.LOCAL_IMAGES, images=images) == {"app:1": 7, "app@sha256:0": 7}
+    assert attribute(keys.LOCAL_IMAGES) is None
+
+
+def test_of_very_many_images_the_largest_are_told() -> None:
+    """The core reads 65,536 characters; a kubelet may be told to report any number of images."""
+    images = [
+        {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(999)
+    ]
+    told = attribute(keys.LOCAL_IMAGES, images=images)
+    assert isinstance(told, dict)
+    assert 400 < len(told) < 600
+    assert min(told.values()) == 999 - len(told)
+    assert len(json.dumps(told)) < 65_536
 
 
 def test_amounts_that_cannot_be_are_clipped() -> None:
