@@ -17,8 +17,9 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import NodeState
 from muster_core.plan.draft import Draft
+from muster_core.plan.search.demand import Places
 from muster_core.plan.shape import Shape
-from muster_core.plan.together import Places, place_all
+from muster_core.plan.together import place_all
 from muster_core.world.applications import Allocation, occupant_of
 from muster_core.world.world import Partition
 

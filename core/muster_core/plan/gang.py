@@ -19,8 +19,9 @@ from muster_core.plan import fit, headroom
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
 from muster_core.plan.reserving import draft_for
+from muster_core.plan.search.demand import Demand, Places, Short
 from muster_core.plan.shape import Shape
-from muster_core.plan.together import Demand, Places, Short, lacking_when_empty, place_all
+from muster_core.plan.together import lacking_when_empty, place_all
 from muster_core.world.applications import Application, AskClass, lacking
 from muster_core.world.misfits import Misfit
 from muster_core.world.obstacles import NoNode, NoSlot, NotTogether

@@ -1,103 +1,104 @@
 """Whether members of several shapes fit at the same time: whole or not at all.
 
-The hardest shape goes first (fewest nodes allowed, then largest share of the
-cluster). If one does not fit, it moves to the front and all is tried again;
-after as many tries as there are shapes, the nodes are packed instead of
-spread. A shape that needs others beside it (affinity, seed 001) goes last.
-Bounded: it may miss a packing that an exhaustive search would find, and never
-claims one that does not hold.
+The hardest shape goes first (search/order.py). If one does not fit, it moves
+to the front and all is tried again; after as many tries as there are shapes,
+the nodes are filled in another way: packed instead of spread, then snugly.
+Last, single places are taken back (search/members.py). A shape that needs
+others beside it (affinity, seed 001) goes after them. Bounded by work and not
+by time (search/work.py): it may miss a packing that an exhaustive search would
+find, and never claims one that does not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
 
 from muster_core.model.config import NodeOrder, NodeSort
-from muster_core.model.ids import NodeId
+from muster_core.model.resources import NOTHING
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan.draft import Draft, emptied
-from muster_core.plan.fit import feasible_nodes, place, shortfall
-from muster_core.plan.shape import Shape
+from muster_core.plan.feasibility import filters
+from muster_core.plan.fit import shortfall
+from muster_core.plan.search import members, order
+from muster_core.plan.search.demand import Demand, Places, Short, Spots, depends_on_members
+from muster_core.plan.search.fills import Fill, fills
+from muster_core.plan.search.work import Work
 from muster_core.world.nodes import NodeTable
 
-#: A shape and how many members have it.
-Demand = tuple[Shape, int]
-
-_MOST_TRIES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where all members go: for each demand, in the order given, nodes and how many."""
-
-    per_demand: tuple[tuple[tuple[NodeId, int], ...], ...]
+_MOST_TRIES: Final = 8
+#: So many times the work of the first try is always allowed.
+_AGAIN: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
-    """Which demand (by its position, of so many members) lacks how many places, and why.
-    `alone`: it would even if there were no other demand.
-    """
-
-    demand: int
-    missing: int
-    why: Shortfall
-    count: int = 0
-    alone: bool = False
-
-
-def place_all(draft: Draft, demands: Sequence[Demand], sort: NodeSort) -> Places | Short:
+def place_all(draft: Draft, demands: Sequence[Demand], sort: NodeSort, work: Work | None = None) -> Places | Short:
     """Places for all members, with the draft charged; or what was short, with the draft as it was:
     a demand that does not fit even alone, else the one of the first try.
     """
-    first: Short | None = None
-    for order in (sort, NodeSort(NodeOrder.BINPACKING, sort.weights)):
-        queue = _hardest_first(draft, demands)
-        for _ in range(min(len(demands), _MOST_TRIES)):
-            fork = draft.fork()
-            answer = _try(fork, demands, queue, order)
-            if isinstance(answer, Places):
-                draft.absorb(fork)
-                return answer
-            others = [index for index in queue if index != answer.demand]
-            if _needs_others(demands[answer.demand][0]):
-                first = first or answer
-                queue = [*others, answer.demand]
-                continue
-            if queue[0] == answer.demand:
-                return replace(answer, alone=True)
-            first = first or answer
-            queue = [answer.demand, *others]
-    return first or Places(())
+    work = work or Work()
+    queue = order.hardest_first(draft, demands)
+    liked, *others = fills(sort)
+    first = _try(draft, demands, queue, liked, work)
+    if isinstance(first, Places) or first.alone or not _may_hold(draft, demands):
+        return first
+    work.begin(_AGAIN)
+    after = order.moved(queue, demands, first.demand)
+    needed = order.needed_first(draft, demands, queue)
+    begins = [after, needed] if needed != queue else [after]
+    for begin, fill in (*((begin, liked) for begin in begins), *((queue, fill) for fill in others)):
+        answer = _in_turn(draft, demands, begin, fill, work)
+        if isinstance(answer, Places) or (answer is not None and answer.alone):
+            return answer
+    return members.search(draft, demands, queue, work) or members.search(draft, demands, after, work) or first
 
 
-def _try(draft: Draft, demands: Sequence[Demand], queue: Sequence[int], sort: NodeSort) -> Places | Short:
-    found: dict[int, tuple[tuple[NodeId, int], ...]] = {}
-    for index in queue:
+def _in_turn(
+    draft: Draft, demands: Sequence[Demand], queue: list[int], fill: Fill, work: Work
+) -> Places | Short | None:
+    """Try, and try again with who was short before the others; None = nothing was tried."""
+    answer: Places | Short | None = None
+    tried: set[tuple[int, ...]] = set()
+    while work.is_left and tuple(queue) not in tried and len(tried) < min(len(demands), _MOST_TRIES):
+        tried.add(tuple(queue))
+        answer = _try(draft, demands, queue, fill, work)
+        if isinstance(answer, Places) or answer.alone:
+            break
+        queue = order.moved(queue, demands, answer.demand)
+    return answer
+
+
+def _try(draft: Draft, demands: Sequence[Demand], queue: Sequence[int], fill: Fill, work: Work) -> Places | Short:
+    """Places in this order, with the draft charged; or what was short, with the draft as it was."""
+    fork = draft.fork()
+    found: dict[int, Spots] = {}
+    for position, index in enumerate(queue):
         shape, count = demands[index]
-        found[index] = tuple(place(draft, shape, count, sort))
+        work.look(fork, shape, count)
+        found[index] = fill(fork, demands[index], [demands[later] for later in queue[position + 1 :]])
         missing = count - sum(there for _, there in found[index])
         if missing:
-            return Short(index, missing, shortfall(draft, shape), count)
+            alone = not position and not depends_on_members(shape)
+            return Short(index, missing, shortfall(fork, shape), count, alone)
+    draft.absorb(fork)
     return Places(tuple(found[index] for index in range(len(demands))))
 
 
-def _hardest_first(draft: Draft, demands: Sequence[Demand]) -> list[int]:
-    total = draft.nodes.capacity_total
-
-    def hardness(index: int) -> tuple[bool, int, float, int]:
-        shape, _ = demands[index]
-        largest = max((amount / max(total[name], 1) for name, amount in shape.resources.items()), default=0.0)
-        return _needs_others(shape), feasible_nodes(draft, shape), -largest, index
-
-    return sorted(range(len(demands)), key=hardness)
-
-
-def _needs_others(shape: Shape) -> bool:
-    """Whether it goes only where others are: these may be members of the same gang and come first."""
-    affinity = shape.affinity
-    return affinity is not None and affinity.required and affinity.at_least > 0
+def _may_hold(draft: Draft, demands: Sequence[Demand]) -> bool:
+    """Whether there is enough of everything in all, for those who may go anywhere near it."""
+    asked, open_rows = NOTHING, np.zeros(draft.size, dtype=np.bool_)
+    for shape, count in demands:
+        asked = asked.plus(shape.resources, count)
+        open_rows |= filters.allowed(shape.constraints, draft.nodes)
+    if draft.within is not None:
+        open_rows &= draft.within
+    for name, amount in asked.items():
+        column = draft.available(name)
+        if column is None or int(np.maximum(column[open_rows], 0).sum()) < amount:
+            return False
+    return True
 
 
 def lacking_when_empty(nodes: NodeTable, members: Sequence[Demand]) -> Short | None:
@@ -105,6 +106,5 @@ def lacking_when_empty(nodes: NodeTable, members: Sequence[Demand]) -> Short | N
     answer = place_all(emptied(nodes), members, NodeSort(NodeOrder.BINPACKING))
     if isinstance(answer, Places):
         return None
-    return Short(
-        answer.demand, answer.missing, Shortfall(Lack.CLUSTER, counts=answer.why.counts, nodes=answer.why.nodes)
-    )
+    counts = answer.why.counts
+    return replace(answer, why=Shortfall(Lack.CLUSTER, counts=counts, nodes=answer.why.nodes))

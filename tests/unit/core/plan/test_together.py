@@ -11,8 +11,9 @@ from muster_core.model.ids import NodeId
 from muster_core.model.shortfall import Lack
 from muster_core.plan.draft import Draft
 from muster_core.plan.fit import fits_on
+from muster_core.plan.search.demand import Demand, Places, Short
 from muster_core.plan.shape import Shape
-from muster_core.plan.together import Demand, Places, Short, lacking_when_empty, place_all
+from muster_core.plan.together import lacking_when_empty, place_all
 from tests.unit.builders import a_node, resources
 from tests.unit.core.plan.tables import a_table, labelled
 
