@@ -22,8 +22,8 @@ from muster_core.plan.feasibility import (
     node_ports,
     placement,
     topology_spread,
-    verdicts,
 )
+from muster_core.plan.liking import inter_pod_affinity as preferred_company
 from muster_core.plan.liking import topology_spread as preferred_spread
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
@@ -88,6 +88,7 @@ class ScoreEntry:
 GUARDS: Final = (
     GuardEntry("NodePorts", node_ports.guard, after_fit=False),
     GuardEntry("PodTopologySpread", topology_spread.guard),
+    GuardEntry("InterPodAffinity", inter_pod_affinity.guard),
     GuardEntry("PlacementConstraint", placement.guard),
 )
 
