@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster_core.model.company import NAMESPACE
+from muster_core.model.company import NAMESPACE, TERMINATING
 from muster_core.model.placement import Target
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.world.applications import Application
@@ -48,8 +48,10 @@ def _read(spec: AskSpec | AllocationSpec) -> Iterator[frozenset[str]]:
         yield frozenset(target.key for target in spec.placement.allocations.targets)
     company = spec.facts.company
     terms = (*company.near, *company.apart, *(one.term for one in company.preferred))
-    for selector in (*(term.selector for term in terms), *(spread.selector for spread in company.spread)):
-        yield frozenset({NAMESPACE, *(target.key for target in selector or ())})
+    for term in terms:
+        yield frozenset({NAMESPACE, *(target.key for target in term.selector or ())})
+    for spread in company.spread:
+        yield frozenset({NAMESPACE, TERMINATING, *(target.key for target in spread.selector or ())})
 
 
 def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
@@ -58,9 +60,9 @@ def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
     if affinity is not None and affinity.required and affinity.at_least > 0:
         yield affinity.targets
     company = spec.facts.company
-    for selector in (*(term.selector for term in company.near), *(spread.selector for spread in company.spread)):
-        if selector is not None:
-            yield selector
+    yield from (term.selector for term in company.near if term.selector is not None)
+    # More of them where there are fewest: an empty selector counts none.
+    yield from (spread.selector for spread in company.spread if spread.required and spread.selector)
 
 
 def _count(partition: Partition, app: Application) -> None:

@@ -24,6 +24,7 @@ _ANY: Final = 1 << 62
 
 def absorb(partition: Partition) -> None:
     """Nodes gained: open the lines of the classes that may have room there now."""
+    company, partition.nodes.gains.company = partition.nodes.gains.company, False
     gains = partition.nodes.gains.take(partition.nodes.epoch)
     if gains is None or len(gains) > _MANY:
         _open_all(partition)
@@ -32,10 +33,10 @@ def absorb(partition: Partition) -> None:
         _absorb_node(partition, node)
         for line in list(partition.obstacles.by_node.get(node, {}).values()):
             partition.open(line)
-    if partition.nodes.gains.company:
-        partition.nodes.gains.company = False
-        for kind in [one for one in partition.obstacles.by_kind if one.depends_on_others]:
-            _look_anew(partition, kind)
+    if company:
+        for kind in dict.fromkeys((*partition.misfits, *partition.obstacles.by_kind)):
+            if kind.depends_on_others:
+                _look_anew(partition, kind)
         gains.append(NO_NODE)
     if gains:
         for line in list(partition.obstacles.together.values()):

@@ -319,6 +319,9 @@ class NodeTable:  # long: every write to a node goes through here
         self.targeted.clear()
         self.points.clear()
         self.domains.clear()
+        if self.occupants.tags.is_on:  # a domain that comes or goes may be what others wait for, wherever they may run
+            self.gains.note_company()
+            self.epoch += 1
 
 
 def _filtered(spec: NodeSpec) -> tuple[Mapping[str, str], set[Taint], frozenset[str], bool]:

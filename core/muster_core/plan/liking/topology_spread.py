@@ -91,8 +91,9 @@ class Evenness:
     def _normal(self, sums: IntColumn) -> FloatColumn:
         if not self._left or not self._high:
             return np.full(len(sums), float(_WEIGHT * _MOST))
-        shares: IntColumn = _MOST * (self._high + self._low - sums) // self._high
-        return shares * float(_WEIGHT)
+        shares: FloatColumn = (_MOST * (self._high + self._low - sums) // self._high).astype(np.float64)
+        shares *= _WEIGHT
+        return shares
 
 
 class _Part:
@@ -114,12 +115,13 @@ class _Part:
             number = len(np.unique(self._codes[left]))
         self._counts = counts(draft, constraint, self._counted, size)
         self._weight, self._rest = math.log(number + 2), constraint.max_skew - 1
-        self._amounts = self._counts * self._weight + self._rest
+        self._amounts: FloatColumn = self._counts * self._weight + self._rest
         self._is_own = bool(constraint.selector) and is_meant(constraint, shape)
 
     def weighed(self, rows: IntColumn) -> FloatColumn:
         """What the pods weigh for each of the rows."""
-        return self._amounts[self._codes[rows]]
+        found: FloatColumn = self._amounts[self._codes[rows]]
+        return found
 
     def add(self, row: int) -> IntColumn:
         """The rows for which they weigh more now."""
