@@ -36,7 +36,7 @@ from muster_core.model.placement import (
     TargetOperator,
 )
 from muster_core.model.resources import Resources
-from muster_core.model.specs import Member
+from muster_core.model.specs import Member, Topology
 
 #: Largest quantity: two of them still add within int64 (semantics 3).
 QUANTITY_LIMIT: Final = 2**62
@@ -82,6 +82,19 @@ def members(text: str) -> tuple[Member, ...]:
     if len(set(names)) < len(names):
         raise Unfit("members", "name a task group twice")
     return found
+
+
+@lru_cache(maxsize=REMEMBERED)
+def topology(text: str) -> Topology:
+    """The value of `muster/gang-topology`."""
+    found = an_object(parsed(text), "the value")
+    only(found, frozenset({"key", "required"}))
+    key, required = text_of(found, "key"), found.get("required", False)
+    if not key or len(key) > NAME_LIMIT:
+        raise Unfit("key", "is missing or too long")
+    if not isinstance(required, bool):
+        raise Unfit("required", "is neither true nor false")
+    return Topology(key, required)
 
 
 def moment_ns(text: str, unit_ns: int) -> int:

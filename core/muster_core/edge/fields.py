@@ -26,7 +26,7 @@ from muster_core.model.ids import (
 from muster_core.model.placement import PlacementConstraint, matches
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import Member
+from muster_core.model.specs import Member, Topology
 from muster_si import keys, si_pb2
 
 #: Distinct amounts kept as one shared value; beyond it the memo starts anew.
@@ -130,6 +130,15 @@ def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
         return facts.members(text) if text else ()
     except Unfit as unfit:
         raise unfit.inside(keys.APP_TAG_MEMBERS) from unfit
+
+
+def topology(tags: Mapping[str, str]) -> Topology | None:
+    """The label that a gang is packed by, as `muster/gang-topology` names it; None = none."""
+    text = tags.get(keys.APP_TAG_TOPOLOGY)
+    try:
+        return facts.topology(text) if text else None
+    except Unfit as unfit:
+        raise unfit.inside(keys.APP_TAG_TOPOLOGY) from unfit
 
 
 def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:

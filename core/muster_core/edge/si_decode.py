@@ -252,6 +252,7 @@ class Decoder:
             placeholder_ask=ask,
             style=_STYLES.get(new.gangSchedulingStyle, GangStyle.SOFT),
             members=fields.members(tags),
+            topology=fields.topology(tags),
             created_ns=fields.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND),
             forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
             quota=quota,

@@ -49,6 +49,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Topology:
+    """A gang is packed into as few values of this node label as possible; `required`: into one, or not at all."""
+
+    key: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NamespaceQuota:
     """What a namespace gives the leaf made on demand for its applications (contract 1.6); None = it says nothing."""
 
@@ -76,6 +84,8 @@ class ApplicationSpec:
     style: GangStyle = GangStyle.SOFT
     #: Empty where the resource manager does not tell them.
     members: tuple[Member, ...] = ()
+    #: None = wherever its members have room.
+    topology: Topology | None = None
     created_ns: int = 0
     #: It had bound pods when it came (application.create.force): never refused for
     #: want of a queue.

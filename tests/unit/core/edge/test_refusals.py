@@ -142,6 +142,8 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
     ({"executionTimeoutMilliSeconds": 2**62}, "executionTimeoutMilliSeconds is absurd"),
     ({"tags": {keys.APP_TAG_CREATION_TIME: "x"}}, "yunikorn.apache.org/creationTime: x is not a time"),
     ({"tags": {keys.APP_TAG_GANG_WAIT_TIMEOUT: "soon"}}, "muster/gang-wait-timeout-ms: soon is not a time"),
+    ({"tags": {keys.APP_TAG_TOPOLOGY: '{"required":true}'}}, "muster/gang-topology: key is missing or too long"),
+    ({"tags": {keys.APP_TAG_TOPOLOGY: '{"key":"a","required":1}'}}, "required is neither true nor false"),
     ({"tags": {keys.APP_TAG_MEMBERS: "{}"}}, "muster/members: members is not a list"),
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":""}]'}}, "members: name is empty or too long"),
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":0}]'}}, "minMember of 'w' is not a positive number"),

@@ -19,7 +19,7 @@ from muster_core.model.ids import ApplicationId, PartitionId
 from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
-from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Topology
 from muster_si import keys, si_pb2
 from tests.unit.core.edge import messages as m
 
@@ -201,6 +201,7 @@ def test_every_field_of_an_application_arrives() -> None:
         keys.APP_TAG_CREATE_FORCE: "true",
         keys.APP_TAG_GANG_WAIT_TIMEOUT: "2500",
         keys.APP_TAG_MEMBERS: '[{"minMember":2,"name":"w","resource":{"vcore":500},"constraints":{"nodeName":"n1"}}]',
+        keys.APP_TAG_TOPOLOGY: '{"key":"zone","required":true}',
     }
     spec = the_application(
         m.an_application(
@@ -225,6 +226,7 @@ def test_every_field_of_an_application_arrives() -> None:
     [member] = spec.members
     assert (member.group, member.count, member.resources) == ("w", 2, Resources({"vcore": 500}))
     assert member.constraints == Constraints(node_name="n1")
+    assert spec.topology == Topology("zone", required=True)
 
 
 def test_an_application_without_user_belongs_to_nobody() -> None:
