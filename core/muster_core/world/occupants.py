@@ -72,31 +72,39 @@ class Occupants:
         if labels is None:
             self._labels.pop(name, None)
         else:
-            self._labels[name] = labels
+            self._labels[name] = {_NAME_LABEL: name, **labels}
 
     def namespaces(self) -> Iterator[str]:
         """Those that are known."""
         return iter(self._labels)
 
     def targets(self, term: PodTerm) -> tuple[Target, ...] | None:
-        """The tags of the pods that a term means, as the namespaces are now; None = it means none."""
+        """The tags of the pods that a pod's own term means where it is to be placed, as the namespaces are now;
+        None = it means none. A namespace selector that somebody without any labels would meet (`NotIn`, say) means
+        every namespace there: no document says so, kube-scheduler 1.36 does it.
+        """
         if term not in self._resolved:
             self._resolved[term] = self._resolve(term)
         return self._resolved[term]
 
+    def means(self, term: PodTerm, tags: Mapping[str, str]) -> bool:
+        """Whether a term of a pod that is there means one with these tags."""
+        if term.selector is None or not matches(term.selector, tags):
+            return False
+        name = tags.get(NAMESPACE, "")
+        return name in term.namespaces or _selects(term.among, self._labels.get(name, _NO_LABELS))
+
     def is_meant(self, term: PodTerm, occupant: Occupant) -> bool:
-        """Whether a term means such an allocation."""
-        targets = self.targets(term)
-        return targets is not None and matches(targets, dict(occupant.tags))
+        """The same of an allocation."""
+        return self.means(term, dict(occupant.tags))
 
     def _resolve(self, term: PodTerm) -> tuple[Target, ...] | None:
         if term.selector is None:
             return None
-        if term.among == ():
-            return term.selector  # in every namespace
+        if _selects(term.among, _NO_LABELS):
+            return term.selector
         names = dict.fromkeys(term.namespaces)
-        if term.among is not None:
-            names.update((name, None) for name in self._labels if _selects(term.among, name, self._labels[name]))
+        names.update((name, None) for name, labels in self._labels.items() if _selects(term.among, labels))
         if not names:
             return None
         return (*term.selector, Target(NAMESPACE, TargetOperator.IN, tuple(names)))
@@ -113,8 +121,8 @@ class Occupants:
             _change(self.ports, port, row, count)
 
 
-def _selects(selector: Selector, name: str, labels: Mapping[str, str]) -> bool:
-    return selector is not None and matches(selector, {_NAME_LABEL: name, **labels})
+def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    return selector is not None and matches(selector, labels)
 
 
 def _change(counts: dict[Key, Counted], key: Key, row: int, count: int) -> None:

@@ -1,9 +1,8 @@
 """InterPodAffinity: pods that have to be near others, or apart from them.
 
 In kube-scheduler's order: the pod's own required affinity, its own required
-anti-affinity, then that of the pods that are there (symmetry). Own terms mean
-pods in the namespaces as they are now. A topology key that a node lacks: the
-node is refused by an affinity, and no anti-affinity is about it.
+anti-affinity, then that of the pods that are there (symmetry). A topology key
+that a node lacks: an affinity refuses the node, no anti-affinity is about it.
 
 Affinity looks for pods that match *all* of its terms. While there is none on
 any node with one of the topology keys, a pod that matches all its terms itself
@@ -54,8 +53,8 @@ class InterPodAffinity:
         for term in company.apart:
             targets = occupants.targets(term)
             self._apart[term.topology].count(draft.tagged(targets) if targets is not None else ())
-        against = [self._apart[term.topology] for term in company.apart if means(occupants, term, tags)]
-        self._repelled = list({id(tally): tally for tally in against}.values())
+        against = dict.fromkeys(term.topology for term in company.apart if means_itself(occupants, term, tags))
+        self._repelled = [self._apart[key] for key in against]
 
     def allows(self) -> BoolColumn:
         """Rows where no rule is broken."""
@@ -116,18 +115,12 @@ def guard(draft: Draft, shape: Shape) -> InterPodAffinity | None:
     return InterPodAffinity(draft, shape, unwanted)
 
 
-def means(occupants: Occupants, term: PodTerm, tags: Mapping[str, str]) -> bool:
-    """Whether a term means an allocation with these tags."""
-    targets = occupants.targets(term)
-    return targets is not None and matches(targets, tags)
-
-
 def _unwanting(draft: Draft, shape: Shape) -> dict[str, Tally]:
     """Per topology key the allocations that a shape has to stay away from, by their own terms."""
     found: dict[str, Tally] = {}
     occupants, tags = draft.nodes.occupants, dict(shape.occupant.tags)
     for term, rows in _terms_against(draft):
-        if means(occupants, term, tags):
+        if occupants.means(term, tags):
             tally = found.get(term.topology)
             if tally is None:
                 tally = found[term.topology] = Tally(domains(draft.nodes, term.topology))
@@ -145,6 +138,12 @@ def _terms_against(draft: Draft) -> Iterable[tuple[PodTerm, Part]]:
 
 def _tallies(draft: Draft, terms: Iterable[PodTerm]) -> dict[str, Tally]:
     return {key: Tally(domains(draft.nodes, key)) for key in dict.fromkeys(term.topology for term in terms)}
+
+
+def means_itself(occupants: Occupants, term: PodTerm, tags: Mapping[str, str]) -> bool:
+    """Whether a pod with these tags means its like by a term of its own, where it is to be placed."""
+    targets = occupants.targets(term)
+    return targets is not None and matches(targets, tags)
 
 
 def _joint(occupants: Occupants, terms: Iterable[PodTerm]) -> tuple[Target, ...] | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from muster_core.model.company import Company, PodTerm
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility.inter_pod_affinity import means
+from muster_core.plan.feasibility.inter_pod_affinity import means_itself
 from muster_core.plan.feasibility.topology import Part, Tally, domains
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
@@ -106,7 +106,7 @@ def _weighed(draft: Draft, shape: Shape) -> Iterator[_Weighed]:
         if targets is not None:
             yield from ((one.term, one.weight, part) for part in draft.tagged(targets))
     for term, weight, part in _terms_towards(draft):
-        if means(occupants, term, tags):
+        if occupants.means(term, tags):
             yield term, weight, part
 
 
@@ -123,13 +123,14 @@ def _terms_towards(draft: Draft) -> Iterator[_Weighed]:
 
 
 def _steps(draft: Draft, shape: Shape) -> dict[str, int]:
-    """Per topology key what one of the shape that is there adds for the next: it wants that, and that wants it."""
+    """Per topology key what one of the shape that is there adds for the next: what that wants, and what it wants."""
     occupants, tags = draft.nodes.occupants, dict(shape.occupant.tags)
     company = shape.occupant.facts.company
+    found = [(one.term, one.weight) for one in company.preferred if means_itself(occupants, one.term, tags)]
+    found += [(term, weight) for term, weight in _terms_of(company) if occupants.means(term, tags)]
     steps: dict[str, int] = {}
-    for term, weight in (*_terms_of(company), *((one.term, one.weight) for one in company.preferred)):
-        if means(occupants, term, tags):
-            steps[term.topology] = steps.get(term.topology, 0) + weight
+    for term, weight in found:
+        steps[term.topology] = steps.get(term.topology, 0) + weight
     return steps
 
 
