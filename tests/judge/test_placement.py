@@ -75,21 +75,7 @@ REASONS = {
 AT_LEAST = 100
 #: The theme that shows a filter, where it is not on yet.
 _OFF_FILTERS = (
-    {
-        "NodeUnschedulable",
-        "NodeName",
-        "NodeAffinity",
-        "NodePorts",
-        "VolumeRestrictions",
-        "NodeVolumeLimits",
-        "VolumeBinding",
-        "VolumeZone",
-        "PodTopologySpread",
-        "InterPodAffinity",
-        "NodeDeclaredFeatures",
-    }
-    if OFF
-    else set()
+    {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "InterPodAffinity"} if OFF else set()
 )
 
 
