@@ -115,7 +115,9 @@ class _Part:
             number = len(np.unique(self._codes[left]))
         self._counts = counts(draft, constraint, self._counted, size)
         self._weight, self._rest = math.log(number + 2), constraint.max_skew - 1
-        self._amounts: FloatColumn = self._counts * self._weight + self._rest
+        self._amounts = self._counts.astype(np.float64)
+        self._amounts *= self._weight
+        self._amounts += self._rest
         self._is_own = bool(constraint.selector) and is_meant(constraint, shape)
 
     def weighed(self, rows: IntColumn) -> FloatColumn:
