@@ -73,18 +73,20 @@ def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         remember(ledger, Deadline(now + namespaces.WAIT_S, Look.NAMESPACE, app.id))
 
 
-def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, now: Namespace) -> None:
+def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found: Namespace, now: float) -> None:
     """A namespace looks like this; it is recorded already. What waited for it is submitted, the rest hears what is new.
 
     An annotation that cannot be read takes nothing away from those who run: the quota that they have stays.
     """
-    if now.terminating or now == before:
+    if before is None:
+        _submit_of(ledger, out, found.name, now)
+    if found.terminating or found == before:
         return
-    is_changed = before is None or before.tags != now.tags
-    if now.problems and (before is None or before.problems != now.problems):
-        telling.warn_namespace(out, now.name, "; ".join(now.problems))
-    own = [app for app in ledger.applications.values() if app.namespace == now.name]
-    if is_changed and not now.problems:
+    is_changed = before is None or before.tags != found.tags
+    if found.problems and (before is None or before.problems != found.problems):
+        telling.warn_namespace(out, found.name, "; ".join(found.problems))
+    own = [app for app in ledger.applications.values() if app.namespace == found.name]
+    if is_changed and not found.problems:
         # Applications of one user that name one queue are in one leaf: one speaks for all.
         speakers = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
         out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in speakers.values()]
@@ -93,11 +95,24 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, now: 
             submit(ledger, out, app)
 
 
-def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId) -> None:
-    """The namespace of a new application did not come in time."""
+def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
+    """Ask for the pods of other namespaces' applications that waited for this one to be seen."""
+    for app in ledger.applications.values():
+        if app.state is AppState.RUNNING and app.namespace != namespace:
+            for task in app.members.values():
+                if task.state is TaskState.PENDING and task.pod.ref.namespace == namespace:
+                    tasks.submit(ledger, out, task, now)
+
+
+def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """The namespace of a new application, or of one of its pods, did not come in time."""
     app = ledger.applications.get(app_id)
     if app is not None and app.state is AppState.NEW:
         submit(ledger, out, app)
+    elif app is not None and app.state is AppState.RUNNING:
+        for task in app.members.values():
+            if task.state is TaskState.PENDING:
+                tasks.submit(ledger, out, task, now)
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
@@ -138,7 +153,7 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
         tasks.report_bound(ledger, out, task)
         if app.state is AppState.RUNNING and task.state is TaskState.PENDING:
-            tasks.submit(ledger, out, task, now)
+            _ask(ledger, out, app, task, now)
 
 
 def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
@@ -207,7 +222,16 @@ def submit_waiting(ledger: Ledger, out: Outcome, app: Application, now: float) -
     """Ask for every member that waits, the oldest first."""
     for task in app.members.values():
         if task.state is TaskState.PENDING:
-            tasks.submit(ledger, out, task, now)
+            _ask(ledger, out, app, task, now)
+
+
+def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    """Ask for a member, unless it is of a namespace of its own that was not seen yet."""
+    namespace = task.pod.ref.namespace
+    if namespace == app.namespace or namespaces.is_known(ledger, namespace):
+        tasks.submit(ledger, out, task, now)
+    else:
+        remember(ledger, Deadline(now + namespaces.WAIT_S, Look.NAMESPACE, app.id))
 
 
 def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

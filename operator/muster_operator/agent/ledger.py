@@ -187,7 +187,7 @@ class Look(Enum):
     AVOIDANCE = "a node that a pod avoids"
     CREATIONS = "placeholders of an application that were created"
     GANG = "how far a gang is that reserves"
-    NAMESPACE = "an application that waits for its namespace"
+    NAMESPACE = "an application that waits for its namespace, or for that of a pod"
     PLACE = "a place that is kept for the pod that replaces a refused one"
 
 

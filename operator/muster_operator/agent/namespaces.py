@@ -1,7 +1,8 @@
 """What is known of a namespace: whether applications may start in it, and whether it is on its way out.
 
 Namespaces and pods come on two watch streams, so that a pod may be seen before the namespace that it was created in.
-Quota and parent queue travel with the submission (contract 1.6), so an application waits for its namespace.
+Quota and parent queue travel with the submission (contract 1.6), so an application waits for its namespace. A pod of an
+application in another namespace waits for its own, for other pods may mind what labels that has.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ def is_ready(ledger: Ledger, name: str) -> bool:
     """Whether it was seen. One that is leaving may be the last of that name: its successor is still to be seen."""
     namespace = ledger.namespaces.get(name)
     return namespace is not None and not namespace.terminating
+
+
+def is_known(ledger: Ledger, name: str) -> bool:
+    """Whether its labels are: they decide which other pods mind those in it."""
+    return name in ledger.namespaces
 
 
 def is_leaving(ledger: Ledger, name: str) -> bool:

@@ -17,6 +17,7 @@ from muster_operator.model.facts import (
     PriorityClassSeen,
 )
 from muster_operator.model.ids import PodUid
+from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import ForeignPod, Pod
 
@@ -47,14 +48,30 @@ def record(ledger: Ledger, fact: Fact) -> None:
             ledger.nodes[node.name] = node
         case NodeGone(name):
             ledger.nodes.pop(name, None)
-        case NamespaceSeen(namespace):
-            ledger.namespaces[namespace.name] = namespace
-        case NamespaceGone(name):
-            ledger.namespaces.pop(name, None)
+        case NamespaceSeen() | NamespaceGone():
+            _record_namespace(ledger, fact)
         case PriorityClassSeen(name, allow_preemption):
             ledger.priority_classes[name] = allow_preemption
         case ObjectSeen():
             objects.record(ledger, fact.object)
+
+
+def _record_namespace(ledger: Ledger, fact: NamespaceSeen | NamespaceGone) -> None:
+    match fact:
+        case NamespaceSeen(namespace):
+            ledger.namespaces[namespace.name] = namespace
+        case NamespaceGone(name):
+            ledger.namespaces.pop(name, None)
+    objects.record(ledger, _labels(fact))
+
+
+def _labels(fact: NamespaceSeen | NamespaceGone) -> ClusterObject:
+    """What filters read of a namespace."""
+    match fact:
+        case NamespaceSeen(namespace):
+            return ClusterObject(ObjectKind.NAMESPACE, namespace.name, namespace.labels)
+        case NamespaceGone(name):
+            return ClusterObject(ObjectKind.NAMESPACE, name, gone=True)
 
 
 def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
@@ -90,17 +107,21 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
         case ObjectSeen():
             objects.seen(ledger, out, fact.object)
         case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
-            _react_around(ledger, out, fact)
+            _react_around(ledger, out, fact, now)
 
 
-def _react_around(ledger: Ledger, out: Outcome, fact: NamespaceSeen | NamespaceGone | PriorityClassSeen) -> None:
+def _react_around(
+    ledger: Ledger, out: Outcome, fact: NamespaceSeen | NamespaceGone | PriorityClassSeen, now: float
+) -> None:
     """What applications and pods live in."""
     match fact:
         case NamespaceSeen(namespace):
             before = ledger.namespaces.get(namespace.name)
+            objects.seen(ledger, out, _labels(fact))
             record(ledger, fact)
-            applications.namespace_seen(ledger, out, before, namespace)
+            applications.namespace_seen(ledger, out, before, namespace, now)
         case NamespaceGone():
+            objects.seen(ledger, out, _labels(fact))
             record(ledger, fact)
         case PriorityClassSeen(name, allow_preemption):
             was = ledger.priority_classes.get(name, True)

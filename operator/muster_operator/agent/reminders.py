@@ -50,7 +50,7 @@ def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
         case Look.GANG:
             reserving.look(ledger, out, AppId(deadline.subject), now)
         case Look.NAMESPACE:
-            applications.wait_no_longer(ledger, out, AppId(deadline.subject))
+            applications.wait_no_longer(ledger, out, AppId(deadline.subject), now)
         case Look.PLACE:
             refusals.give_up(ledger, out, PodUid(deadline.subject), now)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from muster_operator.agent.ledger import Ledger
-from muster_operator.model.facts import NodeGone, PodGone
+from muster_operator.model.facts import NamespaceGone, NodeGone, PodGone
 from muster_operator.model.ids import NodeName, PodUid
 
 
@@ -23,6 +23,11 @@ def known_nodes(ledger: Ledger) -> frozenset[NodeName]:
     return frozenset(ledger.nodes)
 
 
+def known_namespaces(ledger: Ledger) -> frozenset[str]:
+    """All namespaces that the ledger believes to exist. Take it before listing."""
+    return frozenset(ledger.namespaces)
+
+
 def missed_pods(known: frozenset[PodUid], listed: Container[PodUid]) -> list[PodGone]:
     """Facts for the pods that were known before a list and are not in it."""
     return [PodGone(uid) for uid in sorted(known) if uid not in listed]
@@ -31,3 +36,8 @@ def missed_pods(known: frozenset[PodUid], listed: Container[PodUid]) -> list[Pod
 def missed_nodes(known: frozenset[NodeName], listed: Container[NodeName]) -> list[NodeGone]:
     """Facts for the nodes that were known before a list and are not in it."""
     return [NodeGone(name) for name in sorted(known) if name not in listed]
+
+
+def missed_namespaces(known: frozenset[str], listed: Container[str]) -> list[NamespaceGone]:
+    """Facts for the namespaces that were known before a list and are not in it."""
+    return [NamespaceGone(name) for name in sorted(known) if name not in listed]

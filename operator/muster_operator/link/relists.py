@@ -14,7 +14,7 @@ Missed = Callable[[frozenset[str]], Sequence[Fact]]
 
 
 def missed_by(plural: str, ledger: Ledger) -> Missed:
-    """Remember what is known of a resource now; a namespace that is gone unseen costs nothing and is not looked for."""
+    """Remember what is known of a resource now; a priority class that is gone is still the one pods were made with."""
     match plural:
         case "pods":
             pods = resync.known_pods(ledger)
@@ -22,5 +22,8 @@ def missed_by(plural: str, ledger: Ledger) -> Missed:
         case "nodes":
             nodes = resync.known_nodes(ledger)
             return lambda listed: resync.missed_nodes(nodes, frozenset(NodeName(key) for key in listed))
+        case "namespaces":
+            namespaces = resync.known_namespaces(ledger)
+            return lambda listed: resync.missed_namespaces(namespaces, listed)
         case _:
             return lambda _: ()

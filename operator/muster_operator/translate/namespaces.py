@@ -96,7 +96,8 @@ def read_namespace(raw: Raw) -> Namespace | None:
         else:
             if value:
                 tags[tag] = value
-    return Namespace(name, tags, tuple(problems), terminating=bool(metadata.get("deletionTimestamp")))
+    is_leaving = bool(metadata.get("deletionTimestamp"))
+    return Namespace(name, tags, tuple(problems), is_leaving, strings(metadata.get("labels")))
 
 
 def read_priority_class(raw: Raw) -> PriorityClassSeen | None:

@@ -19,6 +19,7 @@ from muster_operator.model.news import (
     ApplicationSubmitted,
     AskReleased,
     AskSubmitted,
+    FactTold,
     News,
     NodeCreated,
     NodeDecommissioned,
@@ -116,6 +117,8 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
                 self._reported(allocation.ask, allocation.node)
             case AllocationReleased():
                 self._released(news)
+            case FactTold():
+                pass  # it looks at nobody's company
             case _:
                 self._node(news)
         self.schedule()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from muster_operator.agent import recovery, resync
 from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.facts import NamespaceGone
 from muster_operator.model.ids import AppId
-from muster_operator.model.news import ApplicationSubmitted
+from muster_operator.model.news import ApplicationSubmitted, FactTold
+from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.outcome import Outcome
 from muster_operator.translate.placeholders import placeholder_body
-from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused, waiting
+from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused, waiting, whole
 from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.objects import QUEUE, Raw, a_group, a_namespace, a_pod, gang_annotations
 
@@ -89,14 +91,14 @@ def test_an_annotation_that_became_unreadable_is_told_on_the_namespace_and_takes
 def test_another_namespace_is_not_the_one_that_is_waited_for() -> None:
     driver = live()
     driver.see(in_new())
-    assert not driver.fact(namespace_seen(a_namespace("other")))
+    assert not tags(driver.fact(namespace_seen(a_namespace("other"))))
 
 
 def test_a_pod_of_a_namespace_made_again_waits_for_the_new_one() -> None:
     driver = live()
     driver.fact(namespace_seen(leaving("new")))
     assert not driver.see(in_new())
-    assert not driver.fact(NamespaceGone("new"))
+    assert not tags(driver.fact(NamespaceGone("new")))
     [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
     assert TAG in found
 
@@ -150,3 +152,52 @@ def test_a_gang_that_may_not_have_its_placeholders_is_told_and_given_up() -> Non
     driver, creates = reserving()
     out = driver.result(refused(creates[0], 403, "exceeded quota: pods=10"))
     assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+
+
+def facts(out: Outcome) -> list[ClusterObject]:
+    return [item.fact for item in out.news if isinstance(item, FactTold)]
+
+
+def test_the_core_hears_of_a_namespaces_labels_before_its_applications_when_they_change_and_when_it_goes() -> None:
+    """Selectors of other pods read them (semantics 21)."""
+    driver = live()
+    driver.see(in_new())
+    raw = a_namespace("new")
+    raw["metadata"]["labels"] = {"team": "a"}
+    appeared = driver.fact(namespace_seen(raw))
+    assert [type(item) for item in appeared.news] == [FactTold, ApplicationSubmitted]
+    labelled = ClusterObject(ObjectKind.NAMESPACE, "new", {"team": "a"})
+    assert facts(appeared) == [labelled]
+    assert not driver.fact(namespace_seen(raw))
+    [first, *_] = whole(recovery.begin(driver.ledger, driver.now)).news
+    assert isinstance(first, FactTold)
+    driver = live()
+    driver.fact(namespace_seen(raw))
+    raw["metadata"]["labels"] = {}
+    assert facts(driver.fact(namespace_seen(raw))) == [ClusterObject(ObjectKind.NAMESPACE, "new")]
+    assert facts(driver.fact(NamespaceGone("new"))) == [ClusterObject(ObjectKind.NAMESPACE, "new", gone=True)]
+    assert not driver.fact(NamespaceGone("new"))
+
+
+def test_a_pod_in_another_namespace_than_its_application_waits_for_its_own_namespace() -> None:
+    driver = live()
+    waiting(driver)
+    assert not asked(driver.see(in_new("w1")))
+    assert asked(driver.fact(namespace_seen(a_namespace("new")))) == ["uid-w1"]
+    assert asked(driver.see(in_new("w2"))) == ["uid-w2"]
+
+
+def test_a_pod_whose_namespace_does_not_come_is_asked_for_after_five_seconds() -> None:
+    driver = live()
+    waiting(driver)
+    driver.see(in_new("w1"))
+    assert not asked(driver.wait(4.9))
+    assert asked(driver.wait(0.2)) == ["uid-w1"]
+    assert not driver.fact(NamespaceGone("new"))
+
+
+def test_a_namespace_that_vanished_unseen_is_found_missing_in_a_list() -> None:
+    driver = live()
+    driver.fact(namespace_seen(a_namespace("old")))
+    known = resync.known_namespaces(driver.ledger)
+    assert resync.missed_namespaces(known, known - {"old"}) == [NamespaceGone("old")]
