@@ -34,7 +34,9 @@ from muster_core.model.effects import (
     NodeAccepted,
     NodeRecommended,
     NodeRejected,
+    PlacesAsked,
     SchedulingStateChanged,
+    VictimsAsked,
 )
 from muster_core.model.ids import RmId
 from muster_core.model.notes import AskNoted, EventNoted, Noted, PlacesNoted
@@ -168,6 +170,12 @@ def _say(session: Session, run: Sequence[Effect]) -> None:
         session.callback.update_node(si_encode.node_response(cast("Sequence[si_encode.NodeNews]", run)))
     elif isinstance(first, NodeRecommended):
         session.callback.call_back(si_encode.node_recommendations(cast("Sequence[NodeRecommended]", run)))
+    elif isinstance(first, PlacesAsked):
+        for asked in cast("Sequence[PlacesAsked]", run):
+            session.callback.call_back(si_encode.places_asked(asked))
+    elif isinstance(first, VictimsAsked):
+        for one in cast("Sequence[VictimsAsked]", run):
+            session.callback.call_back(si_encode.victims_asked(one))
     elif isinstance(first, SchedulingStateChanged):
         states = cast("Sequence[SchedulingStateChanged]", run)
         session.callback.call_back(si_encode.scheduling_states(states))

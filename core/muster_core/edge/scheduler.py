@@ -31,7 +31,16 @@ from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor
-from muster_core.model.events import ConfigurationReplaced, ConnectionLost, FactsTold, ManagerLeft, ManagerRegistered
+from muster_core.model.events import (
+    Attended,
+    ConfigurationReplaced,
+    ConnectionLost,
+    FactsTold,
+    ManagerLeft,
+    ManagerRegistered,
+    PlacesJudged,
+    VictimsJudged,
+)
 from muster_core.model.ids import ROOT, RmId, partition_id
 from muster_core.model.notes import EventNoted, Notice
 from muster_core.world.world import Partition, World
@@ -163,6 +172,15 @@ class Scheduler:  # long: one method for each call of the interface
         match answer.WhichOneof("kind"):
             case "attendance":
                 session.attendance = answer.attendance
+                wanted = answer.attendance
+                event = Attended(session.rm, wanted.predicates, wanted.preemptionPredicates)
+                self.loop.mailbox.post(Mail([event], session))
+            case "predicates" if session.attendance.predicates:
+                judged = PlacesJudged(session.rm, answer.predicates.id, tuple(answer.predicates.refusals))
+                self.loop.mailbox.post(Mail([judged], session))
+            case "preemptionPredicates" if session.attendance.preemptionPredicates:
+                found = answer.preemptionPredicates
+                self.loop.mailbox.post(Mail([VictimsJudged(session.rm, found.id, found.response.success)], session))
             case "stateDump" if answer.stateDump.id in session.questions:
                 future = session.questions.pop(answer.stateDump.id)
                 if not future.done():

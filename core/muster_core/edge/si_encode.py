@@ -22,10 +22,12 @@ from muster_core.model.effects import (
     NodeAccepted,
     NodeRecommended,
     NodeRejected,
+    PlacesAsked,
     Refusal,
     Release,
     SchedulingState,
     SchedulingStateChanged,
+    VictimsAsked,
 )
 from muster_core.model.ids import PartitionId
 from muster_core.model.notes import EventNoted
@@ -164,6 +166,26 @@ def _hints(one: Outstanding) -> dict[str, str]:
         "applications": str(one.applications),
     }
     return tags | {keys.INSTANCE_TYPE: one.instance} if one.instance else tags
+
+
+def places_asked(asked: PlacesAsked) -> muster_pb2.Callback:
+    """ResourceManagerCallback.Predicates (seed 003), of all places of a plan at once."""
+    question = muster_pb2.PredicatesQuestion(id=asked.number)
+    for key, node in asked.places:
+        question.args.add(allocationKey=key, nodeID=node, allocate=True)
+    return muster_pb2.Callback(predicates=question)
+
+
+def victims_asked(asked: VictimsAsked) -> muster_pb2.Callback:
+    """ResourceManagerCallback.PreemptionPredicates (seed 003): the first try has all the victims gone."""
+    args = si_pb2.PreemptionPredicatesArgs(
+        allocationKey=asked.key,
+        nodeID=asked.node,
+        preemptAllocationKeys=asked.victims,
+        startIndex=max(len(asked.victims) - 1, 0),
+    )
+    question = muster_pb2.PreemptionPredicatesQuestion(id=asked.number, args=args)
+    return muster_pb2.Callback(preemptionPredicates=question)
 
 
 def reregister(reason: str) -> muster_pb2.Callback:

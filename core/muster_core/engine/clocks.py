@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, history, ledger, lifecycle, preemption, quota, reservations, victims
+from muster_core.engine import gangs, history, inquiries, ledger, lifecycle, preemption, quota, reservations, victims
 from muster_core.model.effects import AllocationAnswer, Effect, Release
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationId
@@ -29,6 +29,10 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
         return quota.ring(partition, clock, now_ns)
     if clock.kind is ClockKind.VICTIMS:
         return victims.time_out(partition, clock)
+    if clock.kind is ClockKind.INQUIRY:
+        return inquiries.lose(partition, clock)
+    if clock.kind is ClockKind.REFUSED:
+        return inquiries.forget(partition)
     return _ring_application(partition, clock, now_ns)
 
 

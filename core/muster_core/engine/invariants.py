@@ -190,7 +190,7 @@ def _holders(app: Application) -> Iterator[Holder]:
 
 
 def _agenda(partition: Partition) -> Iterator[str]:
-    """Whoever waits is on an agenda, stands before something, sleeps, or waits for asks of its own."""
+    """Whoever waits is on an agenda, stands before something, sleeps, or waits for asks of its own or for an answer."""
     for app in partition.applications.values():
         yield from _listed(partition, app)
     yield from _shown(partition)
@@ -198,7 +198,8 @@ def _agenda(partition: Partition) -> Iterator[str]:
 
 def _listed(partition: Partition, app: Application) -> Iterator[str]:
     agenda, standing = app.queue.agenda, partition.obstacles.standing.get(app.id, {})
-    is_listed = app.id in agenda.stirred or bool(standing) or app.asleep_until_ns
+    is_parked = partition.inquiries.is_parked(partition.id, app.id)
+    is_listed = app.id in agenda.stirred or bool(standing) or app.asleep_until_ns or is_parked
     if app.waiting and not is_listed and not app.is_reserving:
         yield f"application {app.id} waits and nobody will ask for it"
     if not app.waiting and (app.id in agenda.stirred or standing):

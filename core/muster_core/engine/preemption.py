@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from muster_core.engine import notes, reservations, victims
+from muster_core.engine import inquiries, notes, reservations, victims
 from muster_core.model.decisions import Preemption
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.errors import BrokenDecision
@@ -134,6 +134,8 @@ def _subjects(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, 
     """
     is_under = is_under_guarantee(leaf)
     for app in ordering.applications(partition, leaf):
+        if partition.inquiries.is_parked(partition.id, app.id):
+            continue
         kinds = ordering.classes(app)
         if app.is_reserving:
             asks = [app.asks[key] for kind in kinds if kind.placeholder for key in app.waiting[kind]]
@@ -183,6 +185,8 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         answer = required.plan(partition, app, asks[0])
     else:
         answer = _plan(partition, app, asks, now_ns)
+    if isinstance(answer, Preemption) and partition.inquiries.victims:
+        return inquiries.ask_victims(partition, answer, now_ns)
     if isinstance(answer, Preemption):
         try:
             return victims.carry_out(partition, answer, now_ns)

@@ -11,6 +11,7 @@ from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind, ManagerRegistered
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, partition_id
 from muster_core.model.states import MANAGER, ManagerEvent, ManagerState, follow
+from muster_core.world.inquiries import Inquiries
 from muster_core.world.world import Manager, World, make_partition
 
 
@@ -23,6 +24,7 @@ def register(world: World, event: ManagerRegistered, now_ns: int) -> list[Effect
     manager.state = follow(MANAGER, manager.state, ManagerEvent.REGISTER)
     manager.fence_up = event.fenced
     manager.overdue.clear()
+    manager.inquiries = Inquiries()
     manager.generation += 1
     world.managers[event.rm] = manager
     for config in event.configuration.partitions:

@@ -16,9 +16,11 @@ from muster_core.engine import (
     cluster,
     configuration,
     gone,
+    inquiries,
     nodes,
     registration,
     utilization,
+    victims,
 )
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
@@ -28,6 +30,7 @@ from muster_core.model.events import (
     ApplicationRemoved,
     AskAdded,
     AskReleased,
+    Attended,
     ClockRang,
     ConfigurationReplaced,
     ConnectionLost,
@@ -39,7 +42,9 @@ from muster_core.model.events import (
     NodeAdded,
     NodeTold,
     NodeUpdated,
+    PlacesJudged,
     UtilizationReported,
+    VictimsJudged,
 )
 from muster_core.world.world import Partition, World
 
@@ -83,8 +88,22 @@ def _step(world: World, event: Event, now_ns: int) -> list[Effect]:
             return configuration.replace(world, event, now_ns)
         case ClockRang():
             return registration.hear(world, event.clock, now_ns)
+        case Attended() | PlacesJudged() | VictimsJudged():
+            return _step_answer(world, event, now_ns)
         case _:
             return _step_partition(world, event, now_ns)
+
+
+def _step_answer(world: World, event: Attended | PlacesJudged | VictimsJudged, now_ns: int) -> list[Effect]:
+    match event:
+        case Attended():
+            return inquiries.declare(world, event.rm, places=event.places, victims=event.victims)
+        case PlacesJudged():
+            return inquiries.hear_places(world, event, now_ns)
+        case VictimsJudged():
+            return inquiries.hear_victims(world, event, victims.carry_out, now_ns)
+        case _:
+            assert_never(event)
 
 
 def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> list[Effect]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from heapq import heapify, heappop
 from typing import Final
 
-from muster_core.engine import growth, lifecycle, notes, preemption, reservations
+from muster_core.engine import growth, inquiries, lifecycle, notes, preemption, reservations
 from muster_core.engine.commit import commit
 from muster_core.engine.steps import Lap, Step, untimed
-from muster_core.model.decisions import Placement
+from muster_core.model.decisions import Placement, Swap
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
@@ -100,8 +100,8 @@ class Turn:
 
     def _is_held(self, app: Application, effects: list[Effect]) -> bool:
         """Whether it may not be tried at all now."""
-        if app.asleep_until_ns:
-            self._stand(app, [])
+        if app.asleep_until_ns or self.partition.inquiries.is_parked(self.partition.id, app.id):
+            self._stand(app, [])  # a clock, or an answer, stirs it
             return True
         gang = self._gang_before(app)
         if gang is not None:
@@ -169,6 +169,9 @@ class Turn:
     def _settle(self, app: Application, outlines: list[Outline], *, more: bool) -> None:
         if not app.waiting or app.id not in self.partition.applications:
             return
+        if self.partition.inquiries.is_parked(self.partition.id, app.id):
+            self._stand(app, [])
+            return
         more = more and not self.is_broken
         # Room that is held for it is room for nobody else: what others are told is not its answer.
         held: list[Obstacle] = [NotHeld(app.id, hold.node) for hold in self.partition.reservations.of(app.id)]
@@ -185,7 +188,12 @@ class Turn:
         effects: list[Effect] = []
         if outline.notice:
             effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice, outline.short_of))
+        parked: list[Placement | Swap] = []
         for decision in outline.decisions:
+            if isinstance(decision, Placement | Swap) and partition.inquiries.places:
+                parked.append(decision)
+                self.left -= len(decision.places) if isinstance(decision, Placement) else 1
+                continue
             try:
                 effects += commit(partition, decision, self.now_ns)
             except BrokenDecision as broken:
@@ -196,6 +204,8 @@ class Turn:
                 effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, str(broken)))
                 continue
             self.left -= len(decision.places) if isinstance(decision, Placement) else 1
+        if parked:
+            effects += inquiries.ask_places(partition, app.id, parked, self.now_ns)
         effects += say(partition, app, outline.unplaced)
         refused = [entry.kind for entry in outline.unplaced if entry.why.lack is Lack.NODES]
         if refused:

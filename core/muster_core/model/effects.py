@@ -178,6 +178,26 @@ class ApplicationSummed:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacesAsked:
+    """PredicatesArgs (seed 003), all of one plan at once: may these asks go to these nodes?"""
+
+    rm: RmId
+    number: int
+    places: tuple[tuple[AllocationKey, NodeId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VictimsAsked:
+    """PreemptionPredicatesArgs (seed 003): may the ask go to the node once all the victims are gone?"""
+
+    rm: RmId
+    number: int
+    key: AllocationKey
+    node: NodeId
+    victims: tuple[AllocationKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClockSet:
     """`clock` is to come back as `ClockRang` at `at_ns` since the epoch."""
 
@@ -195,6 +215,8 @@ Effect = (
     | SchedulingStateChanged
     | NodeRecommended
     | ApplicationSummed
+    | PlacesAsked
+    | VictimsAsked
     | EventNoted
     | AskNoted
     | PlacesNoted

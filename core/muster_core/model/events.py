@@ -113,6 +113,33 @@ class AllocationReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class Attended:
+    """Which questions the resource manager wants to be asked (muster.v1, Attendance)."""
+
+    rm: RmId
+    places: bool
+    victims: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlacesJudged:
+    """The answer to PlacesAsked: per place a reason against it, or empty."""
+
+    rm: RmId
+    number: int
+    refusals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VictimsJudged:
+    """The answer to VictimsAsked: whether the ask may go there once they are gone."""
+
+    rm: RmId
+    number: int
+    success: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FactsTold:
     """Objects of the cluster beside nodes and pods are so now (muster.v1)."""
 
@@ -196,6 +223,8 @@ class ClockKind(StrEnum):
     PREEMPTION = "preemption delay"
     VICTIMS = "unconfirmed preemption"
     QUOTA = "quota preemption delay"
+    INQUIRY = "unanswered question"
+    REFUSED = "end of what a resource manager refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,4 +268,7 @@ Event = (
     | ClockRang
     | UtilizationReported
     | FactsTold
+    | Attended
+    | PlacesJudged
+    | VictimsJudged
 )

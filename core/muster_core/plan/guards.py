@@ -22,6 +22,7 @@ from muster_core.plan.feasibility import (
     node_ports,
     placement,
     topology_spread,
+    verdicts,
 )
 from muster_core.plan.liking import inter_pod_affinity as preferred_company
 from muster_core.plan.liking import topology_spread as preferred_spread
@@ -90,6 +91,7 @@ GUARDS: Final = (
     GuardEntry("PodTopologySpread", topology_spread.guard),
     GuardEntry("InterPodAffinity", inter_pod_affinity.guard),
     GuardEntry("PlacementConstraint", placement.guard),
+    GuardEntry("Predicates", verdicts.guard),
 )
 
 #: What kube-scheduler finds out before it looks at any node (PreFilter), in its order; the guard of the same name,

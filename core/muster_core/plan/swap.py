@@ -41,7 +41,7 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     search = _Search(outline, Draft(partition.nodes), set())
     for kind in classes(app):
         if has_placeholder(app, kind):
-            plan_kind = _plan_class if not kind.depends_on_others else _plan_constrained
+            plan_kind = _plan_class if not (kind.depends_on_others or partition.nodes.refused) else _plan_constrained
             plan_kind(partition, app, kind, search, at_most - len(outline.decisions))
     outline.more = len(outline.decisions) >= at_most
     if outline.unplaced or outline.obstacles:

@@ -116,8 +116,8 @@ class NodeTable:  # long: every write to a node goes through here
         self.answers: dict[Constraints, tuple[BoolColumn, ...]] = {}
         #: The same, of seed 001's targets on nodes.
         self.targeted: dict[tuple[Target, ...], BoolColumn] = {}
-        #: plan/preferring keeps here what facts of nodes are worth to those with these constraints and preferences;
-        #: emptied when `facts_epoch` grows or images change.
+        #: plan/liking/node_facts keeps here what facts of nodes are worth to those with these constraints and
+        #: preferences; emptied when `facts_epoch` grows or images change.
         self.points: dict[tuple[Constraints, Preferences], FloatColumn | None] = {}
         #: The same, of topology keys.
         self.domains: dict[str, Domains] = {}
@@ -160,6 +160,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._enter(row, spec)
         self.attributes.add(row, spec)
         self.images.add(row, spec.images)
+        self.occupants.attachments.node(row, spec.storage)
         self._open.set(row, value=not draining)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
@@ -196,6 +197,9 @@ class NodeTable:  # long: every write to a node goes through here
             self.images.remove(row, old.images)
             self.images.add(row, spec.images)
             self.points.clear()
+        if spec.storage != old.storage:
+            self.occupants.attachments.node(row, spec.storage)
+            grew = True
         if grew:
             self.gains.note(spec.id)
             self.epoch += 1
@@ -207,6 +211,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._leave(row, spec)
         self.attributes.remove(row, spec)
         self.images.remove(row, spec.images)
+        self.occupants.attachments.node(row, None)
         self._open.set(row, value=False)
         for amounts in (self._capacity, self._available, self._occupied, self._claimed, self._measured):
             amounts.clear(row)

@@ -17,6 +17,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.world.applications import Allocation, Application
+from muster_core.world.inquiries import Inquiries
 from muster_core.world.lines import Line
 from muster_core.world.misfits import Misfits
 from muster_core.world.nodes import NodeTable
@@ -43,6 +44,8 @@ class Manager:
     generation: int = 0
     #: Clocks that rang while the fence was up.
     overdue: list[Clock] = field(default_factory=list)
+    #: What it is asked, shared by its partitions.
+    inquiries: Inquiries = field(default_factory=Inquiries)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,7 @@ class Partition:
     #: Room that is held on nodes.
     reservations: Reservations = field(default_factory=Reservations)
     preemptions: Preemptions = field(default_factory=Preemptions)
+    inquiries: Inquiries = field(default_factory=Inquiries)
     #: Leaves with something on their agenda, in the order in which they came to it.
     stirred: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves with somebody to be tried whatever the lines say.
@@ -190,4 +194,6 @@ def make_partition(partition: PartitionId, manager: Manager, config: PartitionCo
     tree = make_tree(config.root)
     first = manager.generation << _NUMBER_BITS
     tracking = manager.configuration.tracking
-    return Partition(partition, manager.id, config, timing, tree, sequence=first, tracking=tracking)
+    return Partition(
+        partition, manager.id, config, timing, tree, sequence=first, tracking=tracking, inquiries=manager.inquiries
+    )

@@ -1,0 +1,84 @@
+"""What waits for a resource manager's word: parked, answered, refused for a while, lost (seed 003; semantics 24)."""
+
+from __future__ import annotations
+
+from muster_core.engine.inquiries import LOST_NS, REFUSED_NS
+from muster_core.model.effects import Effect, PlacesAsked
+from muster_core.model.events import ApplicationAdded, Attended, PlacesJudged, VictimsJudged
+from muster_core.model.ids import ApplicationId
+from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask
+from tests.unit.core.engine.scene import Scene, placed
+
+
+def asking(nodes: int = 1, vcore: int = 4000) -> Scene:
+    """A resource manager that wants to be asked, and an application."""
+    scene = Scene(a_configuration(a_queue("a")), nodes=nodes, vcore=vcore)
+    scene.tell(Attended(RM, places=True, victims=True), ApplicationAdded(an_application("x")))
+    return scene
+
+
+def asked(said: list[Effect]) -> PlacesAsked:
+    [question] = [effect for effect in said if isinstance(effect, PlacesAsked)]
+    return question
+
+
+def judged(scene: Scene, question: PlacesAsked, *refusals: str) -> list[Effect]:
+    return scene.tell(PlacesJudged(RM, question.number, refusals or ("",) * len(question.places)))
+
+
+def test_nothing_is_taken_while_the_answer_is_awaited_and_newcomers_wait_with_it() -> None:
+    scene = asking()
+    question = asked(scene.ask(an_ask("x0", app="x", vcore=1000)))
+    assert scene.partition.nodes.available(question.places[0][1])["vcore"] == 4000
+    assert scene.ask(an_ask("x1", app="x", vcore=1000)) == []
+    said = judged(scene, question)
+    assert placed(said) == {"x0": "n0"}
+    assert [key for key, _ in asked(said).places] == ["x1"]
+
+
+def test_what_was_refused_is_asked_again_after_a_while() -> None:
+    scene = asking()
+    question = asked(scene.ask(an_ask("x0", app="x")))
+    assert placed(judged(scene, question, "not today")) == {}
+    assert not any(isinstance(effect, PlacesAsked) for effect in scene.wait(REFUSED_NS // SECOND - 1))
+    assert placed(judged(scene, asked(scene.wait(2)))) == {"x0": "n0"}
+
+
+def test_a_refusal_is_of_all_that_ask_for_the_same() -> None:
+    scene = asking(nodes=2)
+    question = asked(scene.ask(an_ask("x0", app="x")))
+    said = judged(scene, question, "never")
+    assert asked(said).places[0][1] != question.places[0][1]
+    judged(scene, asked(said))
+    assert asked(scene.ask(an_ask("x1", app="x"))).places[0][1] != question.places[0][1]
+
+
+def test_a_question_without_an_answer_is_asked_anew_and_its_late_answer_ignored() -> None:
+    scene = asking()
+    question = asked(scene.ask(an_ask("x0", app="x")))
+    again = asked(scene.wait(LOST_NS // SECOND + 1))
+    assert again.places == question.places
+    assert judged(scene, question) == []
+    assert placed(judged(scene, again)) == {"x0": "n0"}
+    assert scene.world.ignored == {"answer to a question that is not open": 1}
+
+
+def test_an_answer_with_too_few_verdicts_places_only_what_was_judged() -> None:
+    scene = asking()
+    question = asked(scene.ask(*(an_ask(f"x{index}", app="x", vcore=1000) for index in range(2))))
+    assert len(question.places) == 2
+    assert placed(judged(scene, question, "")).keys() == {question.places[0][0]}
+
+
+def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
+    scene = asking()
+    question = asked(scene.ask(an_ask("x0", app="x")))
+    scene.release_ask("x0", "x")
+    assert placed(judged(scene, question)) == {}
+    assert not scene.partition.inquiries.is_parked(scene.partition.id, ApplicationId("x"))
+
+
+def test_an_answer_about_victims_that_nobody_asked_for_is_counted() -> None:
+    scene = asking()
+    assert scene.tell(VictimsJudged(RM, 99, success=True)) == []
+    assert scene.world.ignored == {"answer to a question that is not open": 1}
