@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 from muster_core.edge import facts
-from muster_core.edge.reading import REMEMBERED, an_object, parsed
+from muster_core.edge.reading import NAME_LIMIT, REMEMBERED, an_object, parsed, texts
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import Taint
+from muster_core.model.storage import Handle, NodeStorage
 from muster_si import keys
 
 #: A kubelet reports at most 50 images with 5 names each, unless it is told otherwise; a name is a host, a path
@@ -23,6 +24,8 @@ from muster_si import keys
 IMAGES_LIMIT: Final = 262_144
 #: 1 PiB: sums of sizes stay exact in a double.
 _LARGEST: Final = 2**50
+#: An int32 in a CSINode.
+_MOST: Final = 2**31 - 1
 _NO_IMAGES: Final[Mapping[str, int]] = MappingProxyType({})
 
 Value = TypeVar("Value")
@@ -48,6 +51,13 @@ def images(attributes: Mapping[str, str]) -> Mapping[str, int]:
     return _read(attributes, keys.LOCAL_IMAGES, _images) or _NO_IMAGES
 
 
+def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
+    """Of `muster/volume-limits` and `muster/attached-volumes`; None = the node has neither."""
+    limits = _read(attributes, keys.NODE_VOLUME_LIMITS, _limits)
+    attached = _read(attributes, keys.NODE_ATTACHED, _attached)
+    return None if limits is None and attached is None else NodeStorage(limits or {}, attached or ())
+
+
 def _read(attributes: Mapping[str, str], key: str, reader: Callable[[str], Value]) -> Value | None:
     text = attributes.get(key)
     try:
@@ -62,6 +72,20 @@ def _features(text: str) -> frozenset[str]:
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
         raise Unfit("the value", "is not a list of texts")
     return frozenset(found)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _limits(text: str) -> Mapping[str, int | None]:
+    found = an_object(parsed(text), "the value")
+    for driver, count in found.items():
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST):
+            raise Unfit(driver[:NAME_LIMIT], f"is neither null nor a whole number from 0 to {_MOST}")
+    return cast("Mapping[str, int | None]", found)
+
+
+def _attached(text: str) -> tuple[Handle, ...]:
+    found = an_object(parsed(text), "the value")
+    return tuple(Handle(driver, handle) for driver in sorted(found) for handle in texts(found, driver))
 
 
 def _images(text: str) -> Mapping[str, int]:

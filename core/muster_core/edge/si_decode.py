@@ -299,6 +299,7 @@ class Decoder:
             cordoned=node_facts.is_cordoned(attributes),
             features=node_facts.features(attributes),
             images=images,
+            storage=node_facts.storage(attributes),
             attributes=attributes,
         )
 

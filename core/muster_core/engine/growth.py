@@ -6,12 +6,14 @@ plan; not opening it leaves somebody waiting for ever, so in doubt it is opened.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from muster_core.model.ids import NO_NODE, NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.plan.feasibility import filters
 from muster_core.world.applications import Application, AskClass
+from muster_core.world.gains import ANY_CLAIM
 from muster_core.world.obstacles import NoSlot, NoStart, NoTurn
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
@@ -25,6 +27,7 @@ _ANY: Final = 1 << 62
 def absorb(partition: Partition) -> None:
     """Nodes gained: open the lines of the classes that may have room there now."""
     company, partition.nodes.gains.company = partition.nodes.gains.company, False
+    claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
     gains = partition.nodes.gains.take(partition.nodes.epoch)
     if gains is None or len(gains) > _MANY:
         _open_all(partition)
@@ -33,9 +36,9 @@ def absorb(partition: Partition) -> None:
         _absorb_node(partition, node)
         for line in list(partition.obstacles.by_node.get(node, {}).values()):
             partition.open(line)
-    if company:
+    if company or claims:
         for kind in dict.fromkeys((*partition.misfits, *partition.obstacles.by_kind)):
-            if kind.depends_on_others:
+            if (company and kind.depends_on_others) or _is_concerned(kind, claims):
                 _look_anew(partition, kind)
         gains.append(NO_NODE)
     if gains:
@@ -105,6 +108,12 @@ def _absorb_node(partition: Partition, node: NodeId) -> None:
                 _look_anew(partition, kind)
             else:
                 misfits.grow(kind, node)
+
+
+def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
+    """Whether asks of the class use one of the claims; or any, where anything may have changed."""
+    used = kind.occupant.facts.volumes.claims
+    return bool(used) and (ANY_CLAIM in claims or any(claim in claims for claim in used))
 
 
 def _look_anew(partition: Partition, kind: AskClass) -> None:

@@ -26,6 +26,7 @@ from muster_core.model.ids import (
 )
 from muster_core.model.placement import PlacementConstraint
 from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.storage import NodeStorage
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
@@ -175,5 +176,7 @@ class NodeSpec:
     features: frozenset[str] = frozenset()
     #: Every name of the images that lie there, and their bytes.
     images: Mapping[str, int] = field(default_factory=lambda: _NO_IMAGES)
+    #: Volumes that it can attach, and has; None = nothing is known of that.
+    storage: NodeStorage | None = None
     #: As sent, but for the images, for REST; what is above is read out of it.
     attributes: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)

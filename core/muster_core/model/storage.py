@@ -152,4 +152,4 @@ class NodeStorage:
     """What a node can attach: per CSI driver the most volumes (None = no limit), and what is attached to it."""
 
     limits: Mapping[str, int | None]
-    attached: frozenset[Handle] = frozenset()
+    attached: tuple[Handle, ...] = ()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_core.model.ids import NodeId
+
+#: Something changed that any claim may wait for.
+ANY_CLAIM: Final = ""
 
 
 class Gains:
     """Nodes that gained since they were last taken."""
 
-    __slots__ = ("_nodes", "_noted", "company")
+    __slots__ = ("_nodes", "_noted", "claims", "company")
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, None] = {}
@@ -16,6 +21,8 @@ class Gains:
         self._noted = 0
         #: Allocations came or went that others may ask for, or domains did; emptied by who reads it.
         self.company = False
+        #: Claims that changed; emptied by who reads it.
+        self.claims: dict[str, None] = {}
 
     def note(self, node: NodeId) -> None:
         """The table's epoch grows by one because of this node."""
@@ -25,6 +32,11 @@ class Gains:
     def note_company(self) -> None:
         """The table's epoch grows by one because of who is where."""
         self.company = True
+        self._noted += 1
+
+    def note_claim(self, claim: str) -> None:
+        """The table's epoch grows by one because of a claim, or of what any claim may wait for."""
+        self.claims[claim] = None
         self._noted += 1
 
     def take(self, epoch: int) -> list[NodeId] | None:

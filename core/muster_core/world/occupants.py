@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 
 from muster_core.model.company import NAMESPACE, PodTerm, Selector, WeighedTerm
 from muster_core.model.errors import UnknownSubject
-from muster_core.model.facts import NO_FACTS, HostPort, Occupant, PodFacts
+from muster_core.model.facts import NO_FACTS, NO_VOLUMES, HostPort, Occupant, PodFacts
 from muster_core.model.placement import Target, TargetOperator, matches
+from muster_core.world.attachments import Attachments
 from muster_core.world.tags import TagCounts
 
 Key = TypeVar("Key")
@@ -27,10 +28,12 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 class Occupants:
     """Everything that is on the nodes of a partition."""
 
-    __slots__ = ("_facts", "_labels", "_resolved", "apart", "drawn", "near", "ports", "tags")
+    __slots__ = ("_facts", "_labels", "_resolved", "apart", "attachments", "drawn", "near", "ports", "tags")
 
     def __init__(self) -> None:
         self.tags = TagCounts()
+        #: Volumes in use, by row.
+        self.attachments = Attachments()
         #: Terms of allocations that are there: required ones against and for others, preferred ones; by row.
         self.apart: dict[PodTerm, Counted] = {}
         self.near: dict[PodTerm, Counted] = {}
@@ -119,6 +122,8 @@ class Occupants:
             _change(self.drawn, weighed, row, count)
         for port in facts.ports:
             _change(self.ports, port, row, count)
+        if facts.volumes != NO_VOLUMES:
+            self.attachments.use(row, facts.volumes, count)
 
 
 def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:

@@ -1,0 +1,225 @@
+"""Volumes, claims, and what makes volumes, as they are now; and which volume each claim is assumed to get.
+
+An assumption is made when a pod with a claim that is not bound gets its node,
+and ends when the claim is bound, or when nobody who has a place uses the claim
+any more. Until then a volume that is assumed for a claim looks as if it named
+that claim, and a claim for which one is to be made as if the node had been
+chosen for it (1.36, AssumePodVolumes). No other ledger knows of it.
+
+Written by engine/cluster.py and engine/commit.py; read by plan/ through a Draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from muster_core.model.ids import NodeId
+from muster_core.model.storage import (
+    AVAILABLE,
+    Claim,
+    Demand,
+    Handle,
+    ObjectGone,
+    ObjectKind,
+    StorageCapacity,
+    StorageClass,
+    StorageDriver,
+    StorageFact,
+    Volume,
+)
+from muster_core.world.columns import BoolColumn
+from muster_core.world.pools import Pool, meets
+
+#: Demands whose pools are kept.
+_MOST_POOLS: Final = 256
+#: Begins the handle of a volume that is yet to be made, which no driver gives.
+_UNMADE: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What a claim is to get: this volume, or where it is empty one that is made for the node."""
+
+    volume: str
+    node: NodeId
+
+
+class Storage:
+    """Everything of the kind that was told of a partition."""
+
+    __slots__ = (
+        "_by_class",
+        "_capacities",
+        "_pools",
+        "_referring",
+        "_users",
+        "assumed",
+        "claims",
+        "classes",
+        "drivers",
+        "epoch",
+        "memory",
+        "taken",
+        "volumes",
+    )
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, Volume] = {}
+        self.claims: dict[str, Claim] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.drivers: dict[str, StorageDriver] = {}
+        self._capacities: dict[str, StorageCapacity] = {}
+        #: By claim; and the claim by each volume that is assumed for one.
+        self.assumed: dict[str, Assumed] = {}
+        self.taken: dict[str, str] = {}
+        #: Grows when a class, driver or capacity changes.
+        self.epoch = 0
+        #: plan/feasibility/volumes/ keeps here on which rows something holds, with the epochs of nodes' facts and ours.
+        self.memory: tuple[tuple[int, int], dict[object, BoolColumn]] = ((-1, -1), {})
+        self._by_class: dict[str, dict[str, None]] = {}
+        #: Volumes that name a claim, by that claim; claims that name a volume, by that volume.
+        self._referring: dict[str, dict[str, None]] = {}
+        self._users: dict[str, dict[str, None]] = {}
+        self._pools: dict[Demand, Pool] = {}
+
+    def tell(self, fact: StorageFact) -> list[str] | None:
+        """Put a fact in force. Returns the claims of which something else is attached now; None = maybe of all."""
+        match fact:
+            case Volume():
+                return self._volume(fact.name, fact)
+            case Claim():
+                return self._claim(fact.name, fact)
+            case StorageClass():
+                self.classes[fact.name] = fact
+            case StorageDriver():
+                self.drivers[fact.name] = fact
+            case StorageCapacity():
+                self._capacities[fact.name] = fact
+            case ObjectGone():
+                return self._gone(fact)
+            case _:
+                assert_never(fact)
+        self.epoch += 1
+        return None if isinstance(fact, StorageClass) else []
+
+    def assume(self, claim: str, volume: str, node: NodeId) -> None:
+        """The claim is to get this volume, or an empty one = one that is made for the node."""
+        self.forget(claim)
+        self.assumed[claim] = Assumed(volume, node)
+        if volume:
+            self.taken[volume] = claim
+            self._offer(volume)
+
+    def forget(self, claim: str) -> None:
+        """Nothing is assumed of the claim."""
+        before = self.assumed.pop(claim, None)
+        if before is not None and before.volume:
+            del self.taken[before.volume]
+            self._offer(before.volume)
+
+    def is_free(self, volume: str, claim: str) -> bool:
+        """Whether the volume could be the claim's for all that is known and assumed."""
+        found = self.volumes.get(volume)
+        if found is None or self.taken.get(volume, claim) != claim:
+            return False
+        return found.reference is None or found.reference.claim == claim
+
+    def handle(self, claim: str) -> Handle | None:
+        """What a node attaches for the claim; None = nothing that counts (1.36, getCSIDriverInfo)."""
+        found = self.claims.get(claim)
+        if found is None:
+            return None
+        volume = self.volumes.get(found.volume) if found.volume else None
+        if volume is not None:
+            return volume.handle if volume.handle and volume.handle.driver and volume.handle.id else None
+        of_class = self.classes.get(found.demand.storage_class)
+        return Handle(of_class.driver, _UNMADE + claim) if of_class is not None and of_class.driver else None
+
+    def pool(self, demand: Demand) -> Pool:
+        """The free volumes that meet a demand."""
+        known = self._pools.get(demand)
+        if known is None:
+            if len(self._pools) >= _MOST_POOLS:
+                self._pools.clear()
+            known = self._pools[demand] = Pool()
+            for name in self._by_class.get(demand.storage_class, ()):
+                known.put(name, self._free(name, demand))
+        return known
+
+    def pools(self) -> Mapping[Demand, Pool]:
+        """Those that are kept."""
+        return self._pools
+
+    def referring(self, claim: str) -> list[str]:
+        """Volumes that say they are this claim's, by name."""
+        return sorted(self._referring.get(claim, ()))
+
+    def capacities(self, storage_class: str) -> Iterator[StorageCapacity]:
+        """Of one class."""
+        return (one for one in self._capacities.values() if one.storage_class == storage_class)
+
+    def _volume(self, name: str, volume: Volume | None) -> list[str]:
+        before = self.volumes.pop(name, None)
+        if before is not None:
+            _drop(self._by_class, before.storage_class, name)
+            if before.reference is not None:
+                _drop(self._referring, before.reference.claim, name)
+        if volume is not None:
+            self.volumes[name] = volume
+            self._by_class.setdefault(volume.storage_class, {})[name] = None
+            if volume.reference is not None:
+                self._referring.setdefault(volume.reference.claim, {})[name] = None
+        self._offer(name, before)
+        return list(self._users.get(name, ()))
+
+    def _claim(self, name: str, claim: Claim | None) -> list[str]:
+        before = self.claims.pop(name, None)
+        if before is not None and before.volume:
+            _drop(self._users, before.volume, name)
+        if claim is not None:
+            self.claims[name] = claim
+            if claim.volume:
+                self._users.setdefault(claim.volume, {})[name] = None
+        if claim is None or claim.is_bound:
+            self.forget(name)
+        return [name]
+
+    def _gone(self, fact: ObjectGone) -> list[str] | None:
+        match fact.kind:
+            case ObjectKind.VOLUME:
+                return self._volume(fact.name, None)
+            case ObjectKind.CLAIM:
+                return self._claim(fact.name, None)
+            case ObjectKind.CLASS:
+                self.classes.pop(fact.name, None)
+            case ObjectKind.DRIVER:
+                self.drivers.pop(fact.name, None)
+            case ObjectKind.CAPACITY:
+                self._capacities.pop(fact.name, None)
+            case _:
+                assert_never(fact.kind)
+        self.epoch += 1
+        return None if fact.kind is ObjectKind.CLASS else []
+
+    def _offer(self, name: str, before: Volume | None = None) -> None:
+        """Put a volume into the pools it belongs to now, out of those of its class it does not."""
+        now = self.volumes.get(name)
+        classes = {one.storage_class for one in (now, before) if one is not None}
+        for demand, pool in self._pools.items():
+            if demand.storage_class in classes:
+                pool.put(name, self._free(name, demand))
+
+    def _free(self, name: str, demand: Demand) -> Volume | None:
+        volume = self.volumes.get(name)
+        if volume is None or name in self.taken or volume.reference is not None:
+            return None
+        is_offered = volume.phase == AVAILABLE and not volume.deleting
+        return volume if is_offered and meets(volume, demand) else None
+
+
+def _drop(index: dict[str, dict[str, None]], key: str, name: str) -> None:
+    del index[key][name]
+    if not index[key]:
+        del index[key]
