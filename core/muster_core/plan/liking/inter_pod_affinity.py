@@ -66,7 +66,7 @@ class PreferredCompany:
         self._low, self._high = self._bounds()
         if before != (self._low, self._high):
             self._points = self._normal(self._sums)
-            return self._among
+            return np.arange(len(self._sums))
         moved = changed[0] if len(changed) == 1 else np.concatenate(changed)
         self._points[moved] = self._normal(self._sums[moved])
         return moved
