@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_operator.agent import applications, changes, endings, gangs, occupants, refusals, tasks, telling
 from muster_operator.agent.ledger import Ledger
 from muster_operator.model import vocabulary as words
+from muster_operator.model.commands import SetCondition
 from muster_operator.model.ids import PodUid
 from muster_operator.model.outcome import Outcome
-from muster_operator.model.pods import Pod
+from muster_operator.model.pods import Condition, Pod
 from muster_operator.model.states import AppState, TaskState
+
+#: Resource claims that a text names.
+_MAX_NAMED: Final = 5
 
 
 def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
@@ -60,6 +66,9 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
         if pod.node is not None:
             occupants.make_stray(ledger, out, pod)
         return True
+    if pod.claims and pod.node is None:
+        _tell_of_claims(ledger, out, pod)
+        return True
     if pod.gates and pod.node is None:
         if pod.ref.uid not in ledger.noticed:
             ledger.noticed.add(pod.ref.uid)
@@ -69,6 +78,19 @@ def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
         return True
     ledger.noticed.discard(pod.ref.uid)
     return False
+
+
+def _tell_of_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
+    """Nobody here allocates devices, and without them the pod would not start: it waits, rather than be misplaced."""
+    named = ", ".join(pod.claims[:_MAX_NAMED])
+    note = (
+        f"resource claims are not supported yet ({named}): remove them from the pod, or use another scheduler for it, "
+        "such as default-scheduler"
+    )
+    is_there = pod.condition == Condition(words.REASON_UNSUPPORTED_CLAIMS, note)
+    if pod.ref.uid not in ledger.noticed and not is_there:
+        out.commands.append(SetCondition(pod.ref, words.REASON_UNSUPPORTED_CLAIMS, note))
+    _tell_once(ledger, out, pod, words.REASON_UNSUPPORTED_CLAIMS, note)
 
 
 def _tell_once(ledger: Ledger, out: Outcome, pod: Pod, reason: str, note: str) -> None:

@@ -48,6 +48,8 @@ REASON_BIND_FAILURE: Final = "PodBindFailure"
 REASON_TASK_REJECTED: Final = "TaskRejected"
 REASON_APPLICATION_FAILED: Final = "ApplicationFailed"
 REASON_APPLICATION_REJECTED: Final = "ApplicationRejected"
+#: Ours, on a pod with resource claims (DRA), and of its condition.
+REASON_UNSUPPORTED_CLAIMS: Final = "UnsupportedResourceClaims"
 REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 REASON_NODE_ACCEPTED: Final = "NodeAccepted"
 REASON_NODE_REJECTED: Final = "NodeRejected"

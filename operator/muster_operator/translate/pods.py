@@ -18,6 +18,7 @@ from muster_operator.translate.ports import ports_tag
 from muster_operator.translate.preferences import preferences_tag
 from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text
 from muster_operator.translate.requests import pod_resources
+from muster_operator.translate.volumes import volumes_tag
 from muster_si import keys
 
 #: Longest JSON text of one tag that the core reads, in characters.
@@ -61,6 +62,8 @@ def _tags(metadata: Raw, spec: Raw, ref: PodRef) -> dict[str, str]:
     if metadata.get("deletionTimestamp"):
         tags[keys.TAG_TERMINATING] = "true"
     facts = {keys.TAG_POD_CONSTRAINTS: company_tag(spec, ref.namespace, labels), keys.CONTAINER_PORTS: ports_tag(spec)}
+    if "volumes" in spec:
+        facts[keys.TAG_VOLUMES] = volumes_tag(spec, ref)
     return _with(tags, facts)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster_operator.agent import recovery
 from muster_operator.model.allocations import AllocationSpec
-from muster_operator.model.commands import FailPod, PostEvent
+from muster_operator.model.commands import FailPod, PostEvent, SetCondition
 from muster_operator.model.ids import PodUid
 from muster_operator.model.news import (
     AllocationReleased,
@@ -62,6 +62,35 @@ def test_what_is_wrong_with_a_pod_is_told_also_if_its_gates_were_told_before() -
     driver.see(a_pod("w0", app=APP))
     long = a_pod("w0", annotations={"yunikorn.apache.org/app-id": "x" * 64})
     assert events(driver.see(long)) == [("w0", "TaskRejected", "TaskRejected")]
+
+
+CLAIMS = [{"name": "gpu", "resourceClaimName": "mine"}, {"name": "nic", "resourceClaimTemplateName": "any"}]
+
+
+def test_a_pod_with_resource_claims_is_told_so_and_never_asked_for() -> None:
+    driver = live()
+    condition, event = driver.see(a_pod("w0", app=APP, resourceClaims=CLAIMS)).commands
+    assert isinstance(condition, SetCondition)
+    assert isinstance(event, PostEvent)
+    assert (condition.reason, event.reason) == ("UnsupportedResourceClaims", "UnsupportedResourceClaims")
+    assert event.note.startswith("resource claims are not supported yet (gpu, nic): remove them from the pod, or use")
+    assert condition.message == event.note
+    told = a_pod("w0", app=APP, resourceClaims=CLAIMS)
+    told["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": condition.reason, "message": condition.message}
+    ]
+    assert not driver.see(told)
+    assert not driver.wait(3600)
+    again = live()
+    assert [type(command) for command in again.see(told).commands] == [PostEvent]
+    assert not driver.gone("w0")
+    assert (driver.ledger.noticed, driver.ledger.applications) == (set(), {})
+
+
+def test_a_pod_that_another_bound_with_its_resource_claims_takes_its_room() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, resourceClaims=CLAIMS, nodeName="n1"))
+    assert [one.node for one in reported(driver.accepted())] == ["n1"]
 
 
 def test_a_pod_that_was_bound_in_spite_of_its_gates_takes_its_room() -> None:
