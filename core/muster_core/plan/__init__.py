@@ -8,7 +8,8 @@ and `pace` for how long; `headroom` says what queues and limits still allow,
 reservation, `swap` who takes over from which placeholder, `usual` everything
 else; each answers with an `outline`. `reserving` says for
 whom room is held on nodes, `preemption/` who has to go. Below them `draft` holds what-ifs over
-the nodes, `fit` places members of one shape, `together` those of several,
+the nodes, `fit` places members of one shape, `together` those of several (`search/`), `packing` those of a gang
+in few topology domains,
 `scoring` prefers nodes, and `feasibility/` refuses them. `autoscaling` says
 what is outstanding for lack of nodes.
 """

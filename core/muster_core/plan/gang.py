@@ -10,18 +10,22 @@ takes its places as its asks arrive; the others wait until all have.
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from dataclasses import dataclass
 
 from muster_core.model.decisions import Decision, Placement, Pledge
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
-from muster_core.plan import fit, headroom
+from muster_core.plan import fit, headroom, packing
+from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
+from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places, Short
 from muster_core.plan.shape import Shape
-from muster_core.plan.together import lacking_when_empty, place_all
+from muster_core.plan.together import place_all
 from muster_core.world.applications import Application, AskClass, lacking
 from muster_core.world.misfits import Misfit
 from muster_core.world.obstacles import NoNode, NoSlot, NotTogether
@@ -82,11 +86,19 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     elif refused is not None:
         outline.obstacles.append(refused.obstacle)
     elif answer is not None:
-        kind = kinds[answer.demand]
-        outline.obstacles.append(NoNode(kind, counts[kind]) if answer.alone else NotTogether(app.id))
-        room = answer.count - answer.missing if answer.alone else None
-        rooms = (room if index == answer.demand else None for index in range(len(kinds)))
-        outline.unplaced += [Unplaced(kind, answer.why, room=room) for kind, room in zip(kinds, rooms, strict=True)]
+        _refuse(app, counts, answer, outline)
+
+
+def _refuse(app: Application, counts: dict[AskClass, int], answer: Short, outline: Outline) -> None:
+    """All of them wait for the one that is short."""
+    kinds = list(counts)
+    kind = kinds[answer.demand]
+    outline.obstacles.append(NoNode(kind, counts[kind]) if answer.alone else NotTogether(app.id))
+    room = answer.count - answer.missing
+    about = _about(app, kind, room, answer.domain or ("" if answer.alone else "beside the others"))
+    for index, other in enumerate(kinds):
+        known = room if answer.alone and index == answer.demand else None
+        outline.unplaced.append(Unplaced(other, answer.why, known, about))
 
 
 def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) -> Places | Short:
@@ -96,7 +108,10 @@ def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) 
         if misfit is not None and misfit.room < count:
             return Short(index, count - misfit.room, misfit.why, count, alone=True)
     demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
-    return place_all(draft_for(partition, app), demands, partition.config.node_sort)
+    draft, sort, topology = draft_for(partition, app), partition.config.node_sort, app.spec.topology
+    if topology is None:
+        return place_all(draft, demands, sort)
+    return packing.place_packed(draft, demands, sort, topology, _held(app))
 
 
 def _misfit(partition: Partition, app: Application, kind: AskClass) -> Misfit | None:
@@ -106,7 +121,7 @@ def _misfit(partition: Partition, app: Application, kind: AskClass) -> Misfit | 
 
 def _place_part(partition: Partition, app: Application, counts: dict[AskClass, int], outline: Outline) -> None:
     """As many as fit; the rest is outstanding, so that an autoscaler may act (seed 000)."""
-    draft = draft_for(partition, app)
+    search = _Part(partition, app, draft_for(partition, app), _parts(partition, app, counts))
     room = headroom.room(partition, app)
     planned = NOTHING
     places: list[tuple[AllocationKey, NodeId]] = []
@@ -114,22 +129,75 @@ def _place_part(partition: Partition, app: Application, counts: dict[AskClass, i
         allowed = room.count(kind.resources, count)
         misfit = _misfit(partition, app, kind)
         if misfit is not None and not misfit.room:
-            outline.unplaced.append(Unplaced(kind, misfit.why))
+            outline.unplaced.append(Unplaced(kind, misfit.why, about=_about(app, kind, 0)))
             outline.obstacles.append(NoNode(kind, 1))
             continue
-        spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort) if allowed else []
+        spots = search.place(kind, allowed) if allowed else []
         placed = sum(there for _, there in spots)
         places += assign(app, kind, spots)
         room = room.room(kind.resources.times(placed))
         planned += kind.resources.times(placed)
         if placed < allowed:
-            outline.unplaced.append(Unplaced(kind, fit.shortfall(draft, shape_of(kind)), room=0))
-            outline.obstacles.append(NoNode(kind, 1))
+            search.refuse(kind, placed, outline)
         elif allowed < count and (refused := headroom.refusal(partition, app, kind.resources, planned)) is not None:
             outline.unplaced.append(Unplaced(kind, refused.why))
             outline.obstacles.append(refused.obstacle)
     if places:
         outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Where a part of a gang goes: `parts` are filled one after the other; None = the nodes are one."""
+
+    partition: Partition
+    app: Application
+    draft: Draft
+    parts: list[Part] | None
+
+    def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
+        """As many as fit, up to `count`."""
+        shape, sort = shape_of(kind), self.partition.config.node_sort
+        if self.parts is None:
+            return fit.place(self.draft, shape, count, sort)
+        spots: dict[NodeId, int] = {}
+        for part in self.parts:
+            self.draft.within = part.rows
+            for node, there in fit.place(self.draft, shape, count, sort) if count else []:
+                spots[node] = spots.get(node, 0) + there
+                count -= there
+        return list(spots.items())
+
+    def refuse(self, kind: AskClass, placed: int, outline: Outline) -> None:
+        """More of the class have no place here; `draft` is as the last part was left."""
+        why = fit.shortfall(self.draft, shape_of(kind))
+        name = self.parts[-1].name if self.parts else ""
+        about = _about(self.app, kind, placed, name)
+        # Within a domain others of the class may have room elsewhere.
+        is_anywhere = self.draft.within is None
+        outline.unplaced.append(Unplaced(kind, why, room=0 if is_anywhere else None, about=about))
+        outline.obstacles.append(NoNode(kind, 1) if is_anywhere else NotTogether(self.app.id))
+
+
+def _parts(partition: Partition, app: Application, counts: dict[AskClass, int]) -> list[Part] | None:
+    topology = app.spec.topology
+    if topology is None:
+        return None
+    demands = [(shape_of(kind), count) for kind, count in counts.items()]
+    return packing.parts(draft_for(partition, app), demands, topology, _held(app))
+
+
+def _held(app: Application) -> dict[NodeId, int]:
+    """Where it has places, and how many."""
+    return Counter(allocation.node for allocation in app.allocations.values() if allocation.releasing is None)
+
+
+def _about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
+    """Which member lacks places: how many of its task group have theirs, or would with `more`."""
+    there = len(app.gang.live.get(kind.group, ())) + more
+    known = [member.count for member in app.spec.members if member.group == kind.group]
+    total = max([*known, there + 1])
+    return f"task group {kind.group} has places for {there} of {total} members{where and ' '}{where}"
 
 
 def _has_all(app: Application, counts: dict[AskClass, int]) -> bool:
@@ -153,14 +221,16 @@ def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: 
     if app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
     members = app.spec.members
-    short = lacking_when_empty(nodes, [(Shape(m.resources, m.constraints), m.count) for m in members])
+    demands = [(Shape(m.resources, m.constraints), m.count) for m in members]
+    short = packing.lacking_packed_when_empty(nodes, demands, app.spec.topology)
     outline.checked = True
     if short is None:
         return
     member = members[short.demand]
     why = Shortfall(Lack.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text() or "there are no nodes"
+    where = f" in {short.domain}" if short.domain else ""
     outline.notice = (
         f"even an empty cluster could not hold the gang: {short.missing} of {member.count} members of task group "
-        f"{member.group} would have no place: {why} It waits for nodes to be added"
+        f"{member.group} would have no place{where}: {why} It waits for nodes to be added"
     )
     outline.short_of = "" if is_held else member.group

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from muster_core.model.decisions import Decision
@@ -16,12 +16,21 @@ from muster_core.world.obstacles import Obstacle
 @dataclass(frozen=True, slots=True)
 class Unplaced:
     """Asks of one class that got no place, and why. `room`: only so many of the class fit
-    while the nodes are as they are; None = that was not asked.
+    while the nodes are as they are; None = that was not asked. `about`: who lacks it, of a gang.
     """
 
     kind: AskClass
     why: Shortfall
     room: int | None = None
+    about: str = ""
+
+    @property
+    def told(self) -> Shortfall:
+        """Why, as those who wait are told; `why` alone is true of others of the class, too."""
+        if not self.about:
+            return self.why
+        message = f"{self.about}: {self.why.message}" if self.why.message else self.about
+        return replace(self.why, message=message)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,8 @@ class Places:
 @dataclass(frozen=True, slots=True)
 class Short:
     """Which demand (by its position, of so many members) lacks how many places, and why.
-    `alone`: it would even if there were no other demand.
+    `alone`: it would even if there were no other demand. `domain`: the value of a node label within which; empty =
+    anywhere.
     """
 
     demand: int
@@ -37,6 +38,7 @@ class Short:
     why: Shortfall
     count: int = 0
     alone: bool = False
+    domain: str = ""
 
 
 def needs_others(shape: Shape) -> bool:
