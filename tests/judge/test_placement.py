@@ -74,9 +74,7 @@ REASONS = {
 }
 AT_LEAST = 100
 #: The theme that shows a filter, where it is not on yet.
-_OFF_FILTERS = (
-    {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "InterPodAffinity"} if OFF else set()
-)
+_OFF_FILTERS = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"} if OFF else set()
 
 
 @dataclass(slots=True)

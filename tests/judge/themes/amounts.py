@@ -39,6 +39,8 @@ class Amounts(Theme):
 
     def running(self, dice: Dice, scene: Scene, pod: Raw) -> None:
         _ask(dice, pod["spec"]["containers"][0], 2)
+        if dice.chance(20):
+            _resize(dice, pod)
 
     def pending(self, dice: Dice, scene: Scene, pod: Raw) -> None:
         spec = pod["spec"]
@@ -54,6 +56,19 @@ class Amounts(Theme):
             spec["initContainers"] = [init]
         if dice.chance(10):
             spec["overhead"] = {"cpu": "250m", "memory": "64Mi"}
+        if dice.chance(8):  # for the pod as a whole, not less than for its containers together
+            name = dice.pick(("cpu", "memory"))
+            spec["resources"] = {"requests": {name: "8" if name == "cpu" else "8Gi"}}
+
+
+def _resize(dice: Dice, pod: Raw) -> None:
+    """A pod that has more or less than its spec says, and perhaps may never have what it says."""
+    granted = {"cpu": dice.pick(("500m", "2")), "memory": dice.pick(("512Mi", "2Gi"))}
+    status: Raw = {"name": "main", "resources": {"requests": granted}, "allocatedResources": granted}
+    pod["status"]["containerStatuses"] = [status]
+    if dice.chance(40):
+        reason = dice.pick(("Deferred", "Infeasible"))
+        pod["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
 
 
 def _ask(dice: Dice, container: Raw, at_most: int) -> None:
