@@ -67,6 +67,8 @@ class Work:
     before: int = 0
     namespaces: int = 1
     taints: str = ""
+    #: No node takes two of them.
+    one_a_host: bool = False
 
 
 def constraints(**found: object) -> Callable[[int], Tags]:
@@ -104,12 +106,12 @@ WORKS: Final[Mapping[str, Work]] = {
         constraints(tolerations=[{"key": "dedicated", "operator": "Exists"}]),
         taints='[{"effect":"NoSchedule","key":"dedicated","value":"batch"}]',
     ),
-    "anti-affinity": Work(1000, 2000, company(antiAffinity=[term(HOST, **HERE)]), before=1000),
+    "anti-affinity": Work(1000, 2000, company(antiAffinity=[term(HOST, **HERE)]), before=1000, one_a_host=True),
     "affinity": Work(1000, 5000, company(affinity=[term(ZONE, **HERE)]), before=5000),
     "preferred-affinity": Work(500, 5000, company(preferred=[term(HOST, weight=1, **HERE)]), before=5000),
     "preferred-anti-affinity": Work(500, 5000, company(preferred=[term(HOST, weight=-1, **HERE)]), before=5000),
     "anti-affinity-by-namespace-label": Work(
-        500, 1000, company(antiAffinity=[term(HOST, **ANYWHERE_OF_KIND)]), before=3000, namespaces=100
+        500, 1000, company(antiAffinity=[term(HOST, **ANYWHERE_OF_KIND)]), before=3000, namespaces=100, one_a_host=True
     ),
     "spread": Work(2000, 5000, spread("DoNotSchedule"), before=5000),
     "preferred-spread": Work(1000, 5000, spread("ScheduleAnyway"), before=5000),
@@ -143,7 +145,9 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
 def growth(name: str) -> float:
     """How many times as much a pod costs on many nodes as on few; as many pods as the few nodes take."""
     few, many = GROWTH
-    share = min(1.0, few * 0.4 / max(WORKS[name].pods, WORKS[name].before))
+    work = WORKS[name]
+    most = few * (0.4 if work.one_a_host else 8)
+    share = min(1.0, most / max(work.pods, work.before))
     return measured(name, few, share=share) / measured(name, many, share=share)
 
 
