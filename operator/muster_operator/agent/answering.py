@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from muster_operator.agent import applications, endings, refusals, tasks, telling, unwritten
+from muster_operator.agent import applications, endings, mounting, refusals, tasks, telling, unwritten
 from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task
 from muster_operator.model import vocabulary as words
-from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, FailPod, MarkResumed, SetCondition
+from muster_operator.model.commands import (
+    BindPod,
+    ClaimVolume,
+    CreatePlaceholder,
+    DeletePod,
+    FailPod,
+    MarkResumed,
+    SelectNode,
+    SetCondition,
+)
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
 from muster_operator.model.states import TaskState
@@ -33,6 +42,8 @@ def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
             _bind(ledger, out, result, result.command, now)
         case CreatePlaceholder():
             _create(ledger, out, result, result.command, now)
+        case ClaimVolume() | SelectNode() as command:
+            mounting.answered(ledger, out, result, command, now)
         case FailPod() | MarkResumed() | SetCondition() as command:
             unwritten.answered(ledger, result, command, now)
         case _:
@@ -57,7 +68,7 @@ def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: f
         return
     match result:
         case CommandSucceeded():
-            tasks.mark_bound(out, task)
+            tasks.mark_bound(ledger, out, task)
             if command.placeholder:
                 applications.placeholder_bound(ledger, out, task, now)
         case CommandUnanswered() if task.binds < _MAX_BINDS:

@@ -158,7 +158,7 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
     """A member of an application that failed fails too; one that has its node all the same takes its room."""
-    tasks.fail(out, task, *failure)
+    tasks.fail(ledger, out, task, *failure)
     if task.state is TaskState.BOUND and not task.held:
         occupants.make_stray(ledger, out, task.pod)
 

@@ -1,8 +1,9 @@
 """A pod of ours looks otherwise than before: bound, resized in place, relabelled, on its way out.
 
 What the core was told of a pod it is told anew: as an ask while the pod waits, as an allocation once it has its place
-(semantics 3, ADR 0010); of one that it ordered to go it hears nothing more but its end. The application, and with it the queue, is chosen once: a pod that waits may still move to
-another application, one that has its place stays with what it is accounted to, and its user is told.
+(semantics 3, ADR 0010); of one that it ordered to go it hears nothing more but its end. The application, and with it
+the queue, is chosen once: a pod that waits may still move to another application, one that has its place stays with
+what it is accounted to, and its user is told.
 """
 
 from __future__ import annotations
@@ -85,11 +86,11 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
     if task.state is TaskState.BOUND or task.state not in _UNBOUND or node is None:
         return
     if task.state is TaskState.ALLOCATED and task.node == node:
-        tasks.mark_bound(out, task)
+        tasks.mark_bound(ledger, out, task)
     elif task.state in {TaskState.REJECTED, TaskState.FAILED}:
         occupants.make_stray(ledger, out, task.pod)
     else:
-        tasks.adopt_bound(out, task, node)
+        tasks.adopt_bound(ledger, out, task, node)
         if app is not None and app.state in applications.ANSWERED:
             tasks.report_bound(ledger, out, task)
     if task.pod.membership.placeholder:

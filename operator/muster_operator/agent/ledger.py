@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from muster_operator.agent.stored import Mounting, Storage
 from muster_operator.model.allocations import AllocationSpec, TerminationType
 from muster_operator.model.commands import FailPod, MarkResumed
 from muster_operator.model.facts import Fact
@@ -59,6 +60,8 @@ class Task:
     heard: tuple[tuple[str, float], ...] = ()
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
+    #: While its claims are on their way to their volumes; the pod is bound after that.
+    mounting: Mounting | None = None
 
     @property
     def uid(self) -> PodUid:
@@ -189,6 +192,7 @@ class Look(Enum):
     GANG = "how far a gang is that reserves"
     NAMESPACE = "an application that waits for its namespace, or for that of a pod"
     PLACE = "a place that is kept for the pod that replaces a refused one"
+    VOLUMES = "the claims of a pod that has its node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,7 @@ class Ledger:
     priority_classes: dict[str, bool] = field(default_factory=dict)
     #: What else filters read, as the core is told of it.
     objects: dict[tuple[ObjectKind, str], ClusterObject] = field(default_factory=dict)
+    storage: Storage = field(default_factory=Storage)
     #: Originators whose gang was given up (Soft), until their annotation says so.
     resumed: set[PodUid] = field(default_factory=set)
     #: Pods of which something was told that is told once.

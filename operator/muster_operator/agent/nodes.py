@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import occupants, refusals, reserving, tasks, telling
+from muster_operator.agent import mounting, occupants, refusals, reserving, tasks, telling
 from muster_operator.agent.applications import ANSWERED
 from muster_operator.agent.asks import allocation_of
 from muster_operator.agent.ledger import Ledger
+from muster_operator.agent.storage import as_told
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import AllocationSpec
 from muster_operator.model.ids import NodeName, PodUid
@@ -52,10 +53,11 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
         ledger.arrived.add(node.name)
         waiting = sorted(ledger.homeless.pop(node.name, set()))
         existing = (existing_allocation(ledger, uid, node.name) for uid in waiting)
-        out.news.append(NodeCreated(node, not node.schedulable, tuple(spec for spec in existing if spec is not None)))
+        there = tuple(spec for spec in existing if spec is not None)
+        out.news.append(NodeCreated(as_told(ledger, node), not node.schedulable, there))
         return
     if old.capacity != node.capacity or old.attributes != node.attributes:
-        out.news.append(NodeUpdated(node))
+        out.news.append(NodeUpdated(as_told(ledger, node)))
     if old.schedulable != node.schedulable:
         out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
 
@@ -86,6 +88,9 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     for task in list(ledger.tasks.values()):
         if name in {task.node, task.pod.node}:
             task.held = False
+            if task.mounting is not None:
+                mounting.fail(ledger, out, task, now, f"node {name} is gone")
+                continue
             tasks.await_node(ledger, task.uid, name)
             if task.pod.membership.placeholder:
                 tasks.kill(ledger, out, task, now, f"node {name} is gone")

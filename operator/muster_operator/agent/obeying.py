@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, endings, hearing, nodes, occupants, refusals, tasks, telling, waiting
+from muster_operator.agent import (
+    applications,
+    endings,
+    hearing,
+    mounting,
+    nodes,
+    occupants,
+    refusals,
+    tasks,
+    telling,
+    waiting,
+)
 from muster_operator.agent.ledger import Application, Ledger, Phase, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -169,11 +180,13 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
 
 
 def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: float) -> None:
+    tasks.allocate(task, verdict.node)
     if verdict.node in ledger.nodes:
-        tasks.allocate(out, task, verdict.node)
+        if verdict.volumes:
+            mounting.begin(ledger, out, task, verdict.volumes, now)
+        else:
+            tasks.order_bind(out, task)
         return
-    tasks.step(task, TaskEvent.ALLOCATE)
-    task.asked, task.held, task.node = False, True, verdict.node
     tasks.roll_back(ledger, out, task, now, f"node {verdict.node} does not exist")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, changes, objects, occupants, pods
+from muster_operator.agent import applications, changes, objects, occupants, pods, storage
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
 from muster_operator.model.facts import (
@@ -54,6 +54,8 @@ def record(ledger: Ledger, fact: Fact) -> None:
             ledger.priority_classes[name] = allow_preemption
         case ObjectSeen():
             objects.record(ledger, fact.object)
+        case _:
+            storage.record(ledger, fact)
 
 
 def _record_namespace(ledger: Ledger, fact: NamespaceSeen | NamespaceGone) -> None:
@@ -108,6 +110,8 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
             objects.seen(ledger, out, fact.object)
         case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
             _react_around(ledger, out, fact, now)
+        case _:
+            storage.seen(ledger, out, fact, now)
 
 
 def _react_around(

@@ -17,6 +17,7 @@ from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation, existing_places
 from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe, record
+from muster_operator.agent.storage import as_told
 from muster_operator.model.facts import Fact
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.news import AskSubmitted, News, NodeCreated, NodeOpened
@@ -83,6 +84,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.unwritten.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
+    ledger.storage.waiting.clear()
     ledger.arrived &= ledger.nodes.keys()  # these three lose what went while there was no session
     ledger.resumed &= ledger.pods.keys()
     ledger.noticed &= ledger.pods.keys()
@@ -153,7 +155,7 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     for node in ledger.nodes.values():
         existing = (existing_allocation(ledger, uid, node.name) for uid in sorted(on_node.pop(node.name, [])))
         there = [spec for spec in existing if spec is not None] + existing_places(ledger, node.name)
-        out.news.append(NodeCreated(node, drained=True, existing=tuple(there)))
+        out.news.append(NodeCreated(as_told(ledger, node), drained=True, existing=tuple(there)))
         done += 1 + len(there)
         if done >= TURN:
             yield out

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import applications, endings, gangs, refusals, reserving, telling, unwritten, waiting
+from muster_operator.agent import (
+    applications,
+    endings,
+    gangs,
+    mounting,
+    refusals,
+    reserving,
+    telling,
+    unwritten,
+    waiting,
+)
 from muster_operator.agent.asks import ask_of
 from muster_operator.agent.deadlines import due, next_due, remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Phase, SlotState
@@ -53,6 +63,8 @@ def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
             applications.wait_no_longer(ledger, out, AppId(deadline.subject), now)
         case Look.PLACE:
             refusals.give_up(ledger, out, PodUid(deadline.subject), now)
+        case Look.VOLUMES:
+            mounting.too_late(ledger, out, PodUid(deadline.subject), now)
 
 
 def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import telling
+from muster_operator.agent import telling, volumes
 from muster_operator.agent.asks import allocation_of, ask_of
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Task
@@ -37,16 +37,23 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     out.news.append(AskSubmitted(ask_of(ledger, task)))
 
 
-def allocate(out: Outcome, task: Task, node: NodeName) -> None:
-    """The core gave it a node: bind it there."""
+def allocate(task: Task, node: NodeName) -> None:
+    """The core gave it a node; it is bound there by ``order_bind``, when its claims are."""
     step(task, TaskEvent.ALLOCATE)
-    task.asked, task.held, task.node, task.binds = False, True, node, 1
+    task.asked, task.held, task.node = False, True, node
     task.shortage = None
-    out.commands.append(BindPod(task.pod.ref, node, task.pod.membership.placeholder))
 
 
-def mark_bound(out: Outcome, task: Task) -> None:
+def order_bind(out: Outcome, task: Task) -> None:
+    """Nothing is in the way any more: bind it to its node."""
+    if task.node is not None:
+        task.binds = 1
+        out.commands.append(BindPod(task.pod.ref, task.node, task.pod.membership.placeholder))
+
+
+def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Our bind is done; a real pod's user is told."""
+    volumes.wait_no_longer(ledger, task)
     step(task, TaskEvent.BIND)
     ref = task.pod.ref
     if not task.pod.membership.placeholder:
@@ -55,8 +62,9 @@ def mark_bound(out: Outcome, task: Task) -> None:
         )
 
 
-def adopt_bound(out: Outcome, task: Task, node: NodeName) -> None:
+def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> None:
     """The pod got a node without us: take back what the core thought, report what is."""
+    volumes.abandon(ledger, out, task)
     take_back(out, task, TerminationType.STOPPED_BY_RM, "the pod was bound by somebody else")
     task.node = node
     task.allocation_id = NO_ALLOCATION_ID
@@ -119,6 +127,7 @@ def keep_off(ledger: Ledger, task: Task, nodes: tuple[NodeName, ...], until: flo
 
 def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
     """A bind failed for good: release, and ask again with the same key, away from that node (semantics 5)."""
+    volumes.abandon(ledger, out, task)
     take_back(out, task, TerminationType.STOPPED_BY_RM, message)
     if task.node is not None:
         keep_off(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
@@ -146,14 +155,16 @@ def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
 
 def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> None:
     """The pod has to go; what the core knows of it is taken back when it is gone."""
+    volumes.abandon(ledger, out, task)
     if task.state is not TaskState.KILLING:
         step(task, TaskEvent.KILL)
     order_delete(ledger, out, task.pod.ref, now, reason, at_once=task.pod.membership.placeholder)
 
 
-def fail(out: Outcome, task: Task, reason: str, message: str) -> None:
+def fail(ledger: Ledger, out: Outcome, task: Task, reason: str, message: str) -> None:
     """A pod that never got a node ends as failed (contract 6.2)."""
     if task.state in _FAILABLE:
+        volumes.abandon(ledger, out, task)
         take_back(out, task, TerminationType.STOPPED_BY_RM, message)
         step(task, TaskEvent.FAIL)
         out.commands.append(FailPod(task.pod.ref, reason, message))
@@ -161,6 +172,7 @@ def fail(out: Outcome, task: Task, reason: str, message: str) -> None:
 
 def end(ledger: Ledger, out: Outcome, task: Task) -> None:
     """The pod is gone or has ended: the core is told, with its own type if it had ordered it (semantics 4)."""
+    volumes.abandon(ledger, out, task)
     take_back(out, task, task.release or TerminationType.STOPPED_BY_RM)
     step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)
     ledger.tasks.pop(task.uid, None)

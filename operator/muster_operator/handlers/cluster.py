@@ -1,4 +1,4 @@
-"""What kopf calls for pods, nodes, namespaces and priority classes: each hands the object to the agent's inbox.
+"""What kopf calls for pods, nodes, namespaces, priority classes, storage: each hands the object to the agent's inbox.
 
 `on.event` only, no return value, no patch, no body: they are fed by the fast lane, or by kopf itself where that is not
 possible.
@@ -25,6 +25,13 @@ async def log_in(memo: Memo, **_: Any) -> kopf.AiohttpSession:
 @kopf.on.event("", "v1", "nodes", registry=REGISTRY)
 @kopf.on.event("", "v1", "namespaces", registry=REGISTRY)
 @kopf.on.event("scheduling.k8s.io", "v1", "priorityclasses", registry=REGISTRY)
+@kopf.on.event("", "v1", "persistentvolumes", registry=REGISTRY)
+@kopf.on.event("", "v1", "persistentvolumeclaims", registry=REGISTRY)
+@kopf.on.event("storage.k8s.io", "v1", "storageclasses", registry=REGISTRY)
+@kopf.on.event("storage.k8s.io", "v1", "csinodes", registry=REGISTRY)
+@kopf.on.event("storage.k8s.io", "v1", "csidrivers", registry=REGISTRY)
+@kopf.on.event("storage.k8s.io", "v1", "csistoragecapacities", registry=REGISTRY)
+@kopf.on.event("storage.k8s.io", "v1", "volumeattachments", registry=REGISTRY)
 async def observe(event: Any, resource: kopf.Resource, memo: Memo, **_: Any) -> None:
     """Something exists, changed or is gone."""
     await memo.inbox.watched(resource.plural, event["type"], event["object"])

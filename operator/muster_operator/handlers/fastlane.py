@@ -36,6 +36,13 @@ HOT: Final = frozenset(
         ("", "namespaces"),
         ("", "configmaps"),
         ("scheduling.k8s.io", "priorityclasses"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("storage.k8s.io", "storageclasses"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "csidrivers"),
+        ("storage.k8s.io", "csistoragecapacities"),
+        ("storage.k8s.io", "volumeattachments"),
     }
 )
 _WATCHER_PARAMETERS: Final = (

@@ -12,20 +12,26 @@ from typing import Final
 
 import structlog
 
-from muster_operator.handlers.stream import BACKOFF_S, RELIST_S
+from muster_operator.handlers.stream import BACKOFF_S, RELIST_S, key_of
 from muster_operator.link.api.decoding import decoded_object
 from muster_operator.link.api.listing import pages
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
 from muster_operator.link.inbox import Inbox
 from muster_operator.link.versions import READ
-from muster_operator.translate.raw import Raw
 
 log = structlog.get_logger("muster.relist")
 
 PATHS: Final = {
     "namespaces": "/api/v1/namespaces",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "csidrivers": "/apis/storage.k8s.io/v1/csidrivers",
+    "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
+    "csinodes": "/apis/storage.k8s.io/v1/csinodes",
+    "persistentvolumes": "/api/v1/persistentvolumes",
+    "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
+    "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
 }
@@ -55,13 +61,7 @@ async def _list(session: KubeSession, inbox: Inbox, plural: str, path: str, *, f
         async for page in stream:
             for item in page.items:
                 raw = decoded_object(item)
-                keys.add(_key(plural, raw))
+                keys.add(key_of(plural, raw))
                 if first:
                     await inbox.watched(plural, READ, raw)
     await inbox.listed(plural, frozenset(keys))
-
-
-def _key(plural: str, raw: Raw) -> str:
-    metadata: Raw = raw["metadata"]
-    key: str = metadata["uid"] if plural == "pods" else metadata["name"]
-    return key

@@ -65,7 +65,7 @@ class Listener(Protocol):
         """Take note that a list is about to be asked for."""
 
     async def listed(self, plural: str, keys: frozenset[str]) -> None:
-        """Take a complete list: uids of pods, names of cluster-wide objects."""
+        """Take a complete list, by the keys of `key_of`."""
 
     def stream_broke(self, plural: str, reason: str) -> None:
         """Count that a stream had to be started over."""
@@ -151,7 +151,7 @@ class Stream:
                 version = page.version
                 for item in page.items:
                     raw = decoded_object(item)
-                    keys.add(raw["metadata"]["uid" if topic.resource.namespaced else "name"])
+                    keys.add(key_of(self._plural, raw))
                     await self._handle({"type": None, "object": raw})
         await topic.listener.listed(self._plural, frozenset(keys))
         self._version, self._refusals = version, 0
@@ -220,6 +220,15 @@ class Stream:
         self._topic.listener.stream_broke(self._plural, reason or "it ended at once")
         log.warning("stream started over", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
         await asyncio.sleep(delay_s)
+
+
+def key_of(plural: str, raw: Any) -> str:
+    """What tells an object from others of its kind in a list: a pod's uid, another's name, or namespace and name."""
+    metadata = raw["metadata"]
+    if plural == "pods":
+        return str(metadata["uid"])
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
 def _longer(seconds: float) -> float:

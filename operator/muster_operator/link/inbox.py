@@ -52,7 +52,7 @@ class ListBegun:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """That list is complete and these are in it: uids of pods, names of cluster-wide objects."""
+    """That list is complete and these are in it: uids of pods, names of others, `namespace/name` in namespaces."""
 
     plural: str
     keys: frozenset[str]

@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.ids import NodeName
 from muster_operator.model.pods import PodRef
+from muster_operator.model.storage import ClaimRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,29 @@ class MarkDisrupted:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimVolume:
+    """Write on a free volume that it is for this claim, as kube-scheduler does; ``undo``: that it is free again.
+
+    A volume that is another claim's by then is refused with 409, and undone is only what has not been bound yet.
+    """
+
+    pod: PodRef
+    claim: ClaimRef
+    volume: str
+    undo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelectNode:
+    """Write on a claim for which node its volume is to be made; ``undo``: for none. As for ClaimVolume otherwise."""
+
+    pod: PodRef
+    claim: ClaimRef
+    node: NodeName
+    undo: bool = False
+
+
 class Subject(StrEnum):
     """The kind of object that an event is about."""
 
@@ -123,4 +147,6 @@ class PostEvent:
     series: str = ""
 
 
-Command = CreatePlaceholder | BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted | PostEvent
+PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
+StorageCommand = ClaimVolume | SelectNode
+Command = CreatePlaceholder | PodCommand | StorageCommand | PostEvent

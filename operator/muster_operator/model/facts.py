@@ -9,6 +9,7 @@ from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject
 from muster_operator.model.pods import ForeignPod, Pod
+from muster_operator.model.storage import Attachment, Claim, NodeDrivers, Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +69,55 @@ class ObjectSeen:
     object: ClusterObject
 
 
-Fact = PodSeen | PodGone | NodeSeen | NodeGone | NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
+@dataclass(frozen=True, slots=True)
+class VolumeSeen:
+    """A PersistentVolume exists and looks like this."""
+
+    volume: Volume
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeGone:
+    """A PersistentVolume no longer exists."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGone:
+    """A PersistentVolumeClaim, ``namespace/name``, no longer exists."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSeen:
+    """A PersistentVolumeClaim exists and looks like this."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class DriversSeen:
+    """The CSINode of a node looks like this; without ``limits`` it is gone."""
+
+    drivers: NodeDrivers
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentSeen:
+    """A VolumeAttachment exists and looks like this."""
+
+    attachment: Attachment
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentGone:
+    """A VolumeAttachment no longer exists."""
+
+    name: str
+
+
+StorageFact = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
+ClusterFact = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
+Fact = PodSeen | PodGone | NodeSeen | NodeGone | ClusterFact | StorageFact

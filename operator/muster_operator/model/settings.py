@@ -54,6 +54,9 @@ class Settings:
     avoid_node_s: float = 60.0
     """How long a node on which binds failed for good, or whose kubelet refused the pod, is avoided (semantics 5)."""
 
+    volume_bind_s: float = 600.0
+    """``service.volumeBindTimeout``: how long a pod that has its node waits until its claims are bound."""
+
     keep_place_s: float = 120.0
     """How long the place of a gang's pod that a kubelet refused is kept for the pod that replaces it.
 

@@ -37,11 +37,10 @@ class Volume:
     """A PersistentVolume. ``claim``: whom it is for (``spec.claimRef``). ``is_bound``: phase Bound.
 
     ``reach``: terms of its node affinity, None = it is reached from everywhere. ``handle``: of a CSI volume, empty for
-    others, also those that a CSI driver took over. ``version``: the resourceVersion. ``told``: what the core is told.
+    others, also those that a CSI driver took over. ``told``: what the core is told.
     """
 
     name: str
-    version: str
     claim: ClaimRef | None
     is_bound: bool
     is_going: bool
@@ -58,7 +57,6 @@ class Claim:
     """
 
     ref: ClaimRef
-    version: str
     volume: str
     is_bound: bool
     is_going: bool

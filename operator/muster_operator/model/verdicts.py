@@ -6,16 +6,17 @@ Messages of different kinds may arrive in any order (semantics 1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.storage import ChosenVolumes
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """A pod gets a node."""
+    """A pod gets a node. ``volumes``: what its unbound claims are to get (semantics 21, ``muster/chosen-volumes``)."""
 
     app: AppId
     key: PodUid
@@ -23,6 +24,7 @@ class Allocated:
     allocation_id: AllocationId = NO_ALLOCATION_ID
     placeholder: bool = False
     task_group: str = ""
+    volumes: ChosenVolumes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,6 @@ def read_volume(raw: Raw) -> Volume | None:
     }
     return Volume(
         name=name,
-        version=text(metadata.get("resourceVersion")),
         claim=claim,
         is_bound=phase == "Bound",
         is_going=is_going,
@@ -166,7 +165,6 @@ def read_claim(raw: Raw) -> Claim | None:
     }
     return Claim(
         ref=ref,
-        version=text(metadata.get("resourceVersion")),
         volume=volume,
         is_bound=is_bound and bool(volume),
         is_going=is_going,

@@ -22,8 +22,8 @@ from typing import Final
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_buffer import EventBuffer
 from muster_operator.link.api.recall import Recall
-from muster_operator.link.api.urgency import Urgency, key_of, urgency_of
-from muster_operator.model.commands import BindPod, Command, PostEvent
+from muster_operator.link.api.urgency import Urgency, is_of_session, key_of, urgency_of
+from muster_operator.model.commands import Command, PostEvent
 
 #: Which share of the places a kind may have at once.
 SHARES: Final[Mapping[Urgency, float]] = {
@@ -98,11 +98,11 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         """Binds that wait are dropped without a result; those in flight end with the try that they are at."""
         self._recall.now()
         for key, jobs in list(self._behind.items()):
-            kept = deque(job for job in jobs if job.started or not isinstance(job.command, BindPod))
+            kept = deque(job for job in jobs if job.started or not is_of_session(job.command))
             if len(kept) == len(jobs):
                 continue
             for job in jobs:
-                job.started = job.started or isinstance(job.command, BindPod)  # it leaves its queue
+                job.started = job.started or is_of_session(job.command)  # it leaves its queue
             is_next = bool(kept) and not kept[0].started
             self._behind[key] = kept
             if not kept:

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from muster_operator.model.commands import (
     BindPod,
+    ClaimVolume,
     Command,
     CreatePlaceholder,
     DeletePod,
@@ -13,6 +14,7 @@ from muster_operator.model.commands import (
     MarkDisrupted,
     MarkResumed,
     PostEvent,
+    SelectNode,
     SetCondition,
 )
 
@@ -30,20 +32,25 @@ class Urgency(IntEnum):
 def urgency_of(command: Command) -> Urgency:
     """How soon a command has to go."""
     match command:
-        case BindPod():
+        case BindPod() | ClaimVolume(undo=False) | SelectNode(undo=False):
             return Urgency.BIND
         case DeletePod():
             return Urgency.DELETE
         case CreatePlaceholder():
             return Urgency.CREATE
-        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted():
+        case FailPod() | SetCondition() | MarkResumed() | MarkDisrupted() | ClaimVolume() | SelectNode():
             return Urgency.PATCH
         case PostEvent():
             return Urgency.EVENT
 
 
+def is_of_session(command: Command) -> bool:
+    """Whether it is in force only as long as the session that decided it: a bind, and what has to come before it."""
+    return urgency_of(command) is Urgency.BIND
+
+
 def key_of(command: Command) -> str:
-    """Which pod a command writes to, `namespace/name`; empty for events."""
+    """Which pod (`namespace/name`), volume or claim a command writes to; empty for events."""
     match command:
         case BindPod(pod=pod) | DeletePod(pod=pod) | FailPod(pod=pod) | SetCondition(pod=pod) | MarkDisrupted(pod=pod):
             return f"{pod.namespace}/{pod.name}"
@@ -51,5 +58,9 @@ def key_of(command: Command) -> str:
             return f"{pod.namespace}/{pod.name}"
         case CreatePlaceholder(spec=spec):
             return f"{spec.namespace}/{spec.name}"
+        case ClaimVolume(volume=name):
+            return f"volume {name}"
+        case SelectNode(claim=claim):
+            return f"claim {claim.key}"
         case PostEvent():
             return ""

@@ -29,7 +29,13 @@ from muster_si.errors import SchedulerInterfaceError
 log = structlog.get_logger("muster.session")
 
 #: Resources whose first list has to be complete before the core is told anything.
-NEEDED: Final = frozenset({"pods", "nodes", "namespaces", "priorityclasses"})
+NEEDED: Final = frozenset(
+    {
+        *("pods", "nodes", "namespaces", "priorityclasses"),
+        *("persistentvolumes", "persistentvolumeclaims", "storageclasses"),
+        *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
+    }
+)
 
 #: Seconds that a core may need to take in all of a cluster; 20,000 pods take it two or three.
 RECOVERY_S: Final = 120.0

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import orjson
+
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.inventory import ApplicationInCore, HeldInCore, Inventory, NodeInCore, Part
+from muster_operator.model.storage import ChosenVolumes
 from muster_operator.model.verdicts import (
     Allocated,
     AllocationRejected,
@@ -34,7 +37,7 @@ from muster_operator.model.verdicts import (
     SchedulingStates,
     Verdict,
 )
-from muster_si import muster_pb2, si_pb2
+from muster_si import keys, muster_pb2, si_pb2
 
 Response = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse
 
@@ -159,6 +162,7 @@ def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationVerdic
                 AllocationId(new.allocationID),
                 new.placeholder,
                 new.taskGroupName,
+                _chosen_volumes(new.allocationTags.get(keys.TAG_CHOSEN_VOLUMES, "")),
             )
             for new in response.new
         ),
@@ -170,6 +174,10 @@ def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationVerdic
             for no in response.rejectedAllocations
         ),
     )
+
+
+def _chosen_volumes(written: str) -> ChosenVolumes:
+    return {str(claim): str(volume) for claim, volume in orjson.loads(written).items()} if written else {}
 
 
 def _core_event(event: si_pb2.EventRecord) -> CoreEvent:

@@ -30,6 +30,7 @@ STAYS = {"settings", "phase", "nodes", "namespaces", "objects", "priority_classe
 def left(simulation: Simulation) -> dict[str, object]:
     """The parts of the ledger that still hold something of pods."""
     found = {name: getattr(simulation.ledger, name) for name in simulation.ledger.__slots__}
+    found["storage"] = simulation.ledger.storage.waiting
     return {name: value for name, value in found.items() if name not in STAYS and value}
 
 

@@ -9,6 +9,7 @@ from muster_operator.link.inbox import Inbox
 from muster_operator.link.leading.fence import Fence
 from muster_operator.link.leading.leadership import Unopposed
 from muster_operator.link.metrics import Metrics
+from muster_operator.link.si.current import NEEDED
 from muster_operator.serving import talk
 from tests.unit.operator.link.test_loop import Operator
 
@@ -45,10 +46,10 @@ async def test_who_takes_over_after_a_long_silence_registers_when_everything_is_
         operator.loop.turn()
     assert operator.loop.unlisted == ""
     clock.now += 3600
-    assert operator.loop.unlisted == "nothing heard of for long: namespaces, nodes, pods, priorityclasses"
+    assert operator.loop.unlisted == f"nothing heard of for long: {', '.join(sorted(NEEDED))}"
     talking = asyncio.create_task(talk(operator.link, hearing, leading))
     leading.begun.set()
-    for plural in ("namespaces", "nodes", "pods"):
+    for plural in NEEDED - {"priorityclasses"}:
         hearing.note(plural)
         await operator.settled()
     assert operator.peer.registrations == []
