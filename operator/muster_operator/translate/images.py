@@ -16,7 +16,7 @@ from muster_operator.translate.canonical import canonical
 from muster_operator.translate.raw import Raw, integer, items, objects, text
 
 #: Characters of JSON that the core reads of one value, less what a name may need to be quoted.
-_MAX_TEXT: Final = 60_000
+_MAX_TEXT: Final = 250_000
 #: What stands around a name and its size: quotes, colon, comma and 19 digits.
 _AROUND: Final = 23
 #: Distinct lists remembered; beyond it the memo starts anew. A node has one.

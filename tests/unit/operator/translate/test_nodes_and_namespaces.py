@@ -63,15 +63,15 @@ def test_every_name_of_an_image_has_its_size() -> None:
 
 
 def test_of_very_many_images_the_largest_are_told() -> None:
-    """The core reads 65,536 characters; a kubelet may be told to report any number of images."""
+    """The core reads 262,144 characters; a kubelet may be told to report any number of images."""
     images = [
-        {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(999)
+        {"names": [f"registry.example.com/{number:04}" + "x" * 100], "sizeBytes": number} for number in range(4999)
     ]
     told = attribute(keys.LOCAL_IMAGES, images=images)
     assert isinstance(told, dict)
-    assert 400 < len(told) < 600
-    assert min(told.values()) == 999 - len(told)
-    assert len(json.dumps(told)) < 65_536
+    assert 1600 < len(told) < 2000
+    assert min(told.values()) == 4999 - len(told)
+    assert len(json.dumps(told)) < 262_144
 
 
 def test_amounts_that_cannot_be_are_clipped() -> None:
