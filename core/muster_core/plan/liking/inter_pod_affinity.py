@@ -64,12 +64,18 @@ class PreferredCompany:
             return None
         before = self._low, self._high
         self._low, self._high = self._bounds()
+        if before[0] == before[1] and self._low == self._high:
+            return None  # all are as good as another, now as then
         if before != (self._low, self._high):
-            self._points = self._normal(self._sums)
-            return np.arange(len(self._sums))
-        moved = changed[0] if len(changed) == 1 else np.concatenate(changed)
-        self._points[moved] = self._normal(self._sums[moved])
-        return moved
+            return self._replace(np.arange(len(self._sums)))
+        return self._replace(changed[0] if len(changed) == 1 else np.concatenate(changed))
+
+    def _replace(self, rows: IntColumn) -> IntColumn | None:
+        """Normalise the points of these anew; those that are others for it."""
+        points = self._normal(self._sums[rows])
+        moved = rows[points != self._points[rows]]
+        self._points[rows] = points
+        return moved if len(moved) else None
 
     def _bounds(self) -> tuple[int, int]:
         left = self._sums[self._among]

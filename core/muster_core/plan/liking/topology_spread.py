@@ -74,8 +74,10 @@ class Evenness:
         self._low, self._high = self._bounds()
         rows = np.concatenate(changed) if (self._low, self._high) == before else self._rows
         rows = rows[self._places[rows] >= 0]
-        self._points[rows] = self._normal(self._sums[self._places[rows]])
-        return rows
+        points = self._normal(self._sums[self._places[rows]])
+        moved = rows[points != self._points[rows]]
+        self._points[rows] = points
+        return moved if len(moved) else None
 
     def _summed(self, rows: IntColumn) -> IntColumn:
         """Halves are rounded up, as there."""
