@@ -10,18 +10,20 @@ what it takes over from.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from muster_core.model.decisions import Eviction, Swap
-from muster_core.model.facts import Occupant
+from muster_core.model.facts import Occupant, PodFacts
 from muster_core.model.ids import AllocationKey
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
+from muster_core.plan.shape import Shape
 from muster_core.world.applications import Allocation, Application, AskClass, occupant_of
 from muster_core.world.obstacles import NoNode, NotTogether
 from muster_core.world.world import Partition
@@ -81,6 +83,7 @@ def _plan_class(partition: Partition, app: Application, kind: AskClass, search: 
             placeholder = candidates.here.popleft()
             swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
             search.outline.decisions.append(swap)
+            _hand_over(partition, placeholder, kind.occupant, search.draft)
         elif candidates.elsewhere:
             if not _plan_elsewhere(partition, app, key, candidates.elsewhere[0], search):
                 return
@@ -94,23 +97,60 @@ def _plan_class(partition: Partition, app: Application, kind: AskClass, search: 
 
 
 def _plan_constrained(partition: Partition, app: Application, kind: AskClass, search: _Search, at_most: int) -> None:
-    """The same where a placement constraint is asked about: each placeholder is supposed to be gone in its turn."""
-    shape, draft = shape_of(kind), search.draft
+    """The same where others are asked about: each placeholder is supposed to be gone in its turn."""
+    shape = shape_of(kind)
     for key in list(islice(app.waiting[kind], max(at_most, 0))):
         candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
-        for placeholder in islice(candidates.here, _MOST_TRIED):
-            row, occupant = _seen(partition, placeholder)
-            draft.enter(row, occupant, -1)
-            if fit.allowed(draft, shape)[row]:
-                draft.enter(row, shape.occupant)
-                swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
-                search.outline.decisions.append(swap)
-                search.taken.add(placeholder.id)
-                break
-            draft.enter(row, occupant, 1)
-        else:
-            if not _plan_constrained_elsewhere(partition, app, key, candidates, search):
-                return
+        placeholder = _first_to_hand_over(partition, app, shape, candidates, search)
+        if placeholder is not None:
+            _hand_over(partition, placeholder, shape.occupant, search.draft)
+            swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
+            search.outline.decisions.append(swap)
+            search.taken.add(placeholder.id)
+        elif not _plan_constrained_elsewhere(partition, app, key, candidates, search):
+            return
+
+
+def _first_to_hand_over(
+    partition: Partition, app: Application, shape: Shape, candidates: _Candidates, search: _Search
+) -> Allocation | None:
+    """The first of the placeholders in whose place a real pod may be: as things are, or else as they will be.
+
+    Other placeholders of its gang are there for its own members. They keep none of these away, nor apart from one
+    another: what counts in the end is where the members are.
+    """
+    tried: dict[tuple[int, Occupant], Allocation] = {}
+    for placeholder in islice(candidates.here, _MOST_TRIED):
+        tried.setdefault(_seen(partition, placeholder), placeholder)
+    found = _first_allowed(search.draft, shape, tried)
+    if found is None and tried:
+        bare = search.draft.fork()
+        for live in app.gang.live.values():
+            for row, occupant in (_seen(partition, app.allocations[one]) for one in live if one not in search.taken):
+                bare.enter(row, _near(occupant), -1)
+        found = _first_allowed(bare, shape, tried, is_bare=True)
+    return found
+
+
+def _first_allowed(
+    draft: Draft, shape: Shape, tried: Mapping[tuple[int, Occupant], Allocation], *, is_bare: bool = False
+) -> Allocation | None:
+    """The draft is as before. `is_bare`: nothing of a placeholder counts there but what it takes of its node."""
+    for (row, occupant), placeholder in tried.items():
+        counted = [(occupant, -1), (_near(occupant), 1)] if is_bare else [(occupant, -1)]
+        for one, times in counted:
+            draft.enter(row, one, times)
+        may_go = bool(fit.allowed(draft, shape)[row])
+        for one, times in counted:
+            draft.enter(row, one, -times)
+        if may_go:
+            return placeholder
+    return None
+
+
+def _near(occupant: Occupant) -> Occupant:
+    """What matters of it to pods near it; ports and volumes are the node's."""
+    return Occupant(occupant.tags, PodFacts(company=occupant.facts.company))
 
 
 def _plan_constrained_elsewhere(
@@ -140,6 +180,13 @@ def _plan_constrained_elsewhere(
     search.outline.decisions.append(swap)
     search.taken.add(placeholder.id)
     return True
+
+
+def _hand_over(partition: Partition, placeholder: Allocation, occupant: Occupant, draft: Draft) -> None:
+    """Others see a real pod there instead of it."""
+    row, gone = _seen(partition, placeholder)
+    draft.enter(row, gone, -1)
+    draft.enter(row, occupant)
 
 
 def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, Occupant]:
