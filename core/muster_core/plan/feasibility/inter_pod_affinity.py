@@ -117,14 +117,14 @@ def guard(draft: Draft, shape: Shape) -> InterPodAffinity | None:
 
 def _unwanting(draft: Draft, shape: Shape) -> dict[str, Tally]:
     """Per topology key the allocations that a shape has to stay away from, by their own terms."""
-    found: dict[str, Tally] = {}
     occupants, tags = draft.nodes.occupants, dict(shape.occupant.tags)
+    parts: dict[str, list[Part]] = {}
     for term, rows in _terms_against(draft):
         if occupants.means(term, tags):
-            tally = found.get(term.topology)
-            if tally is None:
-                tally = found[term.topology] = Tally(domains(draft.nodes, term.topology))
-            tally.count((rows,))
+            parts.setdefault(term.topology, []).append(rows)
+    found = {key: Tally(domains(draft.nodes, key)) for key in parts}
+    for key, tally in found.items():
+        tally.count(parts[key])
     return found
 
 

@@ -6,6 +6,7 @@ What inter-pod affinity counts, of its filter and of its score.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import numpy as np
 
@@ -39,10 +40,11 @@ class Tally:
 
     def count(self, parts: Iterable[Part], weight: int = 1) -> None:
         """So many times the parts."""
-        for part in parts:
-            rows = np.fromiter(part.keys(), dtype=np.int64, count=len(part))
-            amounts = np.fromiter(part.values(), dtype=np.int64, count=len(part))
-            np.add.at(self._amounts, self._domains.codes[rows], amounts * weight)
+        found = list(parts)
+        size = sum(map(len, found))
+        rows = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=size)
+        amounts = np.fromiter(chain.from_iterable(part.values() for part in found), dtype=np.int64, count=size)
+        np.add.at(self._amounts, self._domains.codes[rows], amounts * weight)
         self._amounts[-1] = 0
 
     def total(self) -> int:

@@ -90,12 +90,12 @@ class PreferredCompany:
 
 def score(draft: Draft, shape: Shape, among: BoolColumn) -> PreferredCompany | None:
     """Of a shape with preferred terms, or one that terms of others mean."""
-    tallies: dict[str, Tally] = {}
+    parts: dict[tuple[str, int], list[Part]] = {}
     for term, weight, part in _weighed(draft, shape):
-        tally = tallies.get(term.topology)
-        if tally is None:
-            tally = tallies[term.topology] = Tally(domains(draft.nodes, term.topology))
-        tally.count((part,), weight)
+        parts.setdefault((term.topology, weight), []).append(part)
+    tallies = {key: Tally(domains(draft.nodes, key)) for key, _ in parts}
+    for (key, weight), found in parts.items():
+        tallies[key].count(found, weight)
     steps = _steps(draft, shape)
     if not (tallies or steps) or not among.any():
         return None
