@@ -32,6 +32,8 @@ CONTROLLERS = (
     "job-controller", "cronjob-controller", "deployment-controller", "replicaset-controller",
     "statefulset-controller", "daemonset-controller", "replicationcontroller-controller",
     "clusterrole-aggregation-controller",
+    "persistentvolume-binder-controller", "ephemeral-volume-controller",
+    "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
 )  # fmt: skip
 
 

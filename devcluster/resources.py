@@ -26,6 +26,7 @@ class Resource:
 
 _CORE, _APPS, _BATCH = "/api/v1", "/apis/apps/v1", "/apis/batch/v1"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_STORAGE = "/apis/storage.k8s.io/v1"
 
 RESOURCES = (
     Resource("Namespace", "namespaces", _CORE, namespaced=False),
@@ -39,6 +40,13 @@ RESOURCES = (
     Resource("ResourceQuota", "resourcequotas", _CORE),
     Resource("LimitRange", "limitranges", _CORE),
     Resource("Event", "events", _CORE),
+    Resource("PersistentVolume", "persistentvolumes", _CORE, namespaced=False),
+    Resource("PersistentVolumeClaim", "persistentvolumeclaims", _CORE),
+    Resource("StorageClass", "storageclasses", _STORAGE, namespaced=False),
+    Resource("CSINode", "csinodes", _STORAGE, namespaced=False),
+    Resource("CSIDriver", "csidrivers", _STORAGE, namespaced=False),
+    Resource("CSIStorageCapacity", "csistoragecapacities", _STORAGE),
+    Resource("VolumeAttachment", "volumeattachments", _STORAGE, namespaced=False),
     Resource("Job", "jobs", _BATCH),
     Resource("CronJob", "cronjobs", _BATCH),
     Resource("Deployment", "deployments", _APPS),
