@@ -132,6 +132,7 @@ class Turn:
         partition = self.partition
         if app.is_reserving:
             outline = gang.plan(partition, app, self.now_ns)
+            app.gang.searches = app.gang.searches + 1 if outline.in_vain else 0
             if outline.checked:
                 app.gang.checked_at = partition.nodes.capacity_total
             said = self._carry_out(app, outline)
@@ -227,11 +228,11 @@ def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> lis
         if entry.room is not None:
             partition.misfits.put(entry.kind, entry.room, entry.why)
         if entry.kind in app.waiting:
-            app.refusals[entry.kind] = entry.why
-        text = entry.why.text()
+            app.refusals[entry.kind] = entry.told
+        text = entry.told.text()
         told = _untold(app, app.waiting.get(entry.kind, {}), lack)
         if told:
-            notes.refused(partition, told, entry.why)
+            notes.refused(partition, told, entry.told)
         for ask in told:
             ask.said = lack
             effects.append(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, _STATES[lack], text, lack))

@@ -24,6 +24,7 @@ from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
 from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places, Short
+from muster_core.plan.search.work import Work
 from muster_core.plan.shape import Shape
 from muster_core.plan.together import place_all
 from muster_core.world.applications import Application, AskClass, lacking
@@ -80,6 +81,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
         outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
         return
+    outline.in_vain = answer is not None
     _warn(partition, app, outline, is_held=refused is not None)
     if has_slot:
         _place_part(partition, app, counts, outline)
@@ -108,10 +110,10 @@ def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) 
         if misfit is not None and misfit.room < count:
             return Short(index, count - misfit.room, misfit.why, count, alone=True)
     demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
-    draft, sort, topology = draft_for(partition, app), partition.config.node_sort, app.spec.topology
-    if topology is None:
-        return place_all(draft, demands, sort)
-    return packing.place_packed(draft, demands, sort, topology, _held(app))
+    draft, sort, work = draft_for(partition, app), partition.config.node_sort, Work(app.gang.searches)
+    if app.spec.topology is None:
+        return place_all(draft, demands, sort, work)
+    return packing.place_packed(draft, demands, sort, packing.domains(draft, app.spec.topology, _held(app)), work)
 
 
 def _misfit(partition: Partition, app: Application, kind: AskClass) -> Misfit | None:
@@ -180,11 +182,11 @@ class _Part:
 
 
 def _parts(partition: Partition, app: Application, counts: dict[AskClass, int]) -> list[Part] | None:
-    topology = app.spec.topology
-    if topology is None:
+    if app.spec.topology is None:
         return None
     demands = [(shape_of(kind), count) for kind, count in counts.items()]
-    return packing.parts(draft_for(partition, app), demands, topology, _held(app))
+    draft = draft_for(partition, app)
+    return packing.parts(draft, demands, packing.domains(draft, app.spec.topology, _held(app)))
 
 
 def _held(app: Application) -> dict[NodeId, int]:

@@ -38,7 +38,8 @@ class Outline:
     """To be committed in order; `obstacles`: what stands in the way of the rest. `more`: there may be
     room for more, it was not looked for. `blocks`: no application of the leaf that has not
     started may go before this one (semantics 11). `checked`: the empty cluster was
-    asked about; `notice`: a warning for people, `short_of`: the task group it is about, if nodes would help.
+    asked about; `in_vain`: places for all of a gang were looked for and not found; `notice`: a
+    warning for people, `short_of`: the task group it is about, if nodes would help.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -47,6 +48,7 @@ class Outline:
     more: bool = False
     blocks: bool = False
     checked: bool = False
+    in_vain: bool = False
     notice: str = ""
     short_of: str = ""
 

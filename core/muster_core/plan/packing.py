@@ -38,10 +38,11 @@ _MOST: Final = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """The values of a label. `codes`: the number of each row's value, -1 = it has none; `names` by number;
+    """The values of a gang's label. `codes`: the number of each row's value, -1 = it has none; `names` by number;
     `held`: numbers where the gang is already, and with how many.
     """
 
+    topology: Topology
     codes: CodeColumn
     names: tuple[str, ...]
     held: Mapping[int, int]
@@ -56,9 +57,9 @@ class Domains:
         return min(self.held, key=lambda code: (-self.held[code], self.names[code]), default=None)
 
 
-def domains(draft: Draft, key: str, held: Mapping[NodeId, int]) -> Domains:
+def domains(draft: Draft, topology: Topology, held: Mapping[NodeId, int]) -> Domains:
     """The values of a label; `held`: members that are placed, by node."""
-    nodes = draft.nodes
+    nodes, key = draft.nodes, topology.key
     codes = nodes.attribute(key).codes(draft.size)
     found, first = np.unique(codes, return_index=True)
     names = [""] * (int(codes.max(initial=-1)) + 1)
@@ -70,28 +71,24 @@ def domains(draft: Draft, key: str, held: Mapping[NodeId, int]) -> Domains:
         code = int(codes[nodes.rows.row(node)]) if node in nodes else -1
         if code >= 0:
             counts[code] = counts.get(code, 0) + count
-    return Domains(codes, tuple(names), counts)
+    return Domains(topology, codes, tuple(names), counts)
 
 
-def place_packed(
-    draft: Draft, demands: Sequence[Demand], sort: NodeSort, topology: Topology, held: Mapping[NodeId, int]
-) -> Places | Short:
+def place_packed(draft: Draft, demands: Sequence[Demand], sort: NodeSort, found: Domains, work: Work) -> Places | Short:
     """Places for all, with the draft charged; or who is short, with the draft as it was: in the best domain where
     one is required, else anywhere.
     """
     if not demands:
         return Places(())
-    found = domains(draft, topology.key, held)
-    work = Work()
-    for codes in _in_one(draft, demands, found) if topology.required else _in_few(draft, demands, found):
+    for codes in _in_one(draft, demands, found) if found.topology.required else _in_few(draft, demands, found):
         answer = _try(draft, demands, sort, found.rows(*codes), work)
         if isinstance(answer, Places):
             return answer
-    if not topology.required:
+    if not found.topology.required:
         return place_all(draft, demands, sort, work)
     best = best_domain(draft, demands, found)
     if best is None:
-        return _without_label(draft, demands, topology.key)
+        return _without_label(draft, demands, found.topology.key)
     answer = _try(draft, demands, sort, found.rows(best), work)
     return answer if isinstance(answer, Places) else replace(answer, domain=found.names[best], alone=False)
 
@@ -126,10 +123,9 @@ class Part:
     name: str = ""
 
 
-def parts(draft: Draft, demands: Sequence[Demand], topology: Topology, held: Mapping[NodeId, int]) -> list[Part]:
+def parts(draft: Draft, demands: Sequence[Demand], found: Domains) -> list[Part]:
     """What is to be filled one after the other by a gang of which not all fit."""
-    found = domains(draft, topology.key, held)
-    if topology.required:
+    if found.topology.required:
         best = best_domain(draft, demands, found)
         return [Part(np.zeros(draft.size, dtype=np.bool_)) if best is None else _part(found, best)]
     first = sorted(found.held, key=lambda code: (-found.held[code], found.names[code]))
@@ -147,7 +143,8 @@ def lacking_packed_when_empty(nodes: NodeTable, members: Sequence[Demand], topol
     """
     if topology is None or not topology.required:
         return lacking_when_empty(nodes, members)
-    answer = place_packed(emptied(nodes), members, NodeSort(NodeOrder.BINPACKING), topology, {})
+    draft = emptied(nodes)
+    answer = place_packed(draft, members, NodeSort(NodeOrder.BINPACKING), domains(draft, topology, {}), Work())
     return None if isinstance(answer, Places) else answer
 
 

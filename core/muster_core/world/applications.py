@@ -173,6 +173,8 @@ class Gang:
     #: It was seen with places when it was reported: its partial placement is not of
     #: this world's making (semantics 12, 17).
     recovered: bool = False
+    #: How often in a row places for all its members were looked for in vain.
+    searches: int = 0
     #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
     checked_at: Resources | None = None
     #: Which placeholder clock runs; a clock of another number is stale.

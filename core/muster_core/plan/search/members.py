@@ -105,6 +105,8 @@ class _Search:
         index = waiting[0]
         shape, room = self._demands[index][0], found[index]
         later = [self._demands[other] for other in waiting[1:]]
+        for _ in later:
+            self._work.look(self._draft)
         alike: set[tuple[int, ...]] = set()
         for row in snug_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
             signature = self._signature(row, found)

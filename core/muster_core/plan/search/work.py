@@ -11,16 +11,21 @@ from muster_core.plan.shape import Shape
 #: What a question costs beside the rows it looks at, in rows.
 _QUESTION: Final = 2_000
 #: Rows that one search looks at, about 10 ms.
-_ENOUGH: Final = 1_000_000
+_ENOUGH: Final = 800_000
+#: Each of so many searches in vain for the same is a thorough one, the others look at this part of it.
+_THOROUGH: Final = 8
 
 
 class Work:
-    """What is left to be done. A first try is always made; what comes after it costs at most a few times as much."""
+    """What is left to be done. A first try is always made; what comes after it costs at most this much, or a few times
+    as much as the first. `in_vain`: how often the same was searched before and not found; most of the later searches
+    are short ones, so that who waits for long slows nobody down.
+    """
 
     __slots__ = ("_left", "_spent")
 
-    def __init__(self, most: int = _ENOUGH) -> None:
-        self._left = most
+    def __init__(self, in_vain: int = 0) -> None:
+        self._left = _ENOUGH if in_vain % _THOROUGH == 0 else _ENOUGH // _THOROUGH
         self._spent = 0
 
     @property

@@ -12,6 +12,7 @@ from muster_core.model.specs import NodeSpec, Topology
 from muster_core.plan.draft import Draft, emptied
 from muster_core.plan.packing import best_domain, domains, lacking_packed_when_empty, parts, place_packed
 from muster_core.plan.search.demand import Demand, Places, Short
+from muster_core.plan.search.work import Work
 from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
@@ -42,11 +43,17 @@ def where(answer: Places | Short) -> dict[str, int]:
     return counts
 
 
+def placed(
+    draft: Draft, demands: list[Demand], topology: Topology, held: dict[NodeId, int] | None = None
+) -> Places | Short:
+    return place_packed(draft, demands, FAIR, domains(draft, topology, held or {}), Work())
+
+
 def packed(
     table: NodeTable, demands: list[Demand], topology: Topology, held: dict[str, int] | None = None
 ) -> Places | Short:
     known = {NodeId(node): count for node, count in (held or {}).items()}
-    return place_packed(Draft(table), demands, FAIR, topology, known)
+    return placed(Draft(table), demands, topology, known)
 
 
 def test_the_fullest_domain_that_holds_all_members_is_taken() -> None:
@@ -68,7 +75,7 @@ def test_a_gang_that_needs_two_domains_takes_the_largest_and_the_fullest_that_do
 
 def test_a_required_domain_that_none_is_large_enough_for_is_refused_with_the_best_and_what_it_lacks() -> None:
     draft = Draft(zones(a=2, b=3))
-    answer = place_packed(draft, [(SMALL, 4)], FAIR, REQUIRED, {})
+    answer = placed(draft, [(SMALL, 4)], REQUIRED)
     assert isinstance(answer, Short)
     assert (answer.domain, answer.missing, answer.count) == ("b", 1, 4)
     assert answer.why.text() == (
@@ -100,16 +107,17 @@ def test_a_part_of_a_gang_goes_where_all_of_it_may_be_once_there_is_room() -> No
     table = zones(a=4, b=8)
     table.take(NodeId("n-b"), resources(vcore=6000))
     draft = Draft(table)
-    found = domains(draft, "zone", {})
+    found = domains(draft, REQUIRED, {})
     best = best_domain(draft, [(SMALL, 6)], found)
     assert best is not None
     assert found.names[best] == "b"
-    [part] = parts(draft, [(SMALL, 6)], REQUIRED, {})
+    [part] = parts(draft, [(SMALL, 6)], found)
     assert part.name == "b"
 
 
 def test_a_part_of_a_gang_that_prefers_fills_domain_after_domain() -> None:
-    found = parts(Draft(zones(a=2, b=4)), [(SMALL, 9)], PREFERRED, {NodeId("n-a"): 1})
+    draft = Draft(zones(a=2, b=4))
+    found = parts(draft, [(SMALL, 9)], domains(draft, PREFERRED, {NodeId("n-a"): 1}))
     assert [part.name for part in found] == ["a", "b", ""]
 
 
@@ -139,7 +147,7 @@ def test_a_required_gang_is_in_one_domain_and_none_is_overcommitted(
 ) -> None:
     table = a_table(*(in_zone(f"n{i}", zone, cores * 1000) for i, (zone, cores) in enumerate(nodes)))
     demands = [(Shape(resources(vcore=cores * 1000, pods=1)), count) for cores, count in asked]
-    answer = place_packed(Draft(table), demands, FAIR, topology, {})
+    answer = placed(Draft(table), demands, topology)
     if isinstance(answer, Short):
         assert topology.required or answer.missing > 0
         return
@@ -150,13 +158,13 @@ def test_a_required_gang_is_in_one_domain_and_none_is_overcommitted(
             used[node] = used.get(node, 0) + there * shape.resources["vcore"]
     assert all(amount <= nodes[int(node[1:])][1] * 1000 for node, amount in used.items())
     assert not topology.required or len({nodes[int(node[1:])][0] for node in used}) == 1
-    assert answer == place_packed(Draft(table), demands, FAIR, topology, {})
+    assert answer == placed(Draft(table), demands, topology)
 
 
 @given(sizes, st.integers(1, 8))
 def test_members_of_one_shape_are_in_as_few_domains_as_hold_them(nodes: list[tuple[str, int]], count: int) -> None:
     table = a_table(*(in_zone(f"n{i}", zone, cores * 1000) for i, (zone, cores) in enumerate(nodes)))
-    answer = place_packed(emptied(table), [(SMALL, count)], FAIR, PREFERRED, {})
+    answer = placed(emptied(table), [(SMALL, count)], PREFERRED)
     room = sorted((sum(cores for name, cores in nodes if name == zone) for zone in "abc"), reverse=True)
     fewest = next((size for size in (1, 2, 3) if sum(room[:size]) >= count), None)
     if fewest is None:
