@@ -17,6 +17,7 @@ from muster_core.model.facts import Occupant
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import Target, matches
 from muster_core.model.resources import Resources
+from muster_core.plan.assumptions import Assumptions
 from muster_core.world.columns import BoolColumn, IntColumn
 from muster_core.world.nodes import NodeTable
 
@@ -31,7 +32,7 @@ def emptied(nodes: NodeTable) -> Draft:
 class Draft:
     """What-ifs over a node table."""
 
-    __slots__ = ("_came", "_columns", "_written", "nodes", "within")
+    __slots__ = ("_came", "_columns", "_written", "assumptions", "nodes", "within")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
@@ -41,6 +42,8 @@ class Draft:
         self._written: dict[str, IntColumn] = {}
         #: What came, less what went, of allocations that filters look at, per row.
         self._came: dict[Occupant, dict[int, int]] = {}
+        #: Which volumes claims would get.
+        self.assumptions = Assumptions(nodes.occupants.attachments.storage)
 
     @property
     def size(self) -> int:
@@ -112,9 +115,11 @@ class Draft:
         twin.within = self.within
         twin._written = {name: column.copy() for name, column in self._written.items()}
         twin._came = {occupant: dict(rows) for occupant, rows in self._came.items()}
+        twin.assumptions = self.assumptions.fork()
         return twin
 
     def absorb(self, fork: Draft) -> None:
         """Go on from where a fork of this draft arrived."""
         self._written = fork._written
         self._came = fork._came
+        self.assumptions = fork.assumptions

@@ -19,6 +19,8 @@ from muster_core.model.shortfall import EVERY_NODE, Lack, Shortfall
 from muster_core.plan.board import Board
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters, node_name, placement, resources_fit
+from muster_core.plan.feasibility.reasons import is_resolvable
+from muster_core.plan.feasibility.volumes import binding
 from muster_core.plan.guards import Guard, Refused, guards, pod_refusal, scores
 from muster_core.plan.scoring import FILLERS, Fill, Preference
 from muster_core.plan.shape import Shape
@@ -45,6 +47,7 @@ def place(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[tuple[
 def charge(draft: Draft, shape: Shape, row: int, count: int = 1) -> None:
     """Suppose that so many of the shape are on a row; less than 0 = went."""
     draft.charge(row, shape.resources, count)
+    binding.assume(draft, shape, row, count)
     draft.enter(row, shape.occupant, count)
 
 
@@ -60,12 +63,12 @@ def _fills(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[Fill]
     if count == 1:
         fitting = resources_fit.fits(draft.available, shape.resources, allowed)
         rows = np.flatnonzero(fitting)
-        return [(Preference(draft, shape, sort, fitting).first(rows), 1)] if len(rows) else []
+        return [(Preference(draft, shape, sort).first(rows), 1)] if len(rows) else []
     room = resources_fit.counts(draft.available, shape.resources, allowed, count)
     rows = np.flatnonzero(room)
     if not len(rows):
         return []
-    preference = Preference(draft, shape, sort, room > 0)
+    preference = Preference(draft, shape, sort)
     return FILLERS[sort.order](preference, preference.best(rows, count), room, count)
 
 
@@ -101,6 +104,22 @@ def shortfall(draft: Draft, shape: Shape) -> Shortfall:
         counted[reason] += int(rows.sum())
     counts = tuple((reason, count) for reason, count in counted.items() if count)
     return Shortfall(Lack.NODES, counts=counts, nodes=nodes)
+
+
+def resolvable(draft: Draft, shape: Shape) -> BoolColumn:
+    """Nodes that refuse one more for reasons that may go away with somebody who is there."""
+    refused, lasting = np.zeros(draft.size, dtype=np.bool_), _too_small(draft, shape)
+    for reason, rows in refusals(draft, shape):
+        refused |= rows
+        if not is_resolvable(reason):
+            lasting |= rows
+    return refused & ~lasting
+
+
+def _too_small(draft: Draft, shape: Shape) -> BoolColumn:
+    """Nodes that could not hold one if they were empty."""
+    whole = draft.nodes.rows.ranks() < len(draft.nodes)
+    return ~resources_fit.fits(draft.capacity, shape.resources, whole)
 
 
 def refusals(draft: Draft, shape: Shape, without: Container[str] = ()) -> Iterator[Refused]:

@@ -24,6 +24,7 @@ from muster_core.plan.feasibility import (
     topology_spread,
     verdicts,
 )
+from muster_core.plan.feasibility.volumes import binding, claims, limits, restrictions, zone
 from muster_core.plan.liking import inter_pod_affinity as preferred_company
 from muster_core.plan.liking import topology_spread as preferred_spread
 from muster_core.plan.shape import Shape
@@ -88,6 +89,10 @@ class ScoreEntry:
 #: PodTopologySpread, InterPodAffinity; ours (seed 001) last.
 GUARDS: Final = (
     GuardEntry("NodePorts", node_ports.guard, after_fit=False),
+    GuardEntry("VolumeRestrictions", restrictions.guard),
+    GuardEntry("NodeVolumeLimits", limits.guard),
+    GuardEntry("VolumeBinding", binding.guard),
+    GuardEntry("VolumeZone", zone.guard),
     GuardEntry("PodTopologySpread", topology_spread.guard),
     GuardEntry("InterPodAffinity", inter_pod_affinity.guard),
     GuardEntry("PlacementConstraint", placement.guard),
@@ -96,7 +101,12 @@ GUARDS: Final = (
 
 #: What kube-scheduler finds out before it looks at any node (PreFilter), in its order; the guard of the same name,
 #: or the filter, refuses every node then, too.
-POD_FILTERS: Final = (PodFilter("NodeAffinity", lambda draft, shape: node_affinity.conflict(shape.constraints)),)
+POD_FILTERS: Final = (
+    PodFilter("NodeAffinity", lambda draft, shape: node_affinity.conflict(shape.constraints)),
+    PodFilter("VolumeRestrictions", claims.missing),
+    PodFilter("VolumeBinding", claims.unusable),
+    PodFilter("VolumeZone", claims.vanished),
+)
 
 #: InterPodAffinity, PodTopologySpread; ours (seed 001) last.
 SCORES: Final = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,8 @@ Affinity = tuple[Term, ...] | None
 Reach = Callable[[Affinity], BoolColumn]
 #: Sizes for which the rows are kept; one more, and all are counted anew when they are asked for.
 _MOST_SIZES: Final = 64
+#: A group that more rows reach is not listed for each of them.
+_MANY: Final = 64
 
 
 def meets(volume: Volume, demand: Demand) -> bool:
@@ -38,7 +41,7 @@ def meets(volume: Volume, demand: Demand) -> bool:
 class Pool:
     """The free volumes that meet one demand. `groups`: (capacity, name), smallest first, by where they are reached."""
 
-    __slots__ = ("_changes", "_covers", "_epoch", "_members", "groups")
+    __slots__ = ("_changes", "_covers", "_epoch", "_members", "_near", "_near_epoch", "_unsorted", "_wide", "groups")
 
     def __init__(self) -> None:
         self.groups: dict[Affinity, list[tuple[int, str]]] = {}
@@ -48,6 +51,11 @@ class Pool:
         self._epoch = -1
         #: What came (1) or went (-1) since the columns were last counted.
         self._changes: list[tuple[int, Affinity, int]] = []
+        #: Groups by the rows that reach them, those that many do, and those not looked at yet; some are empty by now.
+        self._near: dict[int, dict[Affinity, None]] = {}
+        self._wide: dict[Affinity, None] = {}
+        self._unsorted: list[Affinity] = []
+        self._near_epoch = -1
 
     def put(self, name: str, volume: Volume | None) -> None:
         """The volume of that name is in the pool as it is now; None = it is not."""
@@ -64,7 +72,10 @@ class Pool:
             self._changes.append((capacity, affinity, -1))
         if now is not None:
             self._members[name] = now
-            insort(self.groups.setdefault(now[1], []), (now[0], name))
+            if now[1] not in self.groups:
+                self.groups[now[1]] = []
+                self._unsorted.append(now[1])
+            insort(self.groups[now[1]], (now[0], name))
             self._changes.append((*now, 1))
 
     def cover(self, size: int, epoch: int, reach: Reach, rows: int) -> IntColumn:
@@ -86,12 +97,32 @@ class Pool:
                     np.add(known, enough, out=known, where=reach(affinity))
         return known
 
-    def smallest(self, size: int) -> Iterator[tuple[Affinity, Iterator[tuple[int, str]]]]:
-        """Of each group those of at least that size, smallest first."""
-        for affinity, group in self.groups.items():
-            start = bisect_left(group, (size, ""))
-            if start < len(group):
-                yield affinity, (group[at] for at in range(start, len(group)))
+    def near(self, row: int, epoch: int, reach: Reach) -> list[Affinity]:
+        """The groups that the row reaches."""
+        if epoch != self._near_epoch:
+            self._near.clear()
+            self._wide.clear()
+            self._unsorted = list(self.groups)
+            self._near_epoch = epoch
+        for affinity in self._unsorted:
+            rows = np.flatnonzero(reach(affinity))
+            if len(rows) > _MANY:
+                self._wide[affinity] = None
+                continue
+            for reached in rows.tolist():
+                self._near.setdefault(reached, {})[affinity] = None
+        self._unsorted.clear()
+        wide = (affinity for affinity in self._wide if reach(affinity)[row])
+        return [affinity for affinity in (*self._near.get(row, {}), *wide) if affinity in self.groups]
+
+    def of_size(self, affinity: Affinity, size: int) -> Iterator[tuple[int, str]]:
+        """Of a group those of at least that size, smallest first."""
+        group = self.groups[affinity]
+        return islice(group, bisect_left(group, (size, "")), None)
+
+    def offer(self, name: str) -> tuple[int, Affinity] | None:
+        """Capacity of a volume of the pool, and where it is reached; None = it is not in the pool."""
+        return self._members.get(name)
 
     def members(self) -> dict[str, tuple[int, Affinity]]:
         """What is in the pool, for those who count anew."""
