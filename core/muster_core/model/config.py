@@ -111,10 +111,11 @@ class PlacementRule:
 
 @dataclass(frozen=True, slots=True)
 class NodeSort:
-    """How nodes are ordered for placement: weights per resource name."""
+    """How nodes are ordered for placement: weights per resource name. `balanced`: and by how evenly they are used."""
 
     order: NodeOrder = NodeOrder.FAIR
     weights: tuple[tuple[str, float], ...] = (("vcore", 1.0), ("memory", 1.0))
+    balanced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,15 @@ Equal to asking everything anew for each member. Ties go to the lowest node id
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
 from muster_core.model.config import NodeSort
 from muster_core.plan.draft import Draft
 from muster_core.plan.guards import Guard, Score
-from muster_core.plan.scoring import Fill, Preference
+from muster_core.plan.scoring import POINTS, Fill, Preference
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import FloatColumn, IntColumn
-
-#: kube-scheduler's points for a node that is as good as can be; a key of 1 is that far from best.
-POINTS: Final = 100.0
 
 
 class Board:
@@ -45,7 +41,7 @@ class Board:
         allowed = self._room > 0
         for guard in self._guards:
             allowed = allowed & guard.allows()
-        self._preference = Preference(draft, shape, sort, allowed)
+        self._preference = Preference(draft, shape, sort)
         self._base = self._preference.keys()
         self._keys = np.where(allowed, self._wished(), np.inf)[self._rows]
 

@@ -1,4 +1,4 @@
-"""Which of the nodes that fit is preferred: `fair` the least used first, `binpacking` the fullest.
+"""Which of the nodes that fit is preferred: `fair` the least used first, `binpacking` the fullest; and by facts.
 
 `utilization` is `fair` by what nodes report to use, with what was placed since
 on top; a node without a report counts as used what is allocated on it.
@@ -7,7 +7,10 @@ A node's used share is the mean over the weighted resources of what is taken of
 its capacity; a resource that it does not have counts as unused. An ask for
 none of the weighted resources is spread by the number of pods instead, else
 all of them would end on one node. Ties go to the lowest node id (style 18).
-Source: contract 2.2, nodesortpolicy.
+On top come kube-scheduler's scores of what nodes are (liking/node_facts), and
+where no order is configured how evenly a node is used (liking/balance), in its
+measure: the share that is used is a key of up to 1 for its 100 points (ADR 0017).
+Source: contract 2.2, nodesortpolicy; Kubernetes 1.36, the default profile of kube-scheduler.
 """
 
 from __future__ import annotations
@@ -20,22 +23,29 @@ import numpy as np
 
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.plan.draft import Draft
+from muster_core.plan.liking import node_facts
+from muster_core.plan.liking.balance import Amount, Balance
 from muster_core.plan.shape import Shape
-from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
+from muster_core.world.columns import FloatColumn, IntColumn
 
 #: A row and how many go there.
 Fill = tuple[int, int]
 
 
 _BY_PODS = (("pods", 1.0),)
+#: What balance is about.
+_EVEN: Final = ("vcore", "memory")
+
+#: kube-scheduler's points for a node that is as good as can be; a key of 1 is that far from best.
+POINTS: Final = 100.0
 
 
 class Preference:
-    """How a shape sees the nodes: a key per row, the lowest is preferred. `among`: rows that could take it."""
+    """How a shape sees the nodes: a key per row, the lowest is preferred."""
 
-    __slots__ = ("_parts", "_ranks", "_size")
+    __slots__ = ("_balance", "_fixed", "_parts", "_ranks", "_size")
 
-    def __init__(self, draft: Draft, shape: Shape, sort: NodeSort, among: BoolColumn) -> None:
+    def __init__(self, draft: Draft, shape: Shape, sort: NodeSort) -> None:
         asked = shape.resources
         weights = sort.weights if any(asked[name] for name, weight in sort.weights if weight > 0) else _BY_PODS
         total = sum(weight for _, weight in weights)
@@ -48,22 +58,29 @@ class Preference:
                 factor = _SIGNS[sort.order] * weight / total
                 whole = _whole(draft, name, capacity, sort)
                 self._parts.append((factor, asked[name], whole, available, _reciprocal(draft, name, capacity)))
+        liked = node_facts.points(shape.constraints, shape.occupant.facts.preferences, draft.nodes)
+        self._fixed: FloatColumn | None = None if liked is None else liked / -POINTS
+        self._balance = _balance(draft, shape) if sort.balanced else None
 
     def keys(self) -> FloatColumn:
         """The key of every row as it is now."""
-        keys = np.zeros(self._size)
+        keys = np.zeros(self._size) if self._fixed is None else self._fixed.copy()
         for factor, _, capacity, available, reciprocal in self._parts:
             share = (capacity - available) * reciprocal
             share *= factor
             keys += share
+        if self._balance is not None:
+            keys += self._balance.keys()
         return keys
 
     def key(self, row: int, placed: int) -> float:
         """The key of one row after `placed` more: to the last bit what `keys` would say then."""
-        key = 0.0
+        key = 0.0 if self._fixed is None else self._fixed.item(row)
         for factor, amount, capacity, available, reciprocal in self._parts:
             used = capacity.item(row) - available.item(row) + placed * amount
             key += used * reciprocal.item(row) * factor
+        if self._balance is not None:
+            key += self._balance.key(row, placed)
         return key
 
     def ranked(self, rows: IntColumn) -> list[tuple[float, int, int, int]]:
@@ -88,6 +105,17 @@ class Preference:
         if wanted < len(ties):
             ties = ties[np.argpartition(self._ranks[ties], wanted - 1)[:wanted]]
         return np.concatenate((inside, ties))
+
+
+def _balance(draft: Draft, shape: Shape) -> Balance | None:
+    """None where no node has one of the two, or the pod asks for neither: all of these would go to one node."""
+    amounts: list[Amount] = []
+    for name in _EVEN:
+        capacity, available = draft.capacity(name), draft.available(name)
+        if capacity is not None and available is not None:
+            amounts.append((capacity, available, _reciprocal(draft, name, capacity)))
+    asked = shape.resources[_EVEN[0]], shape.resources[_EVEN[1]]
+    return Balance(amounts[0], amounts[1], asked) if len(amounts) == len(_EVEN) and any(asked) else None
 
 
 def _whole(draft: Draft, name: str, capacity: IntColumn, sort: NodeSort) -> IntColumn:

@@ -1,6 +1,6 @@
 """Which container images lie on which nodes, and how large they are there: for the score of image locality.
 
-Written by world/nodes.py; read by plan/preferring.py.
+Written by world/nodes.py; read by plan/liking/node_facts.py.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ class Images:
 
     def __init__(self) -> None:
         self._sizes: dict[str, dict[int, int]] = {}
-
-    def __len__(self) -> int:
-        return len(self._sizes)
 
     def sizes(self, name: str) -> Mapping[int, int]:
         """Rows where an image of this name lies, and its bytes there."""

@@ -127,6 +127,9 @@ class Marks(Generic[Mark]):
     def __iter__(self) -> Iterator[Mark]:
         return iter(self._flags)
 
+    def __bool__(self) -> bool:
+        return bool(self._flags)
+
     def rows(self, mark: Mark, size: int) -> BoolColumn:
         """Rows with this one; none where nobody has it."""
         found = np.zeros(size, dtype=np.bool_)

@@ -71,5 +71,6 @@ def _node_sort(form: NodeSortForm, path: str) -> NodeSort:
             below(path, "type"), form.type, "is not an order of nodes", f"choose one of {', '.join(NodeOrder)}"
         )
     if not form.resourceweights:
-        return NodeSort(order)
+        # Who writes an order gets that one; who writes none gets kube-scheduler's default (ADR 0017).
+        return NodeSort(order, balanced=not form.type)
     return NodeSort(order, tuple(sorted(form.resourceweights.items())))

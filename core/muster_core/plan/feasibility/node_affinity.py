@@ -40,7 +40,7 @@ def passes(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
     if constraints.affinity is not None:
         one_holds = np.zeros(size, dtype=np.bool_)
         for term in constraints.affinity:
-            one_holds |= _term_holds(term, nodes)
+            one_holds |= term_holds(term, nodes)
         passed &= one_holds
     return passed
 
@@ -75,7 +75,8 @@ def _column(key: str, nodes: NodeTable) -> LabelColumn:
     return nodes.labels.column(key) or LabelColumn()
 
 
-def _term_holds(term: Term, nodes: NodeTable) -> BoolColumn:
+def term_holds(term: Term, nodes: NodeTable) -> BoolColumn:
+    """Nodes of which all that is in the term holds."""
     if not term.expressions and not term.fields:
         return np.zeros(nodes.rows.size, dtype=np.bool_)
     holds = np.ones(nodes.rows.size, dtype=np.bool_)

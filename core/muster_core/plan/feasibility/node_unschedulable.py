@@ -2,7 +2,7 @@
 
 A resource manager that tells "draining" (seed 003) and nothing finer may do so for any reason; it may tell that the
 reason is a cordon (`muster/unschedulable`). Where it does not, only a pod that names the one node that it is made for,
-as a DaemonSet's, is let in if it tolerates node.kubernetes.io/unschedulable (ADR 0014).
+as a DaemonSet's, is let in if it tolerates node.kubernetes.io/unschedulable (ADR 0018).
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""A cordoned node takes nothing new but the pods that are made for it (seed 003, DRAIN_NODE; ADR 0014)."""
+"""A node that drains takes nothing new but the pods made for it, a cordoned one those that tolerate it (ADR 0018)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_core.model.events import NodeAction
+from muster_core.model.constraints import Constraints, Toleration
+from muster_core.model.events import ApplicationAdded, NodeAction, NodeUpdated
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
-from tests.unit.builders import a_queue, an_ask, made_for
+from tests.unit.builders import a_node, a_queue, an_application, an_ask, made_for
 from tests.unit.core.engine.contest import a_daemon, confirm, pods, run, submit, with_preemption
 from tests.unit.core.engine.scene import Scene, placed, releases
+
+TOLERANT = Constraints(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"),))
 
 
 def agent(node: str = "n0", vcore: int = 1000) -> AskSpec:
@@ -51,3 +54,21 @@ def test_a_daemon_sets_pod_takes_from_a_full_node_also_when_that_is_cordoned() -
     said += scene.wait(60)
     assert list(releases(said).values()) == [Termination.PREEMPTED_BY_SCHEDULER]
     assert placed(confirm(scene, said)) == {"agent": "n0"}
+
+
+def test_who_tolerates_a_cordon_goes_to_a_node_as_soon_as_its_drain_is_told_to_be_one() -> None:
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
+    scene.node("n0", NodeAction.DRAIN)
+    assert placed(run(scene, "root.a", an_ask("r0", constraints=TOLERANT), an_ask("r1"))) == {}
+    assert placed(scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))) == {"r0": "n0"}
+
+
+def test_a_member_that_tolerates_the_cordon_takes_over_from_its_placeholder_on_a_cordoned_node() -> None:
+    """Semantics 14: on the same node, though nothing else is let in there."""
+    scene = Scene(with_preemption(a_queue("a"), a_queue("b")), nodes=1)
+    scene.gang(ApplicationAdded(an_application(gang=2)), 2, constraints=TOLERANT)
+    scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))
+    scene.node("n0", NodeAction.DRAIN)
+    said = scene.ask(an_ask("r0", group="workers", constraints=TOLERANT), an_ask("r1", group="workers"))
+    assert releases(said) == {"app-p0": Termination.PLACEHOLDER_REPLACED}
+    assert placed(scene.release("app-p0", why=Termination.PLACEHOLDER_REPLACED)) == {"r0": "n0"}

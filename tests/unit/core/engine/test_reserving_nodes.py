@@ -128,5 +128,5 @@ def test_a_daemons_pod_passes_by_what_others_hold() -> None:
 def test_a_pod_that_requires_a_node_is_refused_on_the_others_in_the_words_of_kube_scheduler() -> None:
     scene = Scene(queues(), nodes=2)
     said = run(scene, "root.a", a_daemon("daemon", "n1", vcore=5000))
-    text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     assert waits(said) == {"daemon": ("FAILED", text)}

@@ -161,7 +161,7 @@ def made_for(*nodes: str) -> tuple[Term, ...]:
 def test_a_node_drained_for_no_told_reason_takes_only_pods_made_for_one_that_tolerate_a_cordon(
     constraints: Constraints, found: str
 ) -> None:
-    """ADR 0014; which node a pod is made for is the node affinity's business."""
+    """ADR 0018; which node a pod is made for is the node affinity's business."""
     table = a_table(a_node("n1"), a_node("n2"))
     table.set_draining(NodeId("n1"), draining=True)
     assert named(node_unschedulable.passes(constraints, table), table) == found

@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 from muster_core.model.config import NodeOrder, NodeSort
-from muster_core.model.constraints import Constraints
+from muster_core.model.constraints import Constraints, Requirement, Taint, Term
+from muster_core.model.facts import HostPort, Occupant, PodFacts
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.plan.draft import Draft
-from muster_core.plan.fit import AVOIDED, NO_NODES, fits_on, place, shortfall
+from muster_core.plan.fit import AVOIDED, NO_NODES, fits_on, place, resolvable, shortfall
 from muster_core.plan.shape import Shape
 from tests.unit.builders import a_node, resources
-from tests.unit.core.plan.tables import a_table, having, labelled, tainted
+from tests.unit.core.plan.tables import a_table, having, labelled, named, tainted
 
 FAIR, PACKED = NodeSort(NodeOrder.FAIR), NodeSort(NodeOrder.BINPACKING)
 N1, N2, N3 = NodeId("n1"), NodeId("n2"), NodeId("n3")
@@ -156,3 +157,23 @@ def test_a_removed_node_is_counted_nowhere() -> None:
     table.remove(N2)
     assert shortfall(Draft(table), ONE).text() == NO_NODES
     assert place(Draft(table), ONE, 3, FAIR) == []
+
+
+def test_preemption_can_help_on_nodes_that_are_full_and_on_no_others() -> None:
+    table = a_table(
+        having("free", {"vcore": 4, "pods": 9}),
+        having("full", {"vcore": 4, "pods": 9}),
+        having("small", {"vcore": 1, "pods": 9}),
+        having("crowded", {"vcore": 4, "pods": 1}),
+        replace(having("tainted", {"vcore": 4, "pods": 9}), taints=(Taint("x", "", "NoSchedule"),)),
+        having("port", {"vcore": 4, "pods": 9}),
+    )
+    table.take(NodeId("full"), Resources({"vcore": 3}))
+    table.take(NodeId("tainted"), Resources({"vcore": 3}))
+    table.take(NodeId("crowded"), Resources({"pods": 1}))
+    port = Occupant(facts=PodFacts(ports=(HostPort("10.0.0.1", "TCP", 80),)))
+    table.occupants.add(table.rows.row(NodeId("port")), port)
+    shape = Shape(Resources({"vcore": 2, "pods": 1}), occupant=port)
+    assert named(resolvable(Draft(table), shape), table) == "crowded full port"
+    nowhere = Constraints(affinity=(Term(fields=(Requirement("metadata.name", "In", ()),)),))
+    assert named(resolvable(Draft(table), Shape(shape.resources, nowhere)), table) == ""

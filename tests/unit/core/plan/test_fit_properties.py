@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_core.model.config import NodeOrder, NodeSort
-from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term
+from muster_core.model.facts import Occupant, PodFacts, Preferences
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
+from muster_core.model.specs import NodeSpec
 from muster_core.plan.draft import Draft
 from muster_core.plan.fit import fits_on, place, shortfall
 from muster_core.plan.shape import Shape
@@ -18,6 +20,23 @@ from tests.unit.builders import a_node
 
 NAMES = ("vcore", "memory", "pods")
 SORTS = st.sampled_from([NodeSort(order) for order in NodeOrder])
+LIKING_SORTS = st.one_of(SORTS, st.just(NodeSort(balanced=True)))
+SOFT = tuple(Taint(key, "", "PreferNoSchedule") for key in ("x", "y"))
+TRAITS = (
+    a_node("plain"),
+    replace(a_node("soft"), taints=SOFT[:1]),
+    replace(a_node("softer"), taints=SOFT, images={"app:1": 2 << 30}),
+    replace(a_node("loaded"), images={"app:1": 900 << 20}),
+)
+#: Zone a is liked more than zone b, and nodes where the image lies more than others.
+WISHES = Occupant(
+    facts=PodFacts(
+        preferences=Preferences(
+            terms=tuple((weight, Term((Requirement("zone", "In", (zone,)),))) for zone, weight in (("a", 9), ("b", 4))),
+            images=("app:1",),
+        )
+    )
+)
 # Float rounding of shares, not of amounts.
 TOLERANCE = 1e-9
 
@@ -90,6 +109,22 @@ def test_placing_all_at_once_equals_placing_them_one_by_one(
     for _ in range(count):
         singly.update(dict(place(draft, shape, 1, sort)))
     assert list(singly.items()) == place(Draft(table), shape, count, sort)
+
+
+@given(nodes, shapes, st.integers(2, 12), LIKING_SORTS, st.lists(st.sampled_from(TRAITS), min_size=8, max_size=8))
+def test_placing_all_at_once_equals_placing_them_one_by_one_where_nodes_are_liked_for_what_they_are(
+    plain: list[Plain], shape: Shape, count: int, sort: NodeSort, traits: list[NodeSpec]
+) -> None:
+    table = table_of(plain)
+    for node, trait in zip(plain, traits, strict=False):
+        spec = table.record(node.name).spec
+        table.update(replace(spec, taints=trait.taints, images=trait.images))
+    asked = replace(shape, occupant=WISHES)
+    singly: Counter[NodeId] = Counter()
+    draft = Draft(table)
+    for _ in range(count):
+        singly.update(dict(place(draft, asked, 1, sort)))
+    assert list(singly.items()) == place(Draft(table), asked, count, sort)
 
 
 @given(nodes, shapes, st.integers(1, 12))
