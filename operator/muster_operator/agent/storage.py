@@ -97,8 +97,23 @@ def seen(ledger: Ledger, out: Outcome, fact: StorageFact, now: float) -> None:
     for node in nodes:
         if (after := as_told(ledger, node)) != before[node.name]:
             out.news.append(NodeUpdated(after))
-    if told is not None:
-        mounting.heard(ledger, out, told.name, now)
+    for name in _heard_by(fact):
+        mounting.heard(ledger, out, name, now)
+
+
+def _heard_by(fact: StorageFact) -> list[str]:
+    """Who waits for one of these hears of it: a volume that was made is known by the claim that it is for."""
+    match fact:
+        case VolumeSeen(volume):
+            return [volume.name, volume.claim.key] if volume.claim is not None else [volume.name]
+        case VolumeGone(name):
+            return [name]
+        case ClaimSeen(claim):
+            return [claim.ref.key]
+        case ClaimGone(key):
+            return [key]
+        case _:
+            return []
 
 
 def _nodes_of(ledger: Ledger, fact: StorageFact) -> list[Node]:

@@ -17,6 +17,7 @@ import kopf
 from muster_operator.handlers import cluster, config, fastlane
 from muster_operator.handlers.memo import Memo
 from muster_operator.handlers.relist import relist_forever
+from muster_operator.handlers.served import tell_unserved
 from muster_operator.link.api.session import KubeSession
 
 #: Seconds kopf gets to close its streams.
@@ -48,6 +49,7 @@ async def watching_cluster(memo: Memo, session: KubeSession, namespace: str) -> 
     remove = fastlane.install(fastlane.Lane((cluster.REGISTRY, config.REGISTRY), memo, memo.inbox, session))
     tasks: list[asyncio.Task[None]] = []
     try:
+        await tell_unserved(session, memo.inbox)
         if remove is None:
             tasks.append(asyncio.create_task(relist_forever(session, memo.inbox), name="relist"))
         tasks += await _spawn(cluster.REGISTRY, memo, ())

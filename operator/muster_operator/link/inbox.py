@@ -164,6 +164,11 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
             self._also[plural].listed(plural, keys)
         self.put(Listed(plural, keys))
 
+    def not_served(self, plural: str) -> None:
+        """Take note that there is nothing of this kind, nor will be: the list of it is complete."""
+        self.put(ListBegun(plural))
+        self.put(Listed(plural, frozenset()))
+
     def stream_broke(self, plural: str, reason: str) -> None:
         """Count a watch stream that had to be started over."""
         self._metrics.streams_broken.labels(plural).inc()

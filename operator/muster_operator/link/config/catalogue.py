@@ -129,6 +129,11 @@ OPERATOR: Final = (
         "node.kubernetes.io/instance-type",
         "the same, as YuniKorn's documentation spells it",
     ),
+    _at_start(
+        read.VOLUME_BIND_TIMEOUT,
+        "10m",
+        "how long a pod that was given its node waits until its claims are bound, before it is given another one",
+    ),
     _at_start(read.QPS, "0", "writes to the API server a second; 0 = as many as it takes"),
     _at_start(read.BURST, "0", "how many of them at once after a quiet time"),
     _at_start(read.WRITERS, "64", "requests to the API server in flight at once"),
@@ -201,7 +206,6 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
         "service.eventChannelCapacity": "nothing is dispatched through a channel that could be full",
         "service.operatorPlugins": "there are no plug-ins of this kind, nor any longer in YuniKorn",
         "service.schedulingInterval": "a cycle runs when something changed, not by a clock",
-        "service.volumeBindTimeout": "volumes are not bound by Muster yet",
     }
 )
 

@@ -28,6 +28,7 @@ RUN_AS_GROUP: Final = "service.placeholderRunAsGroup"
 FS_GROUP: Final = "service.placeholderFsGroup"
 #: The documentation and the source of YuniKorn spell it differently; the later one wins (contract 14, 4).
 INSTANCE_TYPE_LABELS: Final = ("service.instanceTypeNodeLabelKey", "service.nodeInstanceTypeNodeLabelKey")
+VOLUME_BIND_TIMEOUT: Final = "service.volumeBindTimeout"
 UNIQUE_APP_IDS: Final = "admissionController.filtering.generateUniqueAppId"
 QPS: Final = "kubernetes.qps"
 BURST: Final = "kubernetes.burst"
@@ -68,6 +69,8 @@ _LEVELS: Final = {
     "FATAL": "CRITICAL",
 }
 _GO_DURATION: Final = re.compile(r"[+-]?(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+)")
+_PART_OF_DURATION: Final = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
+_UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -135,6 +138,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
         unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
         instance_type_label=label,
+        volume_bind_s=_read(entries, VOLUME_BIND_TIMEOUT, default.volume_bind_s, _seconds),
     )
 
 
@@ -223,3 +227,10 @@ def _level(text: str) -> str | None:
 def _duration(text: str) -> str | None:
     """Write a duration such as 30s, 15m or 1h30m that is not negative."""
     return text if _GO_DURATION.fullmatch(text) and not text.startswith("-") else None
+
+
+def _seconds(text: str) -> float | None:
+    """Write a duration such as 30s, 15m or 1h30m that is longer than 0s."""
+    if _duration(text) is None:
+        return None
+    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART_OF_DURATION.findall(text)) or None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster_operator.agent import recovery
@@ -88,9 +88,11 @@ class Driver:
         """The core's state of the application."""
         return self.told(ApplicationVerdict(updated=(ApplicationUpdated(app, state, message),)))
 
-    def allocated(self, uid: str, node: str = "n1", app: AppId = APP) -> Outcome:
-        """The core gives a node."""
-        found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"))
+    def allocated(
+        self, uid: str, node: str = "n1", app: AppId = APP, volumes: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """The core gives a node, and volumes to claims that have none."""
+        found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"), volumes=volumes or {})
         return self.told(AllocationVerdict(allocated=(found,)))
 
     def released(self, uid: str, termination: TerminationType, app: AppId = APP) -> Outcome:

@@ -51,6 +51,7 @@ DISCOVERY["/api/v1"] = {
         kind("events", "Event", namespaced=True),
     ]
 }
+DISCOVERY["/apis/storage.k8s.io/v1"] = {"resources": [kind("csinodes", "CSINode", namespaced=False)]}
 DISCOVERY["/apis/scheduling.k8s.io/v1"] = {"resources": [kind("priorityclasses", "PriorityClass", namespaced=False)]}
 DISCOVERY["/apis/apiextensions.k8s.io/v1"] = {
     "resources": [kind("customresourcedefinitions", "CustomResourceDefinition", namespaced=False)]
