@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final
 
 from muster_core.edge.reading import (
     NAME_LIMIT,
@@ -27,7 +27,6 @@ from muster_core.edge.reading import (
 )
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
-from muster_core.model.ids import TaskGroup
 from muster_core.model.placement import (
     UNBOUNDED,
     AllocationAffinity,
@@ -36,7 +35,7 @@ from muster_core.model.placement import (
     TargetOperator,
 )
 from muster_core.model.resources import Resources
-from muster_core.model.specs import Member, Topology
+from muster_core.model.specs import Topology
 
 #: Largest quantity: two of them still add within int64 (semantics 3).
 QUANTITY_LIMIT: Final = 2**62
@@ -51,7 +50,7 @@ _DIGITS_OF_A_TIME: Final = 16
 @lru_cache(maxsize=REMEMBERED)
 def constraints(text: str) -> Constraints:
     """The value of `muster/constraints`."""
-    return _constraints(an_object(parsed(text), "the value"))
+    return constraints_of(an_object(parsed(text), "the value"))
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -72,16 +71,6 @@ def placement(text: str) -> PlacementConstraint:
 def taints(text: str) -> tuple[Taint, ...]:
     """The value of `muster/taints`."""
     return each(parsed(text), "taints", _taint)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def members(text: str) -> tuple[Member, ...]:
-    """The value of `muster/members`."""
-    found = each(parsed(text), "members", _member)
-    names = [member.group for member in found]
-    if len(set(names)) < len(names):
-        raise Unfit("members", "name a task group twice")
-    return found
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -128,7 +117,8 @@ def resources(amounts: Mapping[str, int]) -> Resources:
     return Resources(amounts)
 
 
-def _constraints(found: Object) -> Constraints:
+def constraints_of(found: Object) -> Constraints:
+    """The same, of a part of another value."""
     only(found, frozenset({"nodeSelector", "nodeAffinity", "tolerations", "nodeName", "features"}))
     affinity = found.get("nodeAffinity")
     value = Constraints(
@@ -168,24 +158,6 @@ def _toleration(found: Object) -> Toleration:
 
 def _taint(found: Object) -> Taint:
     return Taint(text_of(found, "key"), text_of(found, "value"), one_of(found, "effect", _EFFECTS))
-
-
-def _member(found: Object) -> Member:
-    only(found, frozenset({"name", "minMember", "resource", "constraints"}))
-    name, count = text_of(found, "name"), found.get("minMember")
-    if not name or len(name) > NAME_LIMIT:
-        raise Unfit("name", "is empty or too long")
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count < QUANTITY_LIMIT:
-        raise Unfit("minMember", f"of {name!r} is not a positive number")
-    amounts = an_object(found.get("resource") or {}, "resource")
-    if not all(isinstance(amount, int) and not isinstance(amount, bool) for amount in amounts.values()):
-        raise Unfit("resource", f"of {name!r} holds something that is not a whole number")
-    return Member(
-        group=TaskGroup(name),
-        count=count,
-        resources=resources(cast("Mapping[str, int]", amounts)),
-        constraints=_constraints(an_object(found.get("constraints") or {}, "constraints")),
-    )
 
 
 def _simple_placement(found: Object) -> PlacementConstraint:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster_core.edge import facts
+from muster_core.edge import members as task_groups
 from muster_core.edge.reading import NAME_LIMIT, TEXT_LIMIT
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import ANYWHERE, Constraints
@@ -127,7 +128,7 @@ def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
     """The task groups of a gang, as `muster/members` lists them."""
     text = tags.get(keys.APP_TAG_MEMBERS)
     try:
-        return facts.members(text) if text else ()
+        return task_groups.read(text, tags.get(keys.APP_TAG_NAMESPACE, "")) if text else ()
     except Unfit as unfit:
         raise unfit.inside(keys.APP_TAG_MEMBERS) from unfit
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from muster_core.model.company import PodTerm
 from muster_core.model.constraints import ANYWHERE, Constraints, Taint
 from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import (
@@ -24,7 +25,7 @@ from muster_core.model.ids import (
     PartitionId,
     TaskGroup,
 )
-from muster_core.model.placement import PlacementConstraint
+from muster_core.model.placement import PlacementConstraint, Tags
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.storage import NodeStorage
 
@@ -41,12 +42,16 @@ class GangStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A task group as the application declared it: `count` pods of this shape."""
+    """A task group as the application declared it: `count` pods of this shape. `apart`: what they keep away from, by
+    `tags` that they all have.
+    """
 
     group: TaskGroup
     count: int
     resources: Resources
     constraints: Constraints = ANYWHERE
+    apart: tuple[PodTerm, ...] = ()
+    tags: Tags = ()
 
 
 @dataclass(frozen=True, slots=True)

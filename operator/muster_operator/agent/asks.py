@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model.allocations import AllocationSpec, AskSpec
 from muster_operator.model.applications import ApplicationSpec
-from muster_operator.model.groups import GangDefinition
+from muster_operator.model.groups import GangDefinition, TaskGroup
 from muster_operator.model.ids import NodeName
 from muster_operator.model.pods import ForeignPod, Pod
+from muster_operator.translate.company import company_tag
+from muster_operator.translate.placeholders import placeholder_labels
 from muster_si import keys
 
+#: Longer ones the core does not read: it will not warn of a gang that could never fit.
+_MAX_MEMBERS_TAG: Final = 65_536
 _IMAGE_PULL_SECRETS: Final = "imagePullSecrets"
 #: What is of no use of a pod that has its node.
 _OF_ASKS: Final = frozenset({keys.TAG_CONSTRAINTS, keys.TAG_PREFERENCES, keys.TAG_REQUIRED_NODE})
@@ -68,21 +72,29 @@ def as_occupant(pod: Pod) -> ForeignPod:
     return ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, tags)
 
 
-def _members_tag(gang: GangDefinition) -> str:
-    members = [
-        {
-            "name": group.name,
-            "minMember": group.min_member,
-            "resource": {**group.min_resource, keys.PODS: 1},
-            **({"constraints": json.loads(group.constraints)} if group.constraints else {}),
-        }
-        for group in gang.groups
-    ]
+def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
+    """A task group, with the same facts as its placeholders will have."""
+    labels = placeholder_labels(group, app.id, app.queue)
+    company = company_tag(json.loads(group.pod_fields), app.namespace, labels)
+    facts = {"constraints": group.constraints, "podConstraints": company}
+    return {
+        "name": group.name,
+        "minMember": group.min_member,
+        "resource": {**group.min_resource, keys.PODS: 1},
+        "labels": labels,
+        **{name: json.loads(text) for name, text in facts.items() if text},
+    }
+
+
+def _members_tag(app: Application, gang: GangDefinition) -> str:
+    members = [_member(app, group) for group in gang.groups]
     return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _gang_tags(app: Application, gang: GangDefinition) -> dict[str, str]:
-    tags = {keys.APP_TAG_TASK_GROUPS: app.source.task_groups, keys.APP_TAG_MEMBERS: _members_tag(gang)}
+    tags = {keys.APP_TAG_TASK_GROUPS: app.source.task_groups}
+    if len(members := _members_tag(app, gang)) <= _MAX_MEMBERS_TAG:
+        tags[keys.APP_TAG_MEMBERS] = members
     if app.source.parameters:
         tags[keys.APP_TAG_POLICY_PARAMETERS] = app.source.parameters
     if gang.wait_timeout_ms:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from muster_operator.model import vocabulary as words
-from muster_operator.model.groups import PlaceholderSpec
+from muster_operator.model.groups import PlaceholderSpec, TaskGroup
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.settings import Settings
 from muster_operator.translate.raw import Raw
@@ -50,15 +50,24 @@ def _name_part(text: str, length: int) -> str:
     return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
 
 
+def placeholder_labels(group: TaskGroup, app: AppId, queue: str) -> dict[str, str]:
+    """Ours win over the group's; a value that no label may hold is not among them."""
+    labels = dict(group.labels)
+    for key, value in ((words.LABEL_APP_ID, app), (words.LABEL_QUEUE, queue)):
+        labels.pop(key, None)
+        if value and _LABEL_VALUE.fullmatch(value):
+            labels[key] = value
+    return labels
+
+
 def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict[str, str]]:
-    """Ours win over the group's. A value that no label may hold goes into the annotation of the same key."""
-    labels = dict(spec.group.labels)
+    """A value that no label may hold goes into the annotation of the same key."""
+    labels = placeholder_labels(spec.group, spec.app, spec.queue)
     annotations = dict(spec.group.annotations)
     for key, value in ((words.LABEL_APP_ID, spec.app), (words.LABEL_QUEUE, spec.queue)):
-        labels.pop(key, None)
         annotations.pop(key, None)
-        if value:
-            (labels if _LABEL_VALUE.fullmatch(value) else annotations)[key] = value
+        if value and key not in labels:
+            annotations[key] = value
     annotations[words.ANNOTATION_PLACEHOLDER] = "true"
     annotations[words.ANNOTATION_TASK_GROUP_NAME] = spec.group.name
     annotations[words.ANNOTATION_TASK_GROUPS] = spec.source.task_groups

@@ -15,6 +15,7 @@ from muster_operator.model.groups import GangDefinition, GangProblem, TaskGroup
 from muster_operator.model.pods import GangSource
 from muster_operator.model.resources import MAX_AMOUNT, added, times
 from muster_operator.translate.canonical import canonical
+from muster_operator.translate.company import company_tag
 from muster_operator.translate.constraints import constraints_tag
 from muster_operator.translate.parameters import read_parameters
 from muster_operator.translate.quantities import amount, canonical_name, nanos
@@ -134,6 +135,14 @@ def _pod_fields(where: str, raw: Raw) -> Raw:
     return fields
 
 
+def _check_company(where: str, fields: Raw) -> None:
+    """What the API server would refuse of every placeholder is better told now."""
+    try:
+        company_tag(fields, "", {})
+    except BadInputError as error:
+        raise BadInputError(f"{where}.{error.field}", error.problem, error.fix) from error
+
+
 def _group(index: int, value: Any) -> TaskGroup:
     where = f"{_FIELD}[{index}]"
     if not isinstance(value, dict):
@@ -143,6 +152,7 @@ def _group(index: int, value: Any) -> TaskGroup:
     amounts, written = _min_resource(where, raw.get("minResource"))
     maps = {field: _strings(where, field, raw.get(field)) for field in _STRING_MAPS}
     fields = _pod_fields(where, raw)
+    _check_company(where, fields)
     return TaskGroup(
         name=name,
         min_member=_min_member(where, raw.get("minMember")),

@@ -200,7 +200,9 @@ def test_every_field_of_an_application_arrives() -> None:
         keys.APP_TAG_CREATION_TIME: "1700000000",
         keys.APP_TAG_CREATE_FORCE: "true",
         keys.APP_TAG_GANG_WAIT_TIMEOUT: "2500",
-        keys.APP_TAG_MEMBERS: '[{"minMember":2,"name":"w","resource":{"vcore":500},"constraints":{"nodeName":"n1"}}]',
+        keys.APP_TAG_NAMESPACE: "dev",
+        keys.APP_TAG_MEMBERS: '[{"minMember":2,"name":"w","resource":{"vcore":500},"constraints":{"nodeName":"n1"},'
+        '"labels":{"role":"w"},"podConstraints":{"antiAffinity":[{"topologyKey":"host","labelSelector":{}}]}}]',
         keys.APP_TAG_TOPOLOGY: '{"key":"zone","required":true}',
     }
     spec = the_application(
@@ -226,6 +228,8 @@ def test_every_field_of_an_application_arrives() -> None:
     [member] = spec.members
     assert (member.group, member.count, member.resources) == ("w", 2, Resources({"vcore": 500}))
     assert member.constraints == Constraints(node_name="n1")
+    assert [(term.topology, term.selector) for term in member.apart] == [("host", ())]
+    assert member.tags == ((keys.TAG_NAMESPACE, "dev"), (keys.TAG_POD_LABEL_PREFIX + "role", "w"))
     assert spec.topology == Topology("zone", required=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 
@@ -14,6 +15,7 @@ from muster_operator.model.news import (
     AllocationReleased,
     ApplicationSubmitted,
     AskReleased,
+    AskSubmitted,
     NodeDecommissioned,
 )
 from muster_operator.model.results import CommandUnanswered
@@ -22,7 +24,7 @@ from muster_operator.model.verdicts import AllocationVerdict, AskCancelled, AskR
 from muster_si import keys
 from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused
 from tests.unit.operator.agent.gang import a_member, creates, pod_of, reserving, uid
-from tests.unit.operator.objects import a_pod, gang_annotations
+from tests.unit.operator.objects import a_group, a_pod, gang_annotations
 
 TIMEOUT = TerminationType.TIMEOUT
 
@@ -35,8 +37,29 @@ def test_the_submission_carries_the_gang() -> None:
     assert dict(spec.placeholder_ask) == {"vcore": 2000, "memory": 2**31, "pods": 2}
     assert (spec.style, spec.execution_timeout_ms) == ("Hard", 9000)
     assert spec.tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] == "3000"
-    members = '[{"minMember":2,"name":"g","resource":{"memory":1073741824,"pods":1,"vcore":1000}}]'
-    assert spec.tags[keys.APP_TAG_MEMBERS] == members
+    [member] = json.loads(spec.tags[keys.APP_TAG_MEMBERS])
+    labels = {"yunikorn.apache.org/app-id": "job"}
+    amounts = {"memory": 2**30, "pods": 1, "vcore": 1000}
+    assert member == {"name": "g", "minMember": 2, "resource": amounts, "labels": labels}
+
+
+def test_a_member_and_its_placeholders_ask_the_same_of_pods_near_them() -> None:
+    """With the labels that placeholders have: the API server merges label keys into these."""
+    term = {"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["role", "yunikorn.apache.org/app-id"]}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spread = [{"maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule"}]
+    group = a_group("g", 2, affinity=affinity, topologySpreadConstraints=spread, labels={"role": "w"})
+    driver = live()
+    news = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group))).news[0]
+    assert isinstance(news, ApplicationSubmitted)
+    [member] = json.loads(news.spec.tags[keys.APP_TAG_MEMBERS])
+    [spec, _] = creates(driver.accepted())
+    [ask] = [item.ask for item in driver.see(pod_of(spec)).news if isinstance(item, AskSubmitted)]
+    assert json.loads(ask.tags[keys.TAG_POD_CONSTRAINTS]) == member["podConstraints"]
+    assert len(member["podConstraints"]["antiAffinity"][0]["labelSelector"]["matchExpressions"]) == 2
+    prefix = keys.TAG_POD_LABEL_PREFIX
+    labels = {tag.removeprefix(prefix): value for tag, value in ask.tags.items() if tag.startswith(prefix)}
+    assert labels == member["labels"]
 
 
 def test_all_placeholders_are_ordered_at_once_and_only_they_ask() -> None:

@@ -140,6 +140,10 @@ def test_text_that_is_no_list_of_groups_is_named(text: str, says: str) -> None:
         ({"tolerations": {"key": "x"}}, "task-groups[0].tolerations: is not a list of objects"),
         ({"tolerations": ["x"]}, "task-groups[0].tolerations: is not a list of objects"),
         ({"affinity": [1]}, "task-groups[0].affinity: is not an object"),
+        (
+            {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            "task-groups[0].podAffinity[0].topologyKey: is missing",
+        ),
         ({"topologySpreadConstraints": "x"}, "task-groups[0].topologySpreadConstraints: is not a list"),
     ],
 )
