@@ -9,7 +9,7 @@ from typing import Final
 
 from hypothesis import given, seed
 
-from tests.judge.clusters import OFF, PODS, SHARES, scenes
+from tests.judge.clusters import PODS, SHARES, scenes
 from tests.judge.comparing import differs, reasons, shown
 from tests.judge.evenly import evenly
 from tests.judge.kube import Judge, Verdict
@@ -36,7 +36,7 @@ class Different(AssertionError):
 def clusters_of(pairs: int) -> Mapping[str, int]:
     """How many clusters of each theme make so many pairs, or a few more."""
     total = sum(SHARES.values())
-    return {theme: -(-pairs * share // (total * PODS)) for theme, share in SHARES.items() if theme not in OFF}
+    return {theme: -(-pairs * share // (total * PODS)) for theme, share in SHARES.items()}
 
 
 def compare(judge: Judge, theme: str, clusters: int, number: int, tally: Tally) -> None:
