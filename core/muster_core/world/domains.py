@@ -7,9 +7,14 @@ they are first asked for.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from muster_core.world.columns import CodeColumn, IntColumn
+
+#: Cells of fewer rows than this on average are not worth telling apart from rows.
+_WORTH: Final = 2
 
 
 class Domains:
@@ -32,3 +37,46 @@ class Domains:
             ends = np.searchsorted(self.codes[order], np.arange(self.count))
             self._members = np.split(order, ends)[1:]
         return self._members[code]
+
+
+class Cells:
+    """Rows that lie in the same domains of several keys: what depends on domains alone is one number for all of them.
+
+    `of`: per row its cell; `codes`: by key, per cell the number of its domain; `first`: per cell one of its rows.
+    """
+
+    __slots__ = ("_domains", "_members", "codes", "first", "of")
+
+    def __init__(self, domains: dict[str, Domains], size: int, *, by_row: bool = False) -> None:
+        self._domains = domains
+        self._members: list[IntColumn] = []
+        if by_row or any(one.count > size // _WORTH for one in domains.values()):
+            self.of = self.first = np.arange(size)
+            self.codes = {key: one.codes for key, one in domains.items()}
+            return
+        combined = np.zeros(size, dtype=np.int64)
+        for one in domains.values():
+            combined = combined * (one.count + 1) + one.codes + 1
+        _, self.first, self.of = np.unique(combined, return_index=True, return_inverse=True)
+        self.codes = {key: one.codes[self.first] for key, one in domains.items()}
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.first)
+
+    def within(self, key: str, code: int) -> IntColumn:
+        """The cells in a domain."""
+        if self.first is self.of:
+            return self._domains[key].members(code)
+        return np.flatnonzero(self.codes[key] == code)
+
+    def rows(self, cells: IntColumn) -> IntColumn:
+        """The rows of some cells."""
+        if self.first is self.of:
+            return cells
+        if not self._members:
+            order = np.argsort(self.of, kind="stable")
+            self._members = np.split(order, np.searchsorted(self.of[order], np.arange(1, self.count)))
+        parts = [self._members[cell] for cell in cells.tolist()]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from muster_core.world.columns import BoolColumn, IntColumn
-from muster_core.world.domains import Domains
+from muster_core.world.domains import Cells, Domains
 from muster_core.world.labels import LabelColumn
 from muster_core.world.nodes import NodeTable
 
@@ -25,6 +25,16 @@ def domains(nodes: NodeTable, key: str) -> Domains:
     if known is None:
         column = nodes.labels.column(key) or LabelColumn()
         known = nodes.domains[key] = Domains(column.codes(nodes.rows.size))
+    return known
+
+
+def cells(nodes: NodeTable, keys: Iterable[str], *, by_row: bool = False) -> Cells:
+    """The nodes by several labels at once, until a fact of theirs changes; `by_row`: and each for itself."""
+    wanted = tuple(sorted(set(keys)))
+    known = nodes.cells.get((by_row, wanted))
+    if known is None:
+        parts = {key: domains(nodes, key) for key in wanted}
+        known = nodes.cells[by_row, wanted] = Cells(parts, nodes.rows.size, by_row=by_row)
     return known
 
 
@@ -67,6 +77,10 @@ class Tally:
     def at(self, rows: IntColumn | None = None) -> IntColumn:
         """What is in the domain of each of the rows, 0 where it is in none; None = all rows."""
         return self._amounts[self._codes(rows)]
+
+    def of(self, codes: IntColumn) -> IntColumn:
+        """What is in domains, by their numbers."""
+        return self._amounts[codes]
 
     def is_in_one(self, rows: IntColumn | None = None) -> BoolColumn:
         """Which of the rows are in a domain."""

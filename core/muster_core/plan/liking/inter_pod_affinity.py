@@ -12,7 +12,7 @@ first of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -20,10 +20,10 @@ import numpy as np
 from muster_core.model.company import Company, PodTerm
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility.inter_pod_affinity import means_itself
-from muster_core.plan.feasibility.topology import Part, Tally, domains
+from muster_core.plan.feasibility.topology import Part, Tally, cells, domains
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
-from muster_core.world.domains import Domains
+from muster_core.world.domains import Cells
 
 _WEIGHT: Final = 2
 _MOST: Final = 100.0
@@ -34,32 +34,33 @@ _Weighed = tuple[PodTerm, int, Part]
 
 
 class PreferredCompany:
-    """All of it, as one shape has it. `_sums`: per row; `_steps`: what one more of the shape adds in its domains."""
+    """All of it, as one shape has it. `_sums`: per cell; `_steps`: what one more of the shape adds in its domains, by
+    topology key; `_among`: cells of the nodes that were left.
+    """
 
-    __slots__ = ("_among", "_high", "_low", "_points", "_steps", "_sums")
+    __slots__ = ("_among", "_cells", "_high", "_low", "_points", "_steps", "_sums")
 
-    def __init__(self, tallies: Iterable[Tally], steps: Iterable[tuple[Domains, int]], among: BoolColumn) -> None:
-        self._steps = tuple(steps)
-        self._sums = np.zeros(len(among), dtype=np.int64)
-        for tally in tallies:
-            self._sums += tally.at()
-        self._among = np.flatnonzero(among)
+    def __init__(self, cells: Cells, tallies: Mapping[str, Tally], steps: Mapping[str, int], among: BoolColumn) -> None:
+        self._cells, self._steps = cells, steps
+        self._sums = np.zeros(cells.count, dtype=np.int64)
+        for key, tally in tallies.items():
+            self._sums += tally.of(cells.codes[key])
+        self._among = np.flatnonzero(np.bincount(cells.of[among], minlength=cells.count))
         self._low, self._high = self._bounds()
-        self._points = self._normal(self._sums)
+        self._points = self._normal(self._sums)[cells.of]
 
     def points(self) -> FloatColumn:
         """From 0 to 100, times the weight; 0 everywhere where no node is better than another."""
         return self._points
 
     def add(self, row: int) -> IntColumn | None:
-        """Every row of its domains counts one more; who is best or worst may be others then."""
-        changed: list[IntColumn] = []
-        for where, step in self._steps:
-            code = where.codes.item(row)
+        """Every node of its domains counts one more; who is best or worst may be others then."""
+        cell, changed = self._cells.of.item(row), []
+        for key, step in self._steps.items():
+            code = self._cells.codes[key].item(cell)
             if code >= 0:
-                rows = where.members(code)
-                self._sums[rows] += step
-                changed.append(rows)
+                changed.append(self._cells.within(key, code))
+                self._sums[changed[-1]] += step
         if not changed:
             return None
         before = self._low, self._high
@@ -68,14 +69,17 @@ class PreferredCompany:
             return None  # all are as good as another, now as then
         if before != (self._low, self._high):
             return self._replace(np.arange(len(self._sums)))
-        return self._replace(changed[0] if len(changed) == 1 else np.concatenate(changed))
+        return self._replace(changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed)))
 
-    def _replace(self, rows: IntColumn) -> IntColumn | None:
-        """Normalise the points of these anew; those that are others for it."""
-        points = self._normal(self._sums[rows])
-        moved = rows[points != self._points[rows]]
-        self._points[rows] = points
-        return moved if len(moved) else None
+    def _replace(self, cells: IntColumn) -> IntColumn | None:
+        """Normalise the points of these anew; the rows whose points are others for it."""
+        points = self._normal(self._sums[cells])
+        is_moved = points != self._points[self._cells.first[cells]]
+        if not is_moved.any():
+            return None
+        rows = self._cells.rows(cells[is_moved])
+        self._points[rows] = self._normal(self._sums[self._cells.of[rows]])
+        return rows
 
     def _bounds(self) -> tuple[int, int]:
         left = self._sums[self._among]
@@ -99,9 +103,8 @@ def score(draft: Draft, shape: Shape, among: BoolColumn) -> PreferredCompany | N
     steps = _steps(draft, shape)
     if not (tallies or steps) or not among.any():
         return None
-    return PreferredCompany(
-        tallies.values(), [(domains(draft.nodes, key), step) for key, step in steps.items() if step], among
-    )
+    steps = {key: step for key, step in steps.items() if step}
+    return PreferredCompany(cells(draft.nodes, (*tallies, *steps)), tallies, steps, among)
 
 
 def _weighed(draft: Draft, shape: Shape) -> Iterator[_Weighed]:

@@ -24,39 +24,37 @@ import numpy as np
 
 from muster_core.model.company import Spread
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility.topology import domains
+from muster_core.plan.feasibility.topology import cells, domains
 from muster_core.plan.feasibility.topology_spread import counts, honoured, is_meant, with_keys
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
-from muster_core.world.domains import Domains
+from muster_core.world.domains import Cells
 
 _WEIGHT: Final = 2
 _MOST: Final = 100
 _HOST: Final = "kubernetes.io/hostname"
-_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
+_NONE: Final = np.zeros(0, dtype=np.int64)
 
 
 class Evenness:
     """All such constraints of a shape.
 
-    `_rows`: those with all the keys, the first `_left` of them those among which points are shared out; `_places`: per
-    row where it is there, -1 = it is not. `_sums`: per place what the node has too many.
+    `_sums`: per cell (nodes in the same domains) what they have too many; `_keyed`: rows with all the keys; `_left`:
+    cells of those of them among which points are shared out.
     """
 
-    __slots__ = ("_high", "_left", "_low", "_parts", "_places", "_points", "_rows", "_sums")
+    __slots__ = ("_cells", "_high", "_keyed", "_left", "_low", "_parts", "_points", "_sums")
 
     def __init__(self, draft: Draft, shape: Shape, constraints: Sequence[Spread], among: BoolColumn) -> None:
-        keyed = with_keys(draft, constraints)
-        left = np.flatnonzero(keyed & among)
-        self._left = len(left)
-        self._rows = np.concatenate((left, np.flatnonzero(keyed & ~among)))
-        self._places = np.full(draft.size, -1, dtype=np.int64)
-        self._places[self._rows] = np.arange(len(self._rows))
-        self._parts = [_Part(draft, shape, one, keyed, left) for one in constraints]
-        self._sums = self._summed(self._rows)
+        self._keyed = with_keys(draft, constraints)
+        keys = {one.topology for one in constraints}
+        self._cells = cells(draft.nodes, keys, by_row=_HOST in keys)
+        left = np.flatnonzero(self._keyed & among)
+        self._left = np.flatnonzero(np.bincount(self._cells.of[left], minlength=self._cells.count))
+        self._parts = [_Part(draft, shape, one, self._cells, (self._keyed, left)) for one in constraints]
+        self._sums = self._summed(np.arange(self._cells.count))
         self._low, self._high = self._bounds()
-        self._points = np.zeros(draft.size)
-        self._points[self._rows] = self._normal(self._sums)
+        self._points = self._shares(np.arange(self._cells.count))[self._cells.of]
 
     def points(self) -> FloatColumn:
         """From 0 to 100, times the weight."""
@@ -64,34 +62,41 @@ class Evenness:
 
     def add(self, row: int) -> IntColumn | None:
         """The nodes of its domains have one more; who has most or least may be others then."""
-        changed = [rows for part in self._parts if len(rows := part.add(row))]
+        changed = [found for part in self._parts if len(found := part.add(row))]
         if not changed:
             return None
-        for rows in changed:
-            places = self._places[rows]
-            self._sums[places[places >= 0]] = self._summed(rows[places >= 0])
+        some = changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed))
+        self._sums[some] = self._summed(some)
         before = self._low, self._high
         self._low, self._high = self._bounds()
-        rows = np.concatenate(changed) if (self._low, self._high) == before else self._rows
-        rows = rows[self._places[rows] >= 0]
-        points = self._normal(self._sums[self._places[rows]])
-        moved = rows[points != self._points[rows]]
-        self._points[rows] = points
-        return moved if len(moved) else None
+        return self._replace(some if (self._low, self._high) == before else np.arange(len(self._sums)))
 
-    def _summed(self, rows: IntColumn) -> IntColumn:
+    def _replace(self, some: IntColumn) -> IntColumn | None:
+        """Share out the points of these cells anew; the rows whose points are others for it."""
+        is_moved = self._shares(some) != self._points[self._cells.first[some]]
+        if not is_moved.any():
+            return None
+        rows = self._cells.rows(some[is_moved])
+        self._points[rows] = self._shares(self._cells.of[rows])
+        return rows
+
+    def _shares(self, some: IntColumn) -> FloatColumn:
+        """The points of cells, 0 of those without all the keys."""
+        return np.where(self._keyed[self._cells.first[some]], self._normal(self._sums[some]), 0.0)
+
+    def _summed(self, some: IntColumn) -> IntColumn:
         """Halves are rounded up, as there."""
-        sums = np.zeros(len(rows))
+        sums = np.zeros(len(some))
         for part in self._parts:
-            sums += part.weighed(rows)
+            sums += part.weighed(some)
         return np.floor(sums + 0.5).astype(np.int64)
 
     def _bounds(self) -> tuple[int, int]:
-        sums = self._sums[: self._left]
+        sums = self._sums[self._left]
         return int(sums.min(initial=np.iinfo(np.int64).max)), int(sums.max(initial=0))
 
     def _normal(self, sums: IntColumn) -> FloatColumn:
-        if not self._left or not self._high:
+        if not len(self._left) or not self._high:
             return np.full(len(sums), float(_WEIGHT * _MOST))
         shares: FloatColumn = (_MOST * (self._high + self._low - sums) // self._high).astype(np.float64)
         shares *= _WEIGHT
@@ -99,22 +104,26 @@ class Evenness:
 
 
 class _Part:
-    """One constraint. `_codes`: per row the number of its domain, or of itself; `_amounts`: by that number what the
-    pods there weigh.
+    """One constraint. `_amounts`: what the pods weigh by the number of a domain, or of a node where the nodes are the
+    domains; `_codes`: that number per cell; `_counted`: per row, -1 where its pods do not count.
     """
 
-    __slots__ = ("_amounts", "_codes", "_counted", "_counts", "_domains", "_is_own", "_rest", "_weight")
+    __slots__ = ("_amounts", "_cells", "_codes", "_counted", "_counts", "_is_own", "_key", "_rest", "_weight")
 
-    def __init__(self, draft: Draft, shape: Shape, constraint: Spread, keyed: BoolColumn, left: IntColumn) -> None:
-        self._domains: Domains | None = None
+    def __init__(
+        self, draft: Draft, shape: Shape, constraint: Spread, found: Cells, rows: tuple[BoolColumn, IntColumn]
+    ) -> None:
+        keyed, left = rows
+        self._cells, self._key = found, constraint.topology
         if constraint.topology == _HOST:
             self._codes = self._counted = np.arange(draft.size)
             size, number = draft.size, len(left)
         else:
-            self._domains = domains(draft.nodes, constraint.topology)
-            self._codes, size = self._domains.codes, self._domains.count
-            self._counted = np.where(honoured(draft, shape, constraint, keyed), self._codes, -1)
-            number = len(np.unique(self._codes[left]))
+            where = domains(draft.nodes, constraint.topology)
+            codes, size = where.codes, where.count
+            self._codes = found.codes[constraint.topology]
+            self._counted = np.where(honoured(draft, shape, constraint, keyed), codes, -1)
+            number = len(np.unique(codes[left]))
         self._counts = counts(draft, constraint, self._counted, size)
         self._weight, self._rest = math.log(number + 2), constraint.max_skew - 1
         self._amounts = self._counts.astype(np.float64)
@@ -122,19 +131,19 @@ class _Part:
         self._amounts += self._rest
         self._is_own = bool(constraint.selector) and is_meant(constraint, shape)
 
-    def weighed(self, rows: IntColumn) -> FloatColumn:
-        """What the pods weigh for each of the rows."""
-        found: FloatColumn = self._amounts[self._codes[rows]]
+    def weighed(self, some: IntColumn) -> FloatColumn:
+        """What the pods weigh for each of the cells."""
+        found: FloatColumn = self._amounts[self._codes[some]]
         return found
 
     def add(self, row: int) -> IntColumn:
-        """The rows for which they weigh more now."""
+        """The cells for which they weigh more now."""
         code = self._counted.item(row)
         if not self._is_own or code < 0:
-            return _NO_ROWS
+            return _NONE
         self._counts[code] += 1
         self._amounts[code] = self._counts.item(code) * self._weight + self._rest
-        return np.array([row]) if self._domains is None else self._domains.members(code)
+        return np.array([row]) if self._key == _HOST else self._cells.within(self._key, code)
 
 
 def score(draft: Draft, shape: Shape, among: BoolColumn) -> Evenness | None:
