@@ -21,6 +21,7 @@ from muster_core.model.ids import AllocationKey
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
+from muster_core.plan.guards import guards
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
 from muster_core.plan.shape import Shape
@@ -43,7 +44,8 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
     search = _Search(outline, Draft(partition.nodes), set())
     for kind in classes(app):
         if has_placeholder(app, kind):
-            plan_kind = _plan_class if not (kind.depends_on_others or partition.nodes.refused) else _plan_constrained
+            is_watched = kind.depends_on_others or guards(search.draft, shape_of(kind))
+            plan_kind = _plan_constrained if is_watched else _plan_class
             plan_kind(partition, app, kind, search, at_most - len(outline.decisions))
     outline.more = len(outline.decisions) >= at_most
     if outline.unplaced or outline.obstacles:
