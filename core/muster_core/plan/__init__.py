@@ -5,7 +5,7 @@ whom a rule is for; `access`: who may submit), `impossible` says which gang it
 could never hold; `ordering` says who is asked first, `turns` whose turn it is
 and `pace` for how long; `headroom` says what queues and limits still allow,
 `starting` whether one more application may run. `gang` plans a
-reservation, `swap` who takes over from which placeholder, `usual` everything
+reservation (`partial`: of a part), `swap` who takes over from which placeholder, `usual` everything
 else; each answers with an `outline`. `reserving` says for
 whom room is held on nodes, `preemption/` who has to go. Below them `draft` holds what-ifs over
 the nodes, `fit` places members of one shape, `together` those of several (`search/`), `packing` those of a gang

@@ -51,6 +51,10 @@ class Domains:
         """Rows whose node has one of these values."""
         return np.isin(self.codes, codes)
 
+    def shown(self, code: int) -> str:
+        """A value as people read it, with the label."""
+        return f"{self.topology.key}={self.names[code]}"
+
     @property
     def home(self) -> int | None:
         """Where most of the gang is, of equals the first by name; None = nowhere yet."""
@@ -90,7 +94,7 @@ def place_packed(draft: Draft, demands: Sequence[Demand], sort: NodeSort, found:
     if best is None:
         return _without_label(draft, demands, found.topology.key)
     answer = _try(draft, demands, sort, found.rows(best), work)
-    return answer if isinstance(answer, Places) else replace(answer, domain=found.names[best], alone=False)
+    return answer if isinstance(answer, Places) else replace(answer, domain=found.shown(best), alone=False)
 
 
 def best_domain(draft: Draft, demands: Sequence[Demand], found: Domains) -> int | None:
@@ -117,7 +121,7 @@ def best_domain(draft: Draft, demands: Sequence[Demand], found: Domains) -> int 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of the domain of that name; None = all rows, whatever their domain."""
+    """Rows of a domain as it is shown; None = all rows, whatever their domain."""
 
     rows: BoolColumn | None
     name: str = ""
@@ -134,7 +138,7 @@ def parts(draft: Draft, demands: Sequence[Demand], found: Domains) -> list[Part]
 
 
 def _part(found: Domains, code: int) -> Part:
-    return Part(found.rows(code), found.names[code])
+    return Part(found.rows(code), found.shown(code))
 
 
 def lacking_packed_when_empty(nodes: NodeTable, members: Sequence[Demand], topology: Topology | None) -> Short | None:

@@ -29,8 +29,8 @@ class Places:
 @dataclass(frozen=True, slots=True)
 class Short:
     """Which demand (by its position, of so many members) lacks how many places, and why.
-    `alone`: it would even if there were no other demand. `domain`: the value of a node label within which; empty =
-    anywhere.
+    `alone`: it would even if there were no other demand. `domain`: the node label and value within which;
+    empty = anywhere.
     """
 
     demand: int

@@ -77,7 +77,7 @@ def test_a_required_domain_that_none_is_large_enough_for_is_refused_with_the_bes
     draft = Draft(zones(a=2, b=3))
     answer = placed(draft, [(SMALL, 4)], REQUIRED)
     assert isinstance(answer, Short)
-    assert (answer.domain, answer.missing, answer.count) == ("b", 1, 4)
+    assert (answer.domain, answer.missing, answer.count) == ("zone=b", 1, 4)
     assert answer.why.text() == (
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were outside the gang's topology domain."
     )
@@ -112,13 +112,13 @@ def test_a_part_of_a_gang_goes_where_all_of_it_may_be_once_there_is_room() -> No
     assert best is not None
     assert found.names[best] == "b"
     [part] = parts(draft, [(SMALL, 6)], found)
-    assert part.name == "b"
+    assert part.name == "zone=b"
 
 
 def test_a_part_of_a_gang_that_prefers_fills_domain_after_domain() -> None:
     draft = Draft(zones(a=2, b=4))
     found = parts(draft, [(SMALL, 9)], domains(draft, PREFERRED, {NodeId("n-a"): 1}))
-    assert [part.name for part in found] == ["a", "b", ""]
+    assert [part.name for part in found] == ["zone=a", "zone=b", ""]
 
 
 def test_an_empty_cluster_of_small_domains_could_not_hold_a_gang_that_needs_one() -> None:
@@ -126,7 +126,7 @@ def test_an_empty_cluster_of_small_domains_could_not_hold_a_gang_that_needs_one(
     table = zones(a=3, b=4)
     short = lacking_packed_when_empty(table, [(SMALL, 5)], REQUIRED)
     assert short is not None
-    assert (short.domain, short.missing) == ("b", 1)
+    assert (short.domain, short.missing) == ("zone=b", 1)
     assert lacking_packed_when_empty(table, [(SMALL, 5)], PREFERRED) is None
 
 
