@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from muster_core.world.columns import CodeColumn, IntColumn
+from muster_core.world.columns import CodeColumn, FloatColumn, IntColumn
 
 #: Cells of fewer rows than this on average are not worth telling apart from rows.
 _WORTH: Final = 2
@@ -75,8 +75,22 @@ class Cells:
         """The rows of some cells."""
         if self.first is self.of:
             return cells
+        parts = [self.rows_of(cell) for cell in cells.tolist()]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def rows_of(self, cell: int) -> IntColumn:
+        """The rows of one."""
+        if self.first is self.of:
+            return self.of[cell : cell + 1]
         if not self._members:
             order = np.argsort(self.of, kind="stable")
             self._members = np.split(order, np.searchsorted(self.of[order], np.arange(1, self.count)))
-        parts = [self._members[cell] for cell in cells.tolist()]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._members[cell]
+
+    def put(self, column: FloatColumn, cells: IntColumn, values: FloatColumn) -> None:
+        """Write a value for all rows of each cell."""
+        if self.first is self.of:
+            column[cells] = values
+            return
+        for cell, value in zip(cells.tolist(), values.tolist(), strict=True):
+            column[self.rows_of(cell)] = value

@@ -77,9 +77,8 @@ class PreferredCompany:
         is_moved = points != self._points[self._cells.first[cells]]
         if not is_moved.any():
             return None
-        rows = self._cells.rows(cells[is_moved])
-        self._points[rows] = self._normal(self._sums[self._cells.of[rows]])
-        return rows
+        self._cells.put(self._points, cells[is_moved], points[is_moved])
+        return self._cells.rows(cells[is_moved])
 
     def _bounds(self) -> tuple[int, int]:
         left = self._sums[self._among]

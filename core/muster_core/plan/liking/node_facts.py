@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from muster_core.model.constraints import Constraints
-from muster_core.model.facts import Preferences
+from muster_core.model.facts import NO_PREFERENCES, Preferences
 from muster_core.plan.feasibility import filters
 from muster_core.plan.feasibility.node_affinity import term_holds
 from muster_core.plan.feasibility.taint_toleration import tolerates
@@ -37,7 +37,7 @@ _MEMORY: Final = 4096
 
 def points(constraints: Constraints, preferences: Preferences, nodes: NodeTable) -> FloatColumn | None:
     """Points of every node, times their weights; None = all that are allowed have the same."""
-    if not preferences.terms and not preferences.images and not nodes.taints:
+    if preferences == NO_PREFERENCES and not nodes.taints:
         return None
     asked = constraints, preferences
     if asked not in nodes.points:
@@ -83,11 +83,11 @@ def untolerated(constraints: Constraints, nodes: NodeTable) -> IntColumn:
 
 
 def local_images(preferences: Preferences, nodes: NodeTable) -> IntColumn:
-    """0 to 100 by the bytes of the pod's images that lie on the node; an image counts in the share of nodes that have
-    it, so that not all pods go where the first one went.
+    """0 to 100 by the bytes of the images of the pod's containers and volumes that lie on the node; an image counts in
+    the share of nodes that have it, so that not all pods go where the first one went.
     """
     there = np.zeros(nodes.rows.size, dtype=np.int64)
-    for name in preferences.images:
+    for name in (*preferences.images, *preferences.volume_images):
         sizes = nodes.images.sizes(name)
         rows = np.fromiter(sizes, dtype=np.int64, count=len(sizes))
         amounts = np.fromiter(sizes.values(), dtype=np.int64, count=len(sizes))

@@ -73,12 +73,12 @@ class Evenness:
 
     def _replace(self, some: IntColumn) -> IntColumn | None:
         """Share out the points of these cells anew; the rows whose points are others for it."""
-        is_moved = self._shares(some) != self._points[self._cells.first[some]]
+        shares = self._shares(some)
+        is_moved = shares != self._points[self._cells.first[some]]
         if not is_moved.any():
             return None
-        rows = self._cells.rows(some[is_moved])
-        self._points[rows] = self._shares(self._cells.of[rows])
-        return rows
+        self._cells.put(self._points, some[is_moved], shares[is_moved])
+        return self._cells.rows(some[is_moved])
 
     def _shares(self, some: IntColumn) -> FloatColumn:
         """The points of cells, 0 of those without all the keys."""
