@@ -82,9 +82,14 @@ def required_node(metadata: Raw, spec: Raw) -> str:
     """The one node that a DaemonSet's pod is made for, empty for others (contract 1.9)."""
     if not any(owner.get("kind") == "DaemonSet" for owner in objects(metadata.get("ownerReferences"))):
         return ""
+    names: set[str] = set()
     for term in _terms(_required(spec) or {}):
-        for requirement in term.get("matchFields", []):
-            named = requirement["values"] if requirement["operator"] == "In" else []
-            if requirement["key"] == "metadata.name" and len(named) == 1:
-                return str(named[0])
-    return ""
+        named = [set(one["values"]) for one in term.get("matchFields", []) if _is_name(one)]
+        if not named:
+            return ""  # this term is for nodes of any name
+        names |= set.intersection(*named)
+    return names.pop() if len(names) == 1 else ""
+
+
+def _is_name(requirement: Raw) -> bool:
+    return (requirement["key"], requirement["operator"]) == ("metadata.name", "In")

@@ -109,6 +109,14 @@ def test_images_that_lie_on_a_node_are_worth_up_to_a_hundred_points(
     assert worth(table, Preferences(images=images)) == expected
 
 
+def test_images_of_volumes_count_and_do_not_raise_the_bound() -> None:
+    """The bound is by the number of containers."""
+    table = a_table(holding("n1", app=1000, model=2000), holding("n2"))
+    wanted = Preferences(images=("app:latest",), volume_images=("model:latest",))
+    assert worth(table, wanted) == {"n1": 100, "n2": 0}
+    assert worth(table, Preferences(images=("app:latest", "model:latest"))) == {"n1": 74, "n2": 0}
+
+
 def test_images_that_come_and_go_change_what_a_node_is_worth_from_then_on() -> None:
     table, wanted = a_table(holding("n1"), holding("n2")), Preferences(images=("app:latest",))
     assert worth(table, wanted) is None

@@ -193,6 +193,12 @@ def test_a_daemon_sets_pod_names_its_node() -> None:
     for other in ({**field, "operator": "NotIn"}, {**field, "values": ["n1", "n2"]}, {**field, "key": "metadata.uid"}):
         raw["spec"]["affinity"] = required({"matchFields": [other]})
         assert keys.TAG_REQUIRED_NODE not in own(raw).tags
+    raw["spec"]["affinity"] = required({"matchFields": [field, {**field, "values": ["n1", "n2"]}]})
+    assert own(raw).tags[keys.TAG_REQUIRED_NODE] == "n1"
+    zone = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    for term in (zone, {"matchFields": [{**field, "values": ["n2"]}]}):
+        raw["spec"]["affinity"] = required({"matchFields": [field]}, term)
+        assert keys.TAG_REQUIRED_NODE not in own(raw).tags
 
 
 def test_preemption_is_read_from_pod_and_spec() -> None:
