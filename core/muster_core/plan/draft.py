@@ -23,21 +23,24 @@ from muster_core.world.nodes import NodeTable
 
 
 def emptied(nodes: NodeTable) -> Draft:
-    """The draft in which nobody but `occupied` uses the nodes."""
+    """The draft in which nobody but `occupied` uses the nodes, and nobody is there to stay away from."""
     draft = Draft(nodes)
     draft.empty()
+    draft.is_deserted = True
     return draft
 
 
 class Draft:
     """What-ifs over a node table."""
 
-    __slots__ = ("_came", "_columns", "_written", "assumptions", "nodes", "within")
+    __slots__ = ("_came", "_columns", "_written", "assumptions", "is_deserted", "nodes", "within")
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
         #: Rows that the plan keeps to (a gang's topology domain); None = all.
         self.within: BoolColumn | None = None
+        #: Only those that are supposed to have come are there.
+        self.is_deserted = False
         self._columns = nodes.columns()
         self._written: dict[str, IntColumn] = {}
         #: What came, less what went, of allocations that filters look at, per row.
@@ -97,7 +100,8 @@ class Draft:
 
     def tagged(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:
         """Rows and how many allocations, for part after part of those that meet the targets."""
-        yield from self.nodes.occupants.tags.matching(targets)
+        if not self.is_deserted:
+            yield from self.nodes.occupants.tags.matching(targets)
         for occupant, rows in self._came.items():
             if matches(targets, dict(occupant.tags)):
                 yield rows
@@ -113,6 +117,7 @@ class Draft:
         """A draft that starts from this one and leaves it alone."""
         twin = Draft(self.nodes)
         twin.within = self.within
+        twin.is_deserted = self.is_deserted
         twin._written = {name: column.copy() for name, column in self._written.items()}
         twin._came = {occupant: dict(rows) for occupant, rows in self._came.items()}
         twin.assumptions = self.assumptions.fork()

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import sys
 
+from muster_core.model.company import Company
 from muster_core.model.decisions import Decision, Placement, Pledge
+from muster_core.model.facts import Occupant, PodFacts
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
+from muster_core.model.specs import Member
 from muster_core.plan import headroom, packing, partial
+from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
-from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, wanted
+from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volumes_of, wanted
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places, Short
 from muster_core.plan.search.work import Work
@@ -71,11 +75,12 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     refused = headroom.refusal(partition, app, _sum(counts))
     # Who arrives first must not decide for those that are still to come where all of them go.
     is_early = not has_all and app.spec.topology is not None
-    answer = _whole(partition, app, counts) if refused is None and not is_early else None
+    draft = draft_for(partition, app)
+    answer = _whole(partition, app, counts, draft) if refused is None and not is_early else None
     if isinstance(answer, Places):
         pairs = zip(counts, answer.per_demand, strict=True)
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
-        outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
+        outline.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(draft, *kinds)))
         return
     outline.in_vain = answer is not None
     _warn(partition, app, outline, is_held=refused is not None)
@@ -100,14 +105,14 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Short, outlin
         outline.unplaced.append(Unplaced(other, answer.why, known, about))
 
 
-def _whole(partition: Partition, app: Application, counts: dict[AskClass, int]) -> Places | Short:
+def _whole(partition: Partition, app: Application, counts: dict[AskClass, int], draft: Draft) -> Places | Short:
     """Places for all, or which class is short of them."""
     for index, (kind, count) in enumerate(counts.items()):
         misfit = partial.misfit_of(partition, app, kind)
         if misfit is not None and misfit.room < count:
             return Short(index, count - misfit.room, misfit.why, count, alone=True)
     demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
-    draft, sort, work = draft_for(partition, app), partition.config.node_sort, Work(app.gang.searches)
+    sort, work = partition.config.node_sort, Work(app.gang.searches)
     if app.spec.topology is None:
         return place_all(draft, demands, sort, work)
     return packing.place_packed(
@@ -127,6 +132,17 @@ def _sum(counts: dict[AskClass, int]) -> Resources:
     return total
 
 
+def _declared(partition: Partition, member: Member) -> Shape:
+    """A member as it was declared. What it wants near, and how it is spread, is left out: that may be for others that
+    come beside it; who keeps away from its like needs room for all of them in any cluster.
+    """
+    if not member.apart:
+        return Shape(member.resources, member.constraints)
+    tags = partition.nodes.occupants.tags.project(dict(member.tags))
+    alone = Occupant(tags, PodFacts(Company(apart=member.apart)))
+    return Shape(member.resources, member.constraints, occupant=alone)
+
+
 def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: bool) -> None:
     """Said once for each size of the cluster: not even an empty one of these nodes could hold the gang (semantics 10).
 
@@ -136,7 +152,7 @@ def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: 
     if app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
     members = app.spec.members
-    demands = [(Shape(m.resources, m.constraints), m.count) for m in members]
+    demands = [(_declared(partition, member), member.count) for member in members]
     short = packing.lacking_packed_when_empty(nodes, demands, app.spec.topology)
     outline.checked = True
     if short is None:

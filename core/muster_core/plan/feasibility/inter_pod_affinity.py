@@ -130,7 +130,8 @@ def _unwanting(draft: Draft, shape: Shape) -> dict[str, Tally]:
 
 def _terms_against(draft: Draft) -> Iterable[tuple[PodTerm, Part]]:
     """Every term of an allocation that is there, or is supposed to be."""
-    yield from draft.nodes.occupants.apart.items()
+    if not draft.is_deserted:
+        yield from draft.nodes.occupants.apart.items()
     for occupant, rows in draft.came():
         for term in occupant.facts.company.apart:
             yield term, rows
