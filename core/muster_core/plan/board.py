@@ -24,7 +24,18 @@ from muster_core.world.columns import FloatColumn, IntColumn
 class Board:
     """One shape over one draft; the draft is read, not charged."""
 
-    __slots__ = ("_base", "_guards", "_keys", "_placed", "_positions", "_preference", "_room", "_rows", "_scores")
+    __slots__ = (
+        "_base",
+        "_guards",
+        "_is_sorted",
+        "_keys",
+        "_placed",
+        "_positions",
+        "_preference",
+        "_room",
+        "_rows",
+        "_scores",
+    )
 
     def __init__(
         self,
@@ -38,12 +49,10 @@ class Board:
         (self._guards, self._scores), self._room = watch, room
         self._placed: dict[int, int] = {}
         self._rows, self._positions = draft.nodes.rows.order()
-        allowed = self._room > 0
-        for guard in self._guards:
-            allowed = allowed & guard.allows()
+        self._is_sorted = bool((self._rows[1:] > self._rows[:-1]).all())
         self._preference = Preference(draft, shape, sort)
         self._base = self._preference.keys()
-        self._keys = np.where(allowed, self._wished(), np.inf)[self._rows]
+        self._keys = self._all_keys()
 
     def fill(self, count: int) -> list[Fill]:
         """Up to `count` places: rows in the order in which they were first taken, and how many go there."""
@@ -66,16 +75,28 @@ class Board:
             self._refresh(rows)
 
     def _refresh(self, rows: IntColumn) -> None:
+        if len(rows) > len(self._keys) // 2:
+            self._keys = self._all_keys()
+            return
+        at = rows if self._is_sorted else self._positions[rows]
         open_rows = self._room[rows] > 0
         for guard in self._guards:
             open_rows &= guard.allows_at(rows)
+        if not open_rows.any():
+            self._keys[at] = np.inf
+            return
         keys = self._base[rows]
         for score in self._scores:
             keys = keys - score.points()[rows] / POINTS
-        self._keys[self._positions[rows]] = np.where(open_rows, keys, np.inf)
+        self._keys[at] = np.where(open_rows, keys, np.inf)
 
-    def _wished(self) -> FloatColumn:
+    def _all_keys(self) -> FloatColumn:
+        """By position; whole columns are quicker than most of their rows."""
+        open_rows = self._room > 0
+        for guard in self._guards:
+            open_rows &= guard.allows()
         keys = self._base
         for score in self._scores:
             keys = keys - score.points() / POINTS
-        return keys
+        keys = np.where(open_rows, keys, np.inf)
+        return keys if self._is_sorted else keys[self._rows]
