@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
+import orjson
+
 from muster_core.edge.events import form
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -33,6 +35,7 @@ from muster_core.model.ids import PartitionId
 from muster_core.model.notes import EventNoted
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
+from muster_core.model.storage import Choice
 from muster_core.plan.autoscaling import Outstanding
 from muster_si import keys, muster_pb2, si_pb2
 
@@ -223,7 +226,7 @@ def _allocation(new: NewAllocation) -> si_pb2.Allocation:
     ask = new.ask
     return si_pb2.Allocation(
         allocationKey=ask.key,
-        allocationTags=ask.tags,
+        allocationTags={**ask.tags, **_chosen(new.volumes)} if new.volumes else ask.tags,
         resourcePerAlloc=resource(ask.resources),
         priority=ask.priority,
         nodeID=new.node,
@@ -235,6 +238,10 @@ def _allocation(new: NewAllocation) -> si_pb2.Allocation:
         originator=ask.originator,
         preemptionPolicy=_policy(ask.allow_preempt_self, ask.allow_preempt_other),
     )
+
+
+def _chosen(volumes: Choice) -> dict[str, str]:
+    return {keys.TAG_CHOSEN_VOLUMES: orjson.dumps(dict(volumes), option=orjson.OPT_SORT_KEYS).decode()}
 
 
 def _release(release: Release) -> si_pb2.AllocationRelease:

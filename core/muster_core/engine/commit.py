@@ -28,6 +28,7 @@ from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import ApplicationState
+from muster_core.model.storage import Choice
 from muster_core.world.applications import Allocation, Application, Ask
 from muster_core.world.world import Partition
 
@@ -54,6 +55,7 @@ def commit(partition: Partition, decision: Decision, now_ns: int) -> list[Effect
 def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> list[Effect]:
     counts = _check_placement(partition, app, decision)
     had_placeholder = bool(app.gang.reserved)
+    volumes = dict(decision.volumes)
     for (kind_resources, node), count in counts.items():
         partition.nodes.take(node, kind_resources, count)
     new: list[NewAllocation] = []
@@ -70,7 +72,7 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
         made.append(allocation)
-        new.append(NewAllocation(ask.spec, allocation.id, node))
+        new.append(NewAllocation(ask.spec, allocation.id, node, ledger.assume(partition, ask.spec, node, volumes)))
         shape = (ask.spec.placeholder, ask.spec.resources)
         first, count = totals.get(shape, (ask, 0))
         totals[shape] = (first, count + 1)
@@ -95,6 +97,7 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         if ask is None or ask.swap is not None or ask.left < per_key[key]:
             raise BrokenDecision("placement", f"ask {key} does not wait for that many places")
         counts[ask.spec.resources, node] += 1
+    _check_volumes(partition, decision.volumes)
     for (resources, node), count in counts.items():
         total = total.plus(resources, count)
         if node not in partition.nodes or not partition.nodes.available(node).covers(resources.times(count)):
@@ -108,6 +111,13 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         if any(total[name] for name in excess):
             raise BrokenDecision("placement", f"{holder.kind} {holder.name} would exceed the limit by {excess}")
     return counts
+
+
+def _check_volumes(partition: Partition, volumes: Choice) -> None:
+    storage = partition.nodes.occupants.attachments.storage
+    for claim, volume in volumes:
+        if volume and not storage.is_free(volume, claim):
+            raise BrokenDecision("choice of volumes", f"volume {volume} is not free for claim {claim} any more")
 
 
 def _after_placement(partition: Partition, app: Application, now_ns: int, *, had_placeholder: bool) -> list[Effect]:
@@ -145,11 +155,13 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
         raise BrokenDecision("swap", "the ask or its placeholder is not free any more")
     if not placeholder.spec.resources.covers(ask.spec.resources):
         raise BrokenDecision("swap", f"ask {ask.spec.key} is larger than its placeholder")
+    _check_volumes(partition, decision.volumes)
     if not decision.same_node:
         if not partition.nodes.available(decision.node).covers(ask.spec.resources):
             raise BrokenDecision("swap", f"node {decision.node} has no room")
         ledger.hold(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
+    ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
     ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED)
     placeholder.successor = ask.spec.key
     ask.clock = partition.next_number()
@@ -182,15 +194,16 @@ def confirm_swap(
     if swap is None:
         raise BrokenDecision("swap", "the ask is not parked")
     app.gang.groups[placeholder.spec.group].replaced += 1
-    ledger.arrive(partition, app, ask, swap)
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
+    # In this order: what is assumed of its claims is forgotten where nobody has a place.
     ledger.book(partition, app, allocation)
+    ledger.arrive(partition, app, ask, swap)
     ledger.count_in(partition, app, ask.spec, 1)
     notes.places_came(partition, app, (allocation,), asked=True)
     # Only now: between the two a queue over a lowered maximum would look as if it were within it.
     ledger.drop(partition, app, placeholder, now_ns)
     clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
-    new = NewAllocation(ask.spec, allocation.id, allocation.node)
+    new = NewAllocation(ask.spec, allocation.id, allocation.node, ledger.assumed(partition, ask.spec))
     ledger.count_pending(app, ask.spec.resources, -1)
     ledger.count_made(app, ask)
     if ask.left:

@@ -6,6 +6,7 @@ never decides; it keeps the sums of the four ledgers equal (invariants.py).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +18,7 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
+from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.world import priorities
 from muster_core.world.applications import Allocation, Application, Ask, GroupCount, occupant_of, resize_sums
 from muster_core.world.queues import Queue
@@ -170,11 +172,10 @@ def retell(partition: Partition, allocation: Allocation, spec: AskSpec) -> None:
     """Something else is said of an allocation that is there; its sums are the business of `resize`."""
     old = allocation.spec
     is_other = allocation.successor is None and (spec.tags, spec.facts) != (old.tags, old.facts)
-    if is_other:
-        leave(partition, allocation.node, old)
     allocation.spec = spec
-    if is_other:
+    if is_other:  # in this order: what is assumed of its claims lasts
         enter(partition, allocation.node, spec)
+        leave(partition, allocation.node, old)
 
 
 def resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
@@ -233,6 +234,24 @@ def leave(partition: Partition, node: NodeId, spec: AskSpec | AllocationSpec) ->
         nodes.epoch += 1  # an ask may wait for one less
         if not spec.facts.company.apart:  # what it kept away may be any class
             nodes.gains.note_company()
+
+
+def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[str, str]) -> Choice:
+    """Who has a place on the node now gets these volumes for its claims; no longer than somebody who uses them is
+    there. Returns what is assumed of its claims.
+    """
+    if not spec.facts.volumes.claims:
+        return NO_CHOICE
+    storage = partition.nodes.occupants.attachments.storage
+    for claim in dict.fromkeys(spec.facts.volumes.claims):
+        if claim in volumes:
+            storage.assume(claim, volumes[claim], node)
+    return assumed(partition, spec)
+
+
+def assumed(partition: Partition, spec: AskSpec) -> Choice:
+    """What its claims that are not bound are to get."""
+    return partition.nodes.occupants.attachments.storage.choice(spec.facts.volumes.claims)
 
 
 def park(partition: Partition, app: Application, ask: Ask, swap: Swap) -> None:

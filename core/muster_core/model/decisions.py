@@ -10,18 +10,20 @@ from dataclasses import dataclass
 
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
 from muster_core.model.resources import Resources
+from muster_core.model.storage import NO_CHOICE, Choice
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Places for asks of one application, all members of one decision together.
 
-    `places`: (ask, node); a key may come more than once (max_allocations > 1).
+    `places`: (ask, node); a key may come more than once (max_allocations > 1). `volumes`: for claims of theirs.
     """
 
     partition: PartitionId
     application: ApplicationId
     places: tuple[tuple[AllocationKey, NodeId], ...]
+    volumes: Choice = NO_CHOICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Swap:
     placeholder: AllocationId
     node: NodeId
     same_node: bool
+    #: For its claims, on the node.
+    volumes: Choice = NO_CHOICE
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,17 @@ from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
+from muster_core.model.storage import NO_CHOICE, Choice
 
 
 @dataclass(frozen=True, slots=True)
 class NewAllocation:
-    """One ask got its place; encoded from the ask and these three."""
+    """One ask got its place; encoded from the ask and these. `volumes`: what its claims that are not bound get."""
 
     ask: AskSpec
     id: AllocationId
     node: NodeId
+    volumes: Choice = NO_CHOICE
 
 
 @dataclass(frozen=True, slots=True)

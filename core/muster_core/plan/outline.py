@@ -8,6 +8,8 @@ from itertools import islice
 from muster_core.model.decisions import Decision
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.shortfall import Shortfall
+from muster_core.model.storage import Choice
+from muster_core.plan.draft import Draft
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application, AskClass
 from muster_core.world.obstacles import Obstacle
@@ -76,6 +78,12 @@ def assign(
     total = sum(count for _, count in spots)
     keys = (key for key in app.waiting[kind] for _ in range(app.asks[key].left))
     return tuple(zip(islice(keys, total), nodes, strict=True))
+
+
+def volumes_of(draft: Draft, *kinds: AskClass) -> Choice:
+    """What a plan gives the claims of these classes that are not bound."""
+    claims = (claim for kind in kinds for claim in kind.occupant.facts.volumes.claims)
+    return draft.assumptions.choice(claims)
 
 
 def has_untold(app: Application, kind: AskClass) -> bool:

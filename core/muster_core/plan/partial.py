@@ -14,7 +14,7 @@ from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.resources import NOTHING
 from muster_core.plan import fit, headroom, packing
 from muster_core.plan.draft import Draft
-from muster_core.plan.outline import Outline, Unplaced, assign, shape_of
+from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volumes_of
 from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places
@@ -52,7 +52,7 @@ def place(
             outline.unplaced.append(Unplaced(kind, refused.why))
             outline.obstacles.append(refused.obstacle)
     if places:
-        outline.decisions.append(Placement(partition.id, app.id, tuple(places)))
+        outline.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(search.draft, *counts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.shortfall import Lack
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility.volumes import binding
 from muster_core.plan.ordering import applications, classes
-from muster_core.plan.outline import Outline, shape_of
+from muster_core.plan.outline import Outline, shape_of, volumes_of
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application, Ask, AskClass
 from muster_core.world.columns import BoolColumn
@@ -54,7 +55,8 @@ def plan(partition: Partition, app: Application) -> Outline:
             # What it takes was held for it, and is held no more.
             taken += ask.spec.resources - back
             given += back
-            outline.decisions.append(Placement(partition.id, app.id, ((hold.key, node),)))
+            volumes = volumes_of(draft, ask.kind)
+            outline.decisions.append(Placement(partition.id, app.id, ((hold.key, node),), volumes))
         elif hold.preempted:
             # Head room is held for it too, so what refuses others of its class does not refuse it: any node may help.
             outline.obstacles.append(NotTogether(app.id))
@@ -69,7 +71,8 @@ def _place(partition: Partition, draft: Draft, kind: AskClass, hold: Hold) -> No
     node = NO_NODE
     if fit.fits_on(draft, shape, hold.node):
         node = hold.node
-        draft.take(node, hold.resources)
+        fit.charge(draft, shape, draft.nodes.rows.row(node))
+        binding.assume(draft, shape, draft.nodes.rows.row(node))
     elif spots := fit.place(draft, shape, 1, partition.config.node_sort):
         node = spots[0][0]
     lift(partition, draft, kind, -1)

@@ -21,9 +21,10 @@ from muster_core.model.ids import AllocationKey
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
+from muster_core.plan.feasibility.volumes import binding
 from muster_core.plan.guards import guards
 from muster_core.plan.ordering import classes
-from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of
+from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of, volumes_of
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Allocation, Application, AskClass, occupant_of
 from muster_core.world.obstacles import NoNode, NotTogether
@@ -85,7 +86,7 @@ def _plan_class(partition: Partition, app: Application, kind: AskClass, search: 
             placeholder = candidates.here.popleft()
             swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
             search.outline.decisions.append(swap)
-            _hand_over(partition, placeholder, kind.occupant, search.draft)
+            _hand_over(partition, placeholder, shape_of(kind), search.draft)
         elif candidates.elsewhere:
             if not _plan_elsewhere(partition, app, key, candidates.elsewhere[0], search):
                 return
@@ -105,8 +106,10 @@ def _plan_constrained(partition: Partition, app: Application, kind: AskClass, se
         candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
         placeholder = _first_to_hand_over(partition, app, shape, candidates, search)
         if placeholder is not None:
-            _hand_over(partition, placeholder, shape.occupant, search.draft)
-            swap = Swap(partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True)
+            _hand_over(partition, placeholder, shape, search.draft)
+            volumes = volumes_of(search.draft, kind)
+            node = placeholder.node
+            swap = Swap(partition.id, app.id, key, placeholder.id, node, same_node=True, volumes=volumes)
             search.outline.decisions.append(swap)
             search.taken.add(placeholder.id)
         elif not _plan_constrained_elsewhere(partition, app, key, candidates, search):
@@ -178,17 +181,19 @@ def _plan_constrained_elsewhere(
         draft.enter(row, occupant, 1)
         return False
     node = spots[0][0]
-    swap = Swap(partition.id, app.id, key, placeholder.id, node, same_node=False)
+    volumes = volumes_of(draft, app.asks[key].kind)
+    swap = Swap(partition.id, app.id, key, placeholder.id, node, same_node=False, volumes=volumes)
     search.outline.decisions.append(swap)
     search.taken.add(placeholder.id)
     return True
 
 
-def _hand_over(partition: Partition, placeholder: Allocation, occupant: Occupant, draft: Draft) -> None:
+def _hand_over(partition: Partition, placeholder: Allocation, shape: Shape, draft: Draft) -> None:
     """Others see a real pod there instead of it."""
     row, gone = _seen(partition, placeholder)
     draft.enter(row, gone, -1)
-    draft.enter(row, occupant)
+    binding.assume(draft, shape, row)
+    draft.enter(row, shape.occupant)
 
 
 def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, Occupant]:

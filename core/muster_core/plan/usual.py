@@ -9,7 +9,7 @@ from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
-from muster_core.plan.outline import Outline, Unplaced, assign, has_untold, shape_of, wanted
+from muster_core.plan.outline import Outline, Unplaced, assign, has_untold, shape_of, volumes_of, wanted
 from muster_core.plan.pace import FREELY, Pace
 from muster_core.plan.reserving import lift
 from muster_core.plan.swap import has_placeholder
@@ -82,7 +82,8 @@ class _Search:
         spots = fit.place(draft, shape_of(kind), allowed, partition.config.node_sort)
         placed = sum(there for _, there in spots)
         if placed and self.room is not None:
-            self.outline.decisions.append(Placement(partition.id, self.app.id, assign(self.app, kind, spots)))
+            volumes = volumes_of(draft, kind)
+            self.outline.decisions.append(Placement(partition.id, self.app.id, assign(self.app, kind, spots), volumes))
             taken = kind.resources.times(placed)
             self.room = self.room.room(taken)
             self.planned += taken

@@ -11,13 +11,14 @@ Written by engine/cluster.py and engine/commit.py; read by plan/ through a Draft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
     AVAILABLE,
+    Choice,
     Claim,
     Demand,
     Handle,
@@ -125,6 +126,10 @@ class Storage:
         if found is None or self.taken.get(volume, claim) != claim:
             return False
         return found.reference is None or found.reference.claim == claim
+
+    def choice(self, claims: Iterable[str]) -> Choice:
+        """What is assumed of these claims, where something is."""
+        return tuple((claim, self.assumed[claim].volume) for claim in dict.fromkeys(claims) if claim in self.assumed)
 
     def handle(self, claim: str) -> Handle | None:
         """What a node attaches for the claim; None = nothing that counts (1.36, getCSIDriverInfo)."""
