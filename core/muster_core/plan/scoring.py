@@ -10,6 +10,10 @@ all of them would end on one node. Ties go to the lowest node id (style 18).
 On top come kube-scheduler's scores of what nodes are (liking/node_facts), and
 where no order is configured how evenly a node is used (liking/balance), in its
 measure: the share that is used is a key of up to 1 for its 100 points (ADR 0017).
+
+Differs: what a pod prefers comes before the order of nodes, and where none is configured, balance with it; YuniKorn
+goes by the order alone.
+
 Source: contract 2.2, nodesortpolicy; Kubernetes 1.36, the default profile of kube-scheduler.
 """
 

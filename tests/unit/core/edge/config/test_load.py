@@ -1,5 +1,7 @@
 """A valid configuration comes out as the model's values, with what its writer should know."""
 
+import pytest
+
 from muster_core.edge.config.load import DEFAULT_TEXT, checksum, load
 from muster_core.model.access import EVERYBODY, Access
 from muster_core.model.config import GroupResolver, NodeOrder, NodeSort, PlacementRule, RuleFilter
@@ -172,3 +174,19 @@ def test_the_checksum_is_of_the_text_without_its_own_line() -> None:
     assert load("checksum: 'FFFF'\n" + text, {}).configuration.checksum == checksum(text)
     # From sha256sum(1) of one line `a`.
     assert checksum("a\n") == "87428FC522803D31065E7BCE3CF03FE475096631E5E07BBD7A0FDE60C4CF25C7"
+
+
+@pytest.mark.parametrize(
+    "policy, expected",
+    [
+        ("", NodeSort(balanced=True)),
+        ("nodesortpolicy: {type: fair}", NodeSort()),
+        ("nodesortpolicy: {resourceweights: {vcore: 1.0}}", NodeSort(weights=(("vcore", 1.0),))),
+    ],
+)
+def test_who_writes_an_order_of_nodes_gets_that_alone_and_who_writes_none_gets_balance_too(
+    policy: str, expected: NodeSort
+) -> None:
+    text = f"partitions: [{{name: default, queues: [{{name: root}}]{', ' + policy if policy else ''}}}]"
+    [partition] = load(text, {}).configuration.partitions
+    assert partition.node_sort == expected
