@@ -11,14 +11,14 @@ each allocation. Processor time. `growth` is the cost of a pod on 15,000 nodes o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
 from benchmarks.core_placement import ASKED, PARTITION, RM, timed
-from muster_core.edge import facts as node_facts
-from muster_core.edge import pod_facts
+from muster_core.edge import cluster_facts, node_facts, pod_facts
+from muster_core.edge import facts as ask_facts
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
 from muster_core.model.access import EVERYBODY
@@ -39,6 +39,7 @@ from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
 from muster_core.world.world import World
 from muster_si import keys
+from muster_si.muster_pb2 import Fact
 
 NODES: Final = 5000
 #: Nodes of the two measurements of growth, and how many times as much a pod may cost on the many.
@@ -69,6 +70,10 @@ class Work:
     taints: str = ""
     #: No node takes two of them.
     one_a_host: bool = False
+    #: Attributes of every node.
+    attributes: Tags = field(default_factory=dict)
+    #: What else is told of the cluster for each pod that is there or comes.
+    told: Callable[[int], list[Fact]] = lambda _: []
 
 
 def constraints(**found: object) -> Callable[[int], Tags]:
@@ -93,6 +98,32 @@ def spread(when: str) -> Callable[[int], Tags]:
     return company(spread=[term(ZONE, maxSkew=5, whenUnsatisfiable=when)])
 
 
+def with_a_volume(number: int) -> Tags:
+    """A claim of the pod's own, bound to a volume that CSI attaches."""
+    return {keys.TAG_VOLUMES: orjson.dumps({"claims": [f"ns-0/claim-{number}"]}).decode()}
+
+
+def volume_and_claim(number: int) -> list[Fact]:
+    """Both of one pod."""
+    claim = {"uid": f"uid-{number}", "volumeName": f"pv-{number}", "bound": True, "accessModes": ["ReadOnlyMany"]}
+    volume = {
+        "capacity": 1 << 30,
+        "accessModes": ["ReadOnlyMany"],
+        "csi": {"driver": DRIVER, "volumeHandle": f"disk-{number}"},
+        "claimRef": {"namespace": "ns-0", "name": f"claim-{number}", "uid": f"uid-{number}"},
+    }
+    return [
+        _fact(Fact.VOLUME, f"pv-{number}", volume),
+        _fact(Fact.CLAIM, f"ns-0/claim-{number}", claim),
+    ]
+
+
+def _fact(kind: Fact.Kind.ValueType, name: str, found: dict[str, object]) -> Fact:
+    return Fact(kind=kind, name=name, attributes={keys.FACT_OBJECT: orjson.dumps(found).decode()})
+
+
+DRIVER: Final = "ebs.csi.aws.com"
+ATTACHES: Final = {keys.NODE_VOLUME_LIMITS: orjson.dumps({DRIVER: 39}).decode()}
 IN_ZONE: Final = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["zone-1", "zone-2"]}]}]
 HERE: Final = {"namespaces": ["ns-0"]}
 ANYWHERE_OF_KIND: Final = {"namespaceSelector": {"matchLabels": {"team": "devops"}}}
@@ -115,6 +146,7 @@ WORKS: Final[Mapping[str, Work]] = {
     ),
     "spread": Work(2000, 5000, spread("DoNotSchedule"), before=5000),
     "preferred-spread": Work(1000, 5000, spread("ScheduleAnyway"), before=5000),
+    "volumes": Work(500, 5000, with_a_volume, before=5000, attributes=ATTACHES, told=volume_and_claim),
 }
 
 
@@ -123,6 +155,8 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
     work = WORKS[name]
     pods, before = round(work.pods * share), round(work.before * share)
     world = a_world(nodes, work)
+    facts = [fact for number in range(before + pods) for fact in work.told(number)]
+    step(world, FactsTold(PARTITION, cluster_facts.read(facts)[0]), 0)
     for number in range(before):
         node = NodeId(f"node-{number % nodes:05d}")
         step(world, AllocationReported(an_allocation(work, number, node)), 0)
@@ -167,19 +201,20 @@ def a_world(nodes: int, work: Work) -> World:
 
 def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
     """Nodes in three zones."""
-    taints = node_facts.taints(work.taints) if work.taints else ()
+    taints = node_facts.taints({keys.NODE_TAINTS: work.taints})
     capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
     for number in range(nodes):
         name = f"node-{number:05d}"
         labels = {HOST: name, ZONE: f"zone-{number % ZONES}"}
-        yield NodeSpec(PARTITION, NodeId(name), capacity, labels=labels, taints=taints)
+        storage = node_facts.storage(work.attributes)
+        yield NodeSpec(PARTITION, NodeId(name), capacity, labels=labels, taints=taints, storage=storage)
 
 
 def an_ask(work: Work, number: int) -> AskSpec:
     """What the decoder makes of the pod."""
     tags = tags_of(work, number)
     text = tags.get(keys.TAG_CONSTRAINTS)
-    where: Constraints = node_facts.constraints(text) if text else ANYWHERE
+    where: Constraints = ask_facts.constraints(text) if text else ANYWHERE
     key, space = AllocationKey(f"{number:036d}"), tags[keys.TAG_NAMESPACE]
     return AskSpec(
         PARTITION, APP, key, ASKED, constraints=where, namespace=space, tags=tags, facts=pod_facts.read(tags)
