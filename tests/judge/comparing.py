@@ -29,7 +29,9 @@ def differs(kube: Verdict, ours: Verdict) -> bool:
 def _differ(kube: Refusal | None, ours: Refusal | None) -> bool:
     if kube is None or ours is None:
         return kube is not ours
-    return kube.reasons != ours.reasons or ours.resolvable not in {None, kube.resolvable}
+    # Of a node without a free port we say, too, when it could not hold the pod if it were empty.
+    knows_more = kube.plugin == "NodePorts" and not ours.resolvable
+    return kube.reasons != ours.reasons or (kube.resolvable != ours.resolvable and not knows_more)
 
 
 def reasons(verdict: Verdict) -> set[str]:
@@ -64,6 +66,6 @@ def _shown(verdict: Verdict) -> Raw:
 def _line(refusal: Refusal | None) -> str:
     if refusal is None:
         return "free"
-    kind = {None: "", True: "resolvable", False: "unresolvable"}[refusal.resolvable]
+    kind = "resolvable" if refusal.resolvable else "unresolvable"
     told = ", ".join(word for word in (kind, refusal.plugin) if word)
     return ", ".join(refusal.reasons) + (f" ({told})" if told else "")

@@ -14,13 +14,11 @@ from tests.judge.scene import Raw, Scene
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node is refused: all reasons of the first filter that refuses it. `resolvable`: preemption might help;
-    None = that is not said.
-    """
+    """Why a node is refused: all reasons of the first filter that refuses it. `resolvable`: preemption might help."""
 
     plugin: str
     reasons: tuple[str, ...]
-    resolvable: bool | None
+    resolvable: bool
 
 
 @dataclass(frozen=True, slots=True)

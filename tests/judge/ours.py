@@ -150,10 +150,15 @@ def _listed(scene: Scene) -> Iterator[tuple[str, Raw]]:
 
 def _judged(partition: Partition, kind: AskClass, without: str) -> Verdict:
     draft, shape = Draft(partition.nodes), shape_of(kind)
+    at = partition.nodes.rows.at
     reasons: dict[str, list[str]] = {str(node): [] for node in partition.nodes}
     for reason, rows in fit.refusals(draft, shape, {without}):
         for row in rows.nonzero()[0]:
-            reasons[str(partition.nodes.rows.at(int(row)))].append(reason)
-    nodes = {name: Refusal("", tuple(sorted(found)), None) if found else None for name, found in reasons.items()}
+            reasons[str(at(int(row)))].append(reason)
+    resolvable = {str(at(int(row))) for row in fit.resolvable(draft, shape).nonzero()[0]}
+    nodes = {
+        name: Refusal("", tuple(sorted(found)), name in resolvable) if found else None
+        for name, found in reasons.items()
+    }
     text = "" if None in nodes.values() else fit.shortfall(draft, shape).text()
     return Verdict(nodes, text)
