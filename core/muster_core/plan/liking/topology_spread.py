@@ -65,11 +65,11 @@ class Evenness:
         changed = [found for part in self._parts if len(found := part.add(row))]
         if not changed:
             return None
-        some = changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed))
+        some = changed[0] if len(changed) == 1 else np.concatenate(changed)  # one may be there twice
         self._sums[some] = self._summed(some)
         before = self._low, self._high
         self._low, self._high = self._bounds()
-        return self._replace(some if (self._low, self._high) == before else np.arange(len(self._sums)))
+        return self._replace(some) if (self._low, self._high) == before else self._replace_all()
 
     def _replace(self, some: IntColumn) -> IntColumn | None:
         """Share out the points of these cells anew; the rows whose points are others for it."""
@@ -79,6 +79,12 @@ class Evenness:
             return None
         self._cells.put(self._points, some[is_moved], shares[is_moved])
         return self._cells.rows(some[is_moved])
+
+    def _replace_all(self) -> IntColumn | None:
+        if self._cells.first is not self._cells.of:
+            return self._replace(np.arange(len(self._sums)))
+        self._points = np.where(self._keyed, self._normal(self._sums), 0.0)
+        return self._cells.of
 
     def _shares(self, some: IntColumn) -> FloatColumn:
         """The points of cells, 0 of those without all the keys."""
@@ -93,10 +99,10 @@ class Evenness:
 
     def _bounds(self) -> tuple[int, int]:
         sums = self._sums[self._left]
-        return int(sums.min(initial=np.iinfo(np.int64).max)), int(sums.max(initial=0))
+        return (int(sums.min()), int(sums.max())) if len(sums) else (0, 0)
 
     def _normal(self, sums: IntColumn) -> FloatColumn:
-        if not len(self._left) or not self._high:
+        if not self._high:
             return np.full(len(sums), float(_WEIGHT * _MOST))
         shares: FloatColumn = (_MOST * (self._high + self._low - sums) // self._high).astype(np.float64)
         shares *= _WEIGHT
