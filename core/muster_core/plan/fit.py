@@ -108,18 +108,12 @@ def shortfall(draft: Draft, shape: Shape) -> Shortfall:
 
 def resolvable(draft: Draft, shape: Shape) -> BoolColumn:
     """Nodes that refuse one more for reasons that may go away with somebody who is there."""
-    refused, lasting = np.zeros(draft.size, dtype=np.bool_), _too_small(draft, shape)
+    refused, lasting = np.zeros(draft.size, dtype=np.bool_), np.zeros(draft.size, dtype=np.bool_)
+    small = resources_fit.too_small(draft.capacity, shape.resources, ~lasting)
     for reason, rows in refusals(draft, shape):
         refused |= rows
-        if not is_resolvable(reason):
-            lasting |= rows
+        lasting |= rows & (small if reason.startswith(resources_fit.INSUFFICIENT) else not is_resolvable(reason))
     return refused & ~lasting
-
-
-def _too_small(draft: Draft, shape: Shape) -> BoolColumn:
-    """Nodes that could not hold one if they were empty."""
-    whole = draft.nodes.rows.ranks() < len(draft.nodes)
-    return ~resources_fit.fits(draft.capacity, shape.resources, whole)
 
 
 def refusals(draft: Draft, shape: Shape, without: Container[str] = ()) -> Iterator[Refused]:

@@ -3,7 +3,7 @@
 In reading order: `world` holds everything, by resource manager and partition;
 `queues` the tree, `applications` asks, allocations and gangs, `users` who uses
 how much. `nodes` is the table of nodes over `columns` (amounts, one row a
-node), `labels` (which rows have which label or taint), `attributes` (the same
+node), `labels` (which rows have which label, taint or feature), `images`, `attributes` (the same
 of what placement constraints name) and `tags` (where allocations with which
 tags are). `priorities` keeps what queues show to those above (`tally`).
 What a "no" waits for: `obstacles` and the `lines` before them, `misfits` for

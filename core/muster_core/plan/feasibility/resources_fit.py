@@ -20,12 +20,14 @@ Available = Callable[[str], IntColumn | None]
 NAME: Final = "NodeResourcesFit"
 
 # Kubernetes speaks of cpu where the Scheduler Interface speaks of vcore.
-_REASONS = {"vcore": "Insufficient cpu", "pods": "Too many pods"}
+INSUFFICIENT: Final = "Insufficient "
+CROWDED: Final = "Too many pods"
+_REASONS: Final = {"vcore": INSUFFICIENT + "cpu", "pods": CROWDED}
 
 
 def reason(resource: str) -> str:
     """kube-scheduler's words for too little of a resource."""
-    return _REASONS.get(resource, f"Insufficient {resource}")
+    return _REASONS.get(resource, INSUFFICIENT + resource)
 
 
 def fits(available: Available, asked: Resources, among: BoolColumn) -> BoolColumn:
@@ -37,6 +39,11 @@ def fits(available: Available, asked: Resources, among: BoolColumn) -> BoolColum
             return np.zeros(len(among), dtype=np.bool_)
         found = found & (column >= amount)
     return found
+
+
+def too_small(capacity: Available, asked: Resources, among: BoolColumn) -> BoolColumn:
+    """Those `among` the nodes that could not hold one if they were empty; how many pods they hold does not count."""
+    return among & ~fits(capacity, Resources({name: amount for name, amount in asked.items() if name != "pods"}), among)
 
 
 def counts(available: Available, asked: Resources, among: BoolColumn, at_most: int) -> IntColumn:
