@@ -3,7 +3,9 @@
 One ask, or all that a gang still lacks: room for every one of them is found, or
 nobody goes. For each the node is taken whose victims are the least loss; what
 a queue's maximum still lacks after that is freed anywhere inside the fence. A
-node has to pass every filter as it is: preemption makes room and nothing else.
+node that filters refuse for a reason that may go away with somebody there is
+looked at too, and that one has to go (clearing.py); where every node is
+refused for another reason, nobody goes.
 
 Bounded: so many nodes are looked at, those of the candidates that would go first;
 a solution may be missed, never made up.
@@ -22,6 +24,7 @@ from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import shape_of
 from muster_core.plan.preemption.candidates import Candidate, Pool, victim_leaves
+from muster_core.plan.preemption.clearing import in_the_way, may_run_without, move, that_may_go
 from muster_core.plan.preemption.rights import Balance, fence
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application, Ask
@@ -37,6 +40,8 @@ EXHAUSTED: Final = "Preemption max attempts exhausted"
 #: Nodes that one attempt looks at, and at least for each member of a gang.
 _MOST_NODES: Final = 24
 _LEAST_NODES: Final = 4
+#: Of them, those that have to be cleared of somebody for more than room.
+_MOST_CLEARED: Final = 4
 #: Members of a gang that it is tried for.
 _MOST_MEMBERS: Final = 64
 
@@ -73,12 +78,18 @@ def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterab
 
 
 def _draft(partition: Partition, asks: list[Ask]) -> Draft:
-    """The nodes, with what is held for these asks, and what an ask that preempts need not leave alone."""
+    """The nodes, with what is held for these asks, and what an ask that preempts need not leave alone. Those whom
+    others went for are as good as there.
+    """
     own = {(ask.spec.application, ask.spec.key) for ask in asks}
     draft = Draft(partition.nodes)
     for name, hold in partition.reservations.by_ask.items():
         if name in own or not (hold.preempted or hold.required):
             draft.free(hold.node, hold.resources)
+        else:
+            draft.enter(
+                partition.nodes.rows.row(hold.node), partition.applications[name[0]].asks[name[1]].kind.occupant
+            )
     return draft
 
 
@@ -109,13 +120,13 @@ class _Search:
         spots = fit.place(self.draft, shape, 1, self.partition.config.node_sort)
         if spots:
             return spots[0][0]
-        solutions = [one for node in self._nodes(shape, at_most) if (one := self._solve(node, ask.spec.resources))]
+        solutions = [one for node in self._nodes(shape, at_most) if (one := self._solve(node, shape))]
         if not solutions:
             return None
         best = min(solutions, key=lambda solution: solution.key)
         for victim in best.victims:
             self._choose(victim)
-        self.draft.take(best.node, ask.spec.resources)
+        fit.charge(self.draft, shape, self._row(best.node))
         return best.node
 
     def free_elsewhere(self, need: Resources) -> bool:
@@ -130,28 +141,35 @@ class _Search:
         return more is not None
 
     def _nodes(self, shape: Shape, at_most: int) -> list[NodeId]:
-        """Nodes with candidates that are left, where the ask may run and that are large enough for it."""
+        """Nodes with candidates that are left, where the ask may run, or might, and that are large enough for it."""
         allowed = fit.allowed(self.draft, shape)
+        may_help = allowed | fit.resolvable(self.draft, shape)
         nodes = self.draft.nodes
         found: dict[NodeId, None] = {}
+        to_clear = 0
         for candidate in self.found:
             node = candidate.allocation.node
-            if candidate.id in self.chosen or node in found or not allowed[self._row(node)]:
+            row = self._row(node)
+            if candidate.id in self.chosen or node in found or not may_help[row]:
                 continue
-            if nodes.record(node).spec.capacity.covers(shape.resources):
+            if nodes.record(node).spec.capacity.covers(shape.resources) and (allowed[row] or to_clear < _MOST_CLEARED):
                 found[node] = None
+                to_clear += not allowed[row]
                 if len(found) >= at_most:
                     break
         return list(found)
 
-    def _solve(self, node: NodeId, asked: Resources) -> _Solution | None:
-        room = {
-            name: column.item(self._row(node)) for name in asked if (column := self.draft.available(name)) is not None
-        }
-        lacking = positive(asked - Resources(room) - self._going(node))
+    def _solve(self, node: NodeId, shape: Shape) -> _Solution | None:
         candidates = [one for one in self.pool.on(node) if one.id not in self.chosen]
-        victims = fewest(candidates, lacking, self.balance)
+        victims = in_the_way(self.draft, shape, node, that_may_go(candidates, self.balance))
         if victims is None:
+            return None
+        left = [one for one in candidates if one not in victims]
+        more = self._more(node, shape, left, victims)
+        if more and not may_run_without(self.draft, shape, node, [*victims, *more]):
+            left = [one for one in left if may_run_without(self.draft, shape, node, [*victims, one])]
+            more = self._more(node, shape, left, victims)
+        if more is None or not may_run_without(self.draft, shape, node, victims := [*victims, *more]):
             return None
         self.freed_some = True
         key = (
@@ -163,6 +181,23 @@ class _Search:
             int(self.draft.nodes.rows.ranks()[self._row(node)]),
         )
         return _Solution(key, node, tuple(victims))
+
+    def _more(
+        self, node: NodeId, shape: Shape, candidates: list[Candidate], victims: list[Candidate]
+    ) -> list[Candidate] | None:
+        """Those who make the room that is lacking once the victims are gone; None = they do not."""
+        room = {
+            name: column.item(self._row(node))
+            for name in shape.resources
+            if (column := self.draft.available(name)) is not None
+        }
+        freed = sum((victim.resources for victim in victims), NOTHING)
+        for victim in victims:
+            self.balance.lose(victim.app.queue, victim.resources)
+        more = fewest(candidates, positive(shape.resources - Resources(room) - self._going(node) - freed), self.balance)
+        for victim in victims:
+            self.balance.lose(victim.app.queue, victim.resources, -1)
+        return more
 
     def _row(self, node: NodeId) -> int:
         return self.draft.nodes.rows.row(node)
@@ -177,6 +212,7 @@ class _Search:
         self.chosen[victim.id] = victim
         self.balance.lose(victim.app.queue, victim.resources)
         self.draft.free(victim.allocation.node, victim.resources)
+        move(self.draft, victim, -1)
 
 
 def fewest(

@@ -13,10 +13,11 @@ from typing import Final
 
 from muster_core.model.decisions import Preemption
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.plan import fit, headroom
+from muster_core.plan import headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import shape_of
 from muster_core.plan.preemption.candidates import Candidate, Ranking, is_eligible
+from muster_core.plan.preemption.clearing import in_the_way, may_run_without
 from muster_core.plan.preemption.guarantee import positive
 from muster_core.plan.reserving import lift
 from muster_core.world.applications import Application, Ask
@@ -29,34 +30,41 @@ NO_HELP: Final = "No fit on required node, preemption does not help"
 def plan(partition: Partition, app: Application, ask: Ask) -> Preemption | str:
     """Who has to go from the node, or why that would not help."""
     node, asked = ask.spec.required_node, ask.spec.resources
-    draft = Draft(partition.nodes)
-    if node not in partition.nodes or not fit.allowed(draft, shape_of(ask.kind))[partition.nodes.rows.row(node)]:
-        return NO_HELP
-    if headroom.refusal(partition, app, asked) is not None:
+    if node not in partition.nodes or headroom.refusal(partition, app, asked) is not None:
         return NO_HELP  # queues and limits bind it as any other ask
+    draft, shape = Draft(partition.nodes), shape_of(ask.kind)
     lift(partition, draft, ask.kind, 1)
+    candidates = _candidates(partition, app, ask)
+    victims = in_the_way(draft, shape, node, candidates)
+    if victims is None:
+        return NO_HELP
     row = partition.nodes.rows.row(node)
     room = {name: column.item(row) for name in asked if (column := draft.available(name)) is not None}
-    there = list(reversed(partition.placed.get(node, {}).values()))
+    there = partition.placed.get(node, {}).values()
     going = sum((one.spec.resources for one in there if one.releasing is not None and one.successor is None), NOTHING)
-    lacking = positive(asked - Resources(room) - going)
-    pairs = ((partition.applications[one.spec.application], one) for one in there)
-    ranking = Ranking(partition)
-    candidates = (
-        ranking.candidate(owner, one, one.spec.priority)
-        for owner, one in pairs
-        if owner is not app and is_eligible(one, asked) and one.spec.priority <= ask.spec.priority
-    )
-    victims: list[Candidate] = []
-    for candidate in sorted(candidates, key=_order):
+    lacking = positive(asked - Resources(room) - going - sum((one.resources for one in victims), NOTHING))
+    for candidate in candidates:
         if not lacking:
             break
-        if any(candidate.resources[name] for name in lacking):
+        if candidate not in victims and any(candidate.resources[name] for name in lacking):
             victims.append(candidate)
             lacking = positive(lacking - candidate.resources)
-    if lacking or not victims:
+    if lacking or not victims or not may_run_without(draft, shape, node, victims):
         return NO_HELP
     return Preemption(partition.id, app.id, ((ask.spec.key, node),), tuple(victim.id for victim in victims))
+
+
+def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candidate]:
+    """Those on its node that may go for it, the first to go first."""
+    there = list(reversed(partition.placed.get(ask.spec.required_node, {}).values()))
+    ranking = Ranking(partition)
+    pairs = ((partition.applications[one.spec.application], one) for one in there)
+    found = (
+        ranking.candidate(owner, one, one.spec.priority)
+        for owner, one in pairs
+        if owner is not app and is_eligible(one, ask.spec.resources) and one.spec.priority <= ask.spec.priority
+    )
+    return sorted(found, key=_order)
 
 
 def _order(candidate: Candidate) -> tuple[bool, bool, int, int, float, int]:
