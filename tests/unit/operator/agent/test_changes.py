@@ -115,6 +115,15 @@ def test_a_label_of_a_running_pod_reaches_the_core() -> None:
     assert not driver.see(annotated)
 
 
+def test_of_a_pod_that_the_core_ordered_to_go_it_hears_only_its_end() -> None:
+    driver = live()
+    raw = running(driver)
+    driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not driver.see(raw).news
+    assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
+
+
 def test_a_resize_while_the_node_is_away_is_told_with_the_node() -> None:
     driver = live("n2")
     raw = a_pod("w0", app=APP, nodeName="n1")

@@ -18,6 +18,7 @@ from muster_operator.model.news import (
     NodeUpdated,
 )
 from muster_operator.model.verdicts import NodeRecommended, NodeVerdict, Recommendations
+from muster_si import keys
 from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused, waiting
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import Raw, a_node, a_pod
@@ -85,6 +86,22 @@ def test_a_foreign_pod_that_is_resized_in_place_is_told_anew_and_one_that_only_s
     assert (told.allocation.ask.key, told.allocation.ask.resources["vcore"]) == ("uid-dns", 3000)
     assert not driver.see(larger)
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def test_a_foreign_pod_is_told_anew_when_it_is_labelled_otherwise_and_when_it_is_to_go() -> None:
+    """For those that keep away from it, and for spread, which counts none that is to go."""
+    driver = live()
+    driver.see(foreign())
+    raw = foreign()
+    raw["metadata"]["labels"] = {"app": "web"}
+    (told,) = driver.see(raw).news
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.tags[keys.TAG_POD_LABEL_PREFIX + "app"] == "web"
+    raw["metadata"] = {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    (told,) = driver.see(raw).news
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.tags[keys.TAG_TERMINATING] == "true"
+    assert not driver.see(raw, phase="Running")
 
 
 def test_the_priority_of_a_foreign_pod_is_told() -> None:
