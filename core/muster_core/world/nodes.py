@@ -24,7 +24,7 @@ from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NodeState
 from muster_core.world.attributes import Attributes
 from muster_core.world.columns import Amounts, BoolColumn, Flags, FloatColumn, IntColumn, Rows
-from muster_core.world.domains import Domains
+from muster_core.world.domains import Cells, Domains
 from muster_core.world.gains import Gains
 from muster_core.world.images import Images
 from muster_core.world.labels import LabelColumn, Labels, Marks
@@ -85,6 +85,7 @@ class NodeTable:  # long: every write to a node goes through here
         "answers",
         "attributes",
         "capacity_total",
+        "cells",
         "domains",
         "epoch",
         "facts_epoch",
@@ -121,6 +122,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.points: dict[tuple[Constraints, Preferences], FloatColumn | None] = {}
         #: The same, of topology keys.
         self.domains: dict[str, Domains] = {}
+        self.cells: dict[tuple[bool, tuple[str, ...]], Cells] = {}
         self.attributes = Attributes()
         self.occupants = Occupants()
         #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
@@ -326,6 +328,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.targeted.clear()
         self.points.clear()
         self.domains.clear()
+        self.cells.clear()
         if self.occupants.tags.is_on:  # a domain that comes or goes may be what others wait for, wherever they may run
             self.gains.note_company()
             self.epoch += 1
