@@ -1,0 +1,56 @@
+"""What the bounded search for places of a gang finds, beside an exhaustive one: nothing false, and nearly all."""
+
+from collections.abc import Callable
+from random import Random  # noqa: TID251 - of a fixed seed
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.shortfall import Lack
+from muster_core.plan.draft import Draft
+from muster_core.plan.search.demand import Places, Short
+from muster_core.plan.search.work import Work
+from muster_core.plan.together import place_all
+from tests.unit.core.plan.gangs import Case, Placed, entangled_case, full_case
+
+SEED = 6
+ORDERS = [NodeSort(order) for order in NodeOrder]
+cases = st.builds(lambda make, seed: make(Random(seed)), st.sampled_from([full_case, entangled_case]), st.integers(0))
+
+
+def asked(case: Case, sort: NodeSort = ORDERS[0], in_vain: int = 0) -> Places | Short:
+    return place_all(Draft(case.table()), case.demands(), sort, Work(in_vain))
+
+
+def placed(answer: Places) -> Placed:
+    return frozenset(
+        (kind, int(node[1:]), count) for kind, spots in enumerate(answer.per_demand) for node, count in spots
+    )
+
+
+@settings(max_examples=60)
+@given(cases, st.sampled_from(ORDERS), st.integers(0, 1))
+def test_places_that_are_found_hold_for_all_members_one_after_the_other(
+    case: Case, sort: NodeSort, in_vain: int
+) -> None:
+    answer = asked(case, sort, in_vain)
+    if isinstance(answer, Places):
+        assert case.is_reached(placed(answer))
+    else:
+        assert 0 < answer.missing <= case.classes[answer.demand].count
+        assert answer.why.lack is Lack.NODES
+    assert answer == asked(case, sort, in_vain), "equal input gives equal output"
+
+
+@pytest.mark.parametrize("make, count", [(full_case, 150), (entangled_case, 60)])
+def test_nearly_all_gangs_that_an_exhaustive_search_finds_places_for_get_them(
+    make: Callable[[Random], Case], count: int
+) -> None:
+    """The bound is 95 %. Of 300 of each kind all were found; of 200 a search by order alone found 96 % and 63 %."""
+    random = Random(SEED)
+    found = [case for case in (make(random) for _ in range(count)) if case.holds()]
+    missed = [case for case in found if not isinstance(asked(case), Places)]
+    assert len(found) >= count // 3
+    assert len(missed) <= len(found) // 20, missed[:3]
