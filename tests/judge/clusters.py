@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tests.judge.dice import Dice
+from tests.judge.pasts import give_past
 from tests.judge.scene import APPS, NAMESPACES, OTHERS, OURS, TRACKS, Raw, Scene, a_namespace, a_node, a_pod
 from tests.judge.themes.amounts import Amounts
 from tests.judge.themes.company import Company, Spreading
@@ -88,6 +89,8 @@ def _scenes(draw: DrawFn, ruling: str) -> Scene:
             scene.pods.append(_running(dice, scene, number, cast, beside))
     for number in range(PODS):
         scene.pending.append(_pending(dice, scene, number, cast, beside))
+    if dice.chance(50):
+        give_past(dice, scene)
     return scene
 
 

@@ -44,11 +44,22 @@ def shown(scene: Scene, pod: Raw, kube: Verdict, ours: Verdict) -> str:
     found = {
         "cluster": scene.cluster(),
         "pod": pod,
+        **_past(scene),
         "kube-scheduler": _shown(kube),
         "ours": _shown(ours),
     }
     text: str = yaml.dump(found, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=160)
     return text
+
+
+def _past(scene: Scene) -> Raw:
+    """What was there before, where something happened."""
+    if not scene.events:
+        return {}
+    return {
+        "before": [{plural: raw} for plural, raw in scene.before],
+        "events": [{f"{event.kind} {event.plural}": event.raw} for event in scene.events],
+    }
 
 
 class _Plain(yaml.SafeDumper):

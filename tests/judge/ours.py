@@ -7,14 +7,22 @@ left waiting, and each is judged as if it were the only one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from muster_core.edge import cluster_facts, si_encode
 from muster_core.edge.config.load import DEFAULT_TEXT, load
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.engine.step import step
-from muster_core.model.effects import ApplicationAccepted, ApplicationRejected, ApplicationUpdated, Effect
+from muster_core.model.effects import (
+    AllocationAnswer,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    NodeAccepted,
+    NodeRejected,
+)
 from muster_core.model.events import FactsTold, FencePassed, ManagerRegistered
 from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
 from muster_core.plan import fit
@@ -27,7 +35,7 @@ from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe
 from muster_operator.agent.recovery import begin, open_nodes, report_nodes, submit_asks
 from muster_operator.link.facts import fact_of
-from muster_operator.link.si.decode import decoded
+from muster_operator.link.si.decode import Response, decoded
 from muster_operator.link.si.encode import Encoder, Request
 from muster_operator.model.news import News
 from muster_operator.model.settings import Settings
@@ -53,16 +61,21 @@ class Product:
         self._world = World()
         self._pending = scene.pending
         step(self._world, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
-        for plural, raw in _listed(scene):
-            fact = fact_of(plural, "ADDED", raw, _SETTINGS)
-            if fact is not None:
-                observe(self._ledger, fact, _NOW_S)
+        for plural, raw in scene.before or scene.listed():
+            self._see(plural, "ADDED", raw)
         self._recover()
+        for event in scene.events:
+            self._see(event.plural, event.kind, event.raw)
 
     def verdicts(self, without: str = "") -> list[Verdict]:
         """One for each pending pod; `without`: a filter that is not asked."""
         partition = self._world.partitions[_PARTITION]
         return [_judged(partition, self._class_of(partition, pod), without) for pod in self._pending]
+
+    def _see(self, plural: str, kind: str, raw: Raw) -> None:
+        fact = fact_of(plural, kind, raw, _SETTINGS)
+        if fact is not None:
+            self._tell(observe(self._ledger, fact, _NOW_S).news)
 
     def _recover(self) -> None:
         for part in (begin, report_nodes, submit_asks):
@@ -110,9 +123,20 @@ class Product:
                 ask.tags[keys.TAG_CONSTRAINTS] = json.dumps(constraints, sort_keys=True, separators=(",", ":"))
 
     def _answer(self, effects: list[Effect]) -> None:
-        news = [e for e in effects if isinstance(e, ApplicationAccepted | ApplicationRejected | ApplicationUpdated)]
-        if news:
-            self._tell(obey(self._ledger, decoded(si_encode.application_response(news)), _NOW_S).news)
+        """What the core says of applications, nodes and allocations reaches the agent."""
+        for effect in effects:
+            match effect:
+                case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
+                    self._obey(si_encode.application_response([effect]))
+                case NodeAccepted() | NodeRejected():
+                    self._obey(si_encode.node_response([effect]))
+                case AllocationAnswer():
+                    self._obey(si_encode.allocation_response(effect))
+                case _:
+                    pass
+
+    def _obey(self, response: Response) -> None:
+        self._tell(obey(self._ledger, decoded(response), _NOW_S).news)
 
     def _class_of(self, partition: Partition, pod: Raw) -> AskClass:
         key = AllocationKey(pod["metadata"]["uid"])
@@ -124,28 +148,6 @@ class Product:
 
 def _is_named(pod: Raw) -> bool:
     return "nodeName" in pod["spec"]
-
-
-def _listed(scene: Scene) -> Iterator[tuple[str, Raw]]:
-    """What the operator's watches list, by the plural of the resource."""
-    lists = {
-        "namespaces": scene.namespaces,
-        "storageclasses": scene.classes,
-        "csidrivers": scene.drivers,
-        "csistoragecapacities": scene.capacities,
-        "csinodes": scene.csi_nodes,
-        "persistentvolumes": scene.volumes,
-        "persistentvolumeclaims": scene.claims,
-        "volumeattachments": scene.attachments,
-        "nodes": scene.nodes,
-        "pods": scene.pods,
-    }
-    for plural, objects in lists.items():
-        for raw in objects:
-            yield plural, raw
-    for pod in scene.pending:
-        spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
-        yield "pods", {**pod, "spec": spec}
 
 
 def _judged(partition: Partition, kind: AskClass, without: str) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +22,21 @@ OTHERS = "default-scheduler"
 PLENTY = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "1Ti", "pods": "110"}
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a watch says: `kind` is ADDED, MODIFIED or DELETED."""
+
+    plural: str
+    kind: str
+    raw: Raw
+
+
 @dataclass(slots=True)
 class Scene:
-    """`pods` have a node, `pending` have none. The lists are what the API server would list."""
+    """`pods` have a node, `pending` have none. The lists are what the API server would list.
+
+    `before` and `events`: what was there first, and what happened until now; nothing = it was always so.
+    """
 
     nodes: list[Raw] = field(default_factory=list)
     pods: list[Raw] = field(default_factory=list)
@@ -36,6 +49,8 @@ class Scene:
     attachments: list[Raw] = field(default_factory=list)
     capacities: list[Raw] = field(default_factory=list)
     pending: list[Raw] = field(default_factory=list)
+    before: list[tuple[str, Raw]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     #: What a theme chose once for the whole cluster.
     chosen: dict[str, str] = field(default_factory=dict)
 
@@ -54,6 +69,30 @@ class Scene:
             "csiStorageCapacities": self.capacities,
         }
         return {name: objects for name, objects in lists.items() if objects}
+
+    def listed(self) -> Iterator[tuple[str, Raw]]:
+        """Everything with the plural of its resource, as watches list it.
+
+        A pod that waits and has a node's name is listed without it: the API server has no such pods.
+        """
+        lists = {
+            "namespaces": self.namespaces,
+            "storageclasses": self.classes,
+            "csidrivers": self.drivers,
+            "csistoragecapacities": self.capacities,
+            "csinodes": self.csi_nodes,
+            "persistentvolumes": self.volumes,
+            "persistentvolumeclaims": self.claims,
+            "volumeattachments": self.attachments,
+            "nodes": self.nodes,
+            "pods": self.pods,
+        }
+        for plural, objects in lists.items():
+            for raw in objects:
+                yield plural, raw
+        for pod in self.pending:
+            spec = {field: value for field, value in pod["spec"].items() if field != "nodeName"}
+            yield "pods", {**pod, "spec": spec}
 
 
 def a_node(number: int) -> Raw:
