@@ -56,12 +56,12 @@ def _fills(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[Fill]
     watching = [guard for _, guard in guards(draft, shape)]
     for guard in watching:
         allowed = allowed & guard.allows()
-    wishes = scores(draft, shape, allowed)
+    fitting = resources_fit.fits(draft.available, shape.resources, allowed)
+    wishes = scores(draft, shape, fitting)
     if watching or wishes:
         room = resources_fit.counts(draft.available, shape.resources, facts, count)
         return Board(draft, shape, room, sort, (watching, wishes)).fill(count)
     if count == 1:
-        fitting = resources_fit.fits(draft.available, shape.resources, allowed)
         rows = np.flatnonzero(fitting)
         return [(Preference(draft, shape, sort).first(rows), 1)] if len(rows) else []
     room = resources_fit.counts(draft.available, shape.resources, allowed, count)

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from muster_core.model.company import Spread
-from muster_core.model.config import NodeSort
+from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.ids import NodeId
 from muster_core.plan.draft import Draft
 from muster_core.plan.fit import charge, place
 from muster_core.plan.liking.topology_spread import Evenness, score
 from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
+from tests.unit.builders import resources
 from tests.unit.core.plan.spreads import DEDICATED, HOST, a_pod, put, spread, spreading, zones
 
 SOFT, WIDE, HOSTS = spread(required=False), spread(skew=3, required=False), spread(HOST, required=False)
@@ -104,6 +105,20 @@ def test_required_constraints_and_pods_without_any_give_no_points() -> None:
     table = zones("a")
     assert score(Draft(table), spreading(spread()), np.ones(1, dtype=np.bool_)) is None
     assert score(Draft(table), spreading(), np.ones(1, dtype=np.bool_)) is None
+
+
+def test_a_node_without_room_is_not_left() -> None:
+    table = zones("a", "b", "c")
+    put(table, "n0", *[a_pod()] * 5)
+    put(table, "n1", *[a_pod()] * 4)
+    table.take(NodeId("n1"), resources(vcore=40_000))
+    by_use = NodeSort(NodeOrder.FAIR, (("vcore", 1.0),))
+    full = Draft(table)
+    full.take(NodeId("n2"), table.record(NodeId("n2")).spec.capacity)
+    # Of two domains the fuller one has 85 points, of three 0; the points weigh 2, and 0.4 of the node is 40 points.
+    assert place(full, spreading(SOFT), 1, by_use) == [("n0", 1)]
+    full.take(NodeId("n0"), resources(vcore=20_000))
+    assert place(full, spreading(SOFT), 1, by_use) == [("n1", 1)]
 
 
 @pytest.mark.parametrize("constraint", [SOFT, HOSTS])
