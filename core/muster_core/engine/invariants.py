@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from muster_core.engine import invariants_of_holds
+from muster_core.engine import invariants_of_holds, invariants_of_storage
 from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
@@ -293,6 +293,8 @@ def _occupants(partition: Partition) -> Iterator[str]:
         yield f"allocations' tags are kept as {occupants.tags.counts()}, counted as {tags}"
     if facts != occupants.facts():
         yield f"allocations' facts are kept as {occupants.facts()}, counted as {facts}"
+    volumes = ((row, one.volumes) for one, rows in facts.items() for row in rows.elements())
+    yield from invariants_of_storage.check(partition, volumes)
 
 
 def _there(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | AllocationSpec]]:
