@@ -155,17 +155,22 @@ def preferences(text: str) -> Preferences:
 
 def _term(found: Object) -> PodTerm:
     only(found, frozenset(_TERM_FIELDS))
-    if not text_of(found, "topologyKey"):
-        raise Unfit("topologyKey", "is missing")
     return PodTerm(
-        topology=text_of(found, "topologyKey"),
+        topology=_topology(found),
         selector=selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
         namespaces=tuple(sorted(texts(found, "namespaces"))),
         among=selector(found, "namespaceSelector", ""),
     )
 
 
+def _topology(found: Object) -> str:
+    if not text_of(found, "topologyKey"):
+        raise Unfit("topologyKey", "is missing")
+    return text_of(found, "topologyKey")
+
+
 def _weighed(found: Object) -> WeighedTerm:
+    only(found, frozenset({"weight", *_TERM_FIELDS}))
     weight = number(found, "weight", least=-_WEIGHT, most=_WEIGHT)
     return WeighedTerm(weight, _term({field: found[field] for field in _TERM_FIELDS if field in found}))
 
@@ -177,7 +182,7 @@ def _spread(found: Object, namespace: str) -> Spread:
         for field, default in (("nodeAffinityPolicy", "Honor"), ("nodeTaintsPolicy", "Ignore"))
     }
     return Spread(
-        topology=text_of(found, "topologyKey"),
+        topology=_topology(found),
         max_skew=number(found, "maxSkew", 1, least=1),
         selector=selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
         namespace=namespace,
@@ -206,6 +211,8 @@ def selector(found: Object, field: str, prefix: str) -> Selector:
 
 def _expression(found: Object, prefix: str) -> Target:
     only(found, frozenset({"key", "operator", "values"}))
+    if not text_of(found, "key"):
+        raise Unfit("key", "is missing")
     operator = _SELECTOR_OPERATORS[one_of(found, "operator", frozenset(_SELECTOR_OPERATORS))]
     return Target(prefix + text_of(found, "key"), operator, texts(found, "values"))
 
@@ -220,9 +227,7 @@ def _port(found: object) -> HostPort:
 
 def _disk(found: Object) -> Disk:
     only(found, frozenset({"kind", "id", "readOnly", "monitors"}))
-    return Disk(
-        one_of(found, "kind", _DISKS), text_of(found, "id"), flag(found, "readOnly"), texts(found, "monitors")
-    )
+    return Disk(one_of(found, "kind", _DISKS), text_of(found, "id"), flag(found, "readOnly"), texts(found, "monitors"))
 
 
 def _preferred(found: Object) -> tuple[int, Term]:
