@@ -7,8 +7,10 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from muster_core.model.company import NAMESPACE, Company, PodTerm, WeighedTerm
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.events import AllocationReported, AskAdded, AskReleased
+from muster_core.model.facts import NO_FACTS, HostPort, PodFacts
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import PlacementConstraint, Target, TargetOperator
 from muster_core.model.release import Termination
@@ -17,7 +19,7 @@ from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, a
 from tests.unit.core.engine.randomly.ground import Ground
 
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
-_ROLES: tuple[dict[str, str], ...] = ({}, {"role": "x"}, {"role": "y"})
+ROLES: tuple[dict[str, str], ...] = ({}, {"role": "x", NAMESPACE: "red"}, {"role": "y", NAMESPACE: "red"})
 _PLACEMENTS: tuple[PlacementConstraint | None, ...] = (
     None,
     None,
@@ -26,6 +28,20 @@ _PLACEMENTS: tuple[PlacementConstraint | None, ...] = (
     an_affinity("role", "x", scope="disk", least=2, most=3),
     an_affinity("role", "x", "y", scope="hostname", most=1, required=False),
     PlacementConstraint((Target("disk", TargetOperator.NOT_EXIST),)),
+)
+_X, _Y = (Target("role", values=("x",)),), (Target("role", values=("y",)),)
+_TEAM = (Target("team", values=("one",)),)
+#: Terms towards others, and a host port.
+COMPANIES: tuple[PodFacts, ...] = (
+    NO_FACTS,
+    NO_FACTS,
+    NO_FACTS,
+    PodFacts(Company(apart=(PodTerm("host", _X, (), ()),))),
+    PodFacts(Company(apart=(PodTerm("disk", _Y, (), _TEAM),))),
+    PodFacts(Company(near=(PodTerm("host", _X, (), ()),))),
+    PodFacts(Company(near=(PodTerm("disk", _X, ("red",)), PodTerm("host", _X, (), _TEAM)))),
+    PodFacts(Company(preferred=(WeighedTerm(-10, PodTerm("host", _X, (), ())),))),
+    PodFacts(ports=(HostPort("10.0.0.1", "TCP", 80),)),
 )
 #: (may be preempted, may preempt, first pod of its application)
 _RIGHTS = ((True, True, False), (True, True, False), (False, True, False), (True, False, False), (True, True, True))
@@ -38,7 +54,8 @@ def _dressed(draw: st.DrawFn, ask: AskSpec) -> AskSpec:
     return replace(
         ask,
         placement=draw(st.sampled_from(_PLACEMENTS)),
-        tags=draw(st.sampled_from(_ROLES)),
+        tags=draw(st.sampled_from(ROLES)),
+        facts=draw(st.sampled_from(COMPANIES)),
         priority=draw(st.sampled_from([0, 0, 1, 3])),
         allow_preempt_self=itself,
         allow_preempt_other=others,
@@ -105,8 +122,9 @@ class Asks(Ground):
         for _ in range(count):
             key = self.new_name("p")
             placement = _PLACEMENTS[self.site.number % len(_PLACEMENTS)]
-            ask = an_ask(key, app=app.id, group="workers", placeholder=True, tags=_ROLES[count % 3])
-            asks.append(AskAdded(replace(ask, placement=placement)))
+            ask = an_ask(key, app=app.id, group="workers", placeholder=True, tags=ROLES[count % 3])
+            facts = COMPANIES[self.site.number % len(COMPANIES)]
+            asks.append(AskAdded(replace(ask, placement=placement, facts=facts)))
         self.tell(*asks)
 
     @precondition(lambda self: any(app.asks for app in self.apps()))
@@ -117,12 +135,13 @@ class Asks(Ground):
         self.tell(AskReleased(PARTITION, app.id, key, Termination.STOPPED_BY_RM))
 
     @precondition(lambda self: any(app.allocations for app in self.apps()))
-    @rule(data=st.data(), vcore=st.sampled_from([0, 300, 1000, 2500, 7000]), role=st.sampled_from(_ROLES))
+    @rule(data=st.data(), vcore=st.sampled_from([0, 300, 1000, 2500, 7000]), role=st.sampled_from(ROLES))
     def revise(self, data: st.DataObject, vcore: int, role: dict[str, str]) -> None:
         """A pod that has its place is resized in place or labelled, also on its way out; now and then it moves: no."""
         app = self.one_of(data, [app for app in self.apps() if app.allocations])
         known = app.allocations[data.draw(st.sampled_from(sorted(app.allocations)))]
         node = data.draw(st.sampled_from([known.node] * 9 + list(self.nodes())))
         spec = an_allocation(known.spec.key, node, app=app.id, vcore=vcore, identity=known.id)
-        self.tell(AllocationReported(replace(spec, tags=role)))
+        facts = data.draw(st.sampled_from((known.spec.facts, known.spec.facts, *COMPANIES)))
+        self.tell(AllocationReported(replace(spec, tags=role, facts=facts)))
         self.books.revise(app.id, known)

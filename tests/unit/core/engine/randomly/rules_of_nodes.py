@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from muster_core.model.cluster import NamespaceLabels
 from muster_core.model.events import (
     AllocationReleased,
     AllocationReported,
+    FactsTold,
     NodeAction,
     NodeAdded,
     NodeTold,
@@ -18,12 +22,23 @@ from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, No
 from muster_core.model.release import Termination
 from tests.unit.builders import PARTITION, a_node, an_allocation, resources
 from tests.unit.core.engine.randomly.ground import Ground
+from tests.unit.core.engine.randomly.rules_of_asks import COMPANIES, ROLES
 
 _MOST_NODES = 6
 
 
+def _labels(name: str, *, ssd: bool) -> dict[str, str]:
+    return {"host": name, "disk": "ssd"} if ssd else {"host": name}
+
+
 class Nodes(Ground):
     """Rules of nodes."""
+
+    @precondition(lambda self: self.apps())
+    @rule(team=st.sampled_from(["", "one", "two"]))
+    def label_namespace(self, team: str) -> None:
+        """The one that all pods are of; it may be gone too."""
+        self.tell(FactsTold(PARTITION, (NamespaceLabels("red", {"team": team} if team else None),)))
 
     @precondition(lambda self: self.apps() and len(self.nodes()) < _MOST_NODES)
     @rule(
@@ -32,8 +47,8 @@ class Nodes(Ground):
         draining=st.sampled_from([False] * 4 + [True]),
     )
     def add_node(self, vcore: int, *, ssd: bool, draining: bool) -> None:
-        labels = {"disk": "ssd"} if ssd else {}
-        self.tell(NodeAdded(a_node(self.new_name("n"), vcore, labels=labels), draining=draining))
+        name = self.new_name("n")
+        self.tell(NodeAdded(a_node(name, vcore, labels=_labels(name, ssd=ssd)), draining=draining))
 
     @precondition(lambda self: self.apps() and len(self.nodes()) > 2)
     @rule(data=st.data(), action=st.sampled_from(NodeAction))
@@ -43,8 +58,9 @@ class Nodes(Ground):
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(data=st.data(), vcore=st.sampled_from([500, 3000, 9000]), ssd=st.booleans())
     def resize_node(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
-        labels = {"disk": "ssd"} if ssd else {}
-        self.tell(NodeUpdated(a_node(data.draw(st.sampled_from(self.nodes())), vcore, labels=labels)))
+        name = data.draw(st.sampled_from(self.nodes()))
+        # Now and then with the host's label of another, as if both were one.
+        self.tell(NodeUpdated(a_node(name, vcore, labels=_labels("first" if vcore == 500 else name, ssd=ssd))))
 
     @precondition(lambda self: self.apps() and self.nodes())
     @rule(data=st.data(), arrives=st.booleans())
@@ -52,7 +68,9 @@ class Nodes(Ground):
         foreign = list(self.partition.foreign.values())
         if arrives:
             node = data.draw(st.sampled_from(self.nodes()))
-            self.tell(AllocationReported(an_allocation(self.new_name("f"), node, app="", vcore=700, foreign=True)))
+            spec = an_allocation(self.new_name("f"), node, app="", vcore=700, foreign=True)
+            tags, facts = data.draw(st.sampled_from(ROLES)), data.draw(st.sampled_from(COMPANIES))
+            self.tell(AllocationReported(replace(spec, tags=tags, facts=facts)))
         elif foreign:
             key = data.draw(st.sampled_from([spec.key for spec in foreign]))
             why = Termination.STOPPED_BY_RM
