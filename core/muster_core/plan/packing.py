@@ -18,64 +18,48 @@ import numpy as np
 
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.ids import NodeId
-from muster_core.model.resources import NOTHING
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.specs import Topology
 from muster_core.plan.draft import Draft, emptied
-from muster_core.plan.feasibility import filters
 from muster_core.plan.fit import NO_NODES
-from muster_core.plan.search.demand import Demand, Places, Short, rooms
+from muster_core.plan.search.demand import Demand, Places, Short
+from muster_core.plan.search.domains import Values, ratios, shares_of, values
 from muster_core.plan.search.work import Work
 from muster_core.plan.together import lacking_when_empty, place_all
-from muster_core.world.attributes import value_of
-from muster_core.world.columns import BoolColumn, CodeColumn, FloatColumn
+from muster_core.world.columns import BoolColumn
 from muster_core.world.nodes import NodeTable
 
 #: Values, or sets of values, that are tried: the fullest ones, and as many of the emptiest.
 _TRIED: Final = 6
-_MOST: Final = 2**40
 
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """The values of a gang's label. `codes`: the number of each row's value, -1 = it has none; `names` by number;
-    `held`: numbers where the gang is already, and with how many.
-    """
+    """The values of a gang's label. `held`: where the gang is already, and with how many."""
 
     topology: Topology
-    codes: CodeColumn
-    names: tuple[str, ...]
+    values: Values
     held: Mapping[int, int]
-
-    def rows(self, *codes: int) -> BoolColumn:
-        """Rows whose node has one of these values."""
-        return np.isin(self.codes, codes)
 
     def shown(self, code: int) -> str:
         """A value as people read it, with the label."""
-        return f"{self.topology.key}={self.names[code]}"
+        return f"{self.topology.key}={self.values.names[code]}"
 
     @property
-    def home(self) -> int | None:
-        """Where most of the gang is, of equals the first by name; None = nowhere yet."""
-        return min(self.held, key=lambda code: (-self.held[code], self.names[code]), default=None)
+    def homes(self) -> list[int]:
+        """Where the gang is, most of it first; of equals the first by name."""
+        return sorted(self.held, key=lambda code: (-self.held[code], self.values.names[code]))
 
 
 def domains(draft: Draft, topology: Topology, held: Mapping[NodeId, int]) -> Domains:
     """The values of a label; `held`: members that are placed, by node."""
-    nodes, key = draft.nodes, topology.key
-    codes = nodes.attribute(key).codes(draft.size)
-    found, first = np.unique(codes, return_index=True)
-    names = [""] * (int(codes.max(initial=-1)) + 1)
-    for code, row in zip(found.tolist(), first.tolist(), strict=True):
-        if code >= 0:
-            names[code] = value_of(nodes.record(nodes.rows.at(row)).spec, key) or ""
+    nodes, found = draft.nodes, values(draft, topology.key)
     counts: dict[int, int] = {}
     for node, count in held.items():
-        code = int(codes[nodes.rows.row(node)]) if node in nodes else -1
+        code = int(found.codes[nodes.rows.row(node)]) if node in nodes else -1
         if code >= 0:
             counts[code] = counts.get(code, 0) + count
-    return Domains(topology, codes, tuple(names), counts)
+    return Domains(topology, found, counts)
 
 
 def place_packed(draft: Draft, demands: Sequence[Demand], sort: NodeSort, found: Domains, work: Work) -> Places | Short:
@@ -85,7 +69,7 @@ def place_packed(draft: Draft, demands: Sequence[Demand], sort: NodeSort, found:
     if not demands:
         return Places(())
     for codes in _in_one(draft, demands, found) if found.topology.required else _in_few(draft, demands, found):
-        answer = _try(draft, demands, sort, found.rows(*codes), work)
+        answer = _try(draft, demands, sort, found.values.rows(*codes), work)
         if isinstance(answer, Places):
             return answer
     if not found.topology.required:
@@ -93,7 +77,7 @@ def place_packed(draft: Draft, demands: Sequence[Demand], sort: NodeSort, found:
     best = best_domain(draft, demands, found)
     if best is None:
         return _without_label(draft, demands, found.topology.key)
-    answer = _try(draft, demands, sort, found.rows(best), work)
+    answer = _try(draft, demands, sort, found.values.rows(best), work)
     return answer if isinstance(answer, Places) else replace(answer, domain=found.shown(best), alone=False)
 
 
@@ -101,22 +85,21 @@ def best_domain(draft: Draft, demands: Sequence[Demand], found: Domains) -> int 
     """Where the gang is, or else where it may be as a whole: with the most room now, of those that would hold it if
     they were empty. None = no node has the label.
     """
-    if found.home is not None:
-        return found.home
-    now = _shares(draft, demands, found)
-    if not len(now):
+    if found.homes:
+        return found.homes[0]
+    known = found.values
+    by_room = known.by_room(shares_of(draft, demands, known), most=True)
+    if not by_room:
         return None
     empty = draft.fork()
     empty.empty()
-    whole = _shares(empty, demands, found)
+    whole = shares_of(empty, demands, known)
+    able = [code for code in by_room if whole[code] >= 1]
     work = Work()
-    able = [code for code in _by_room(whole, found, most=True) if whole[code] >= 1]
-    able.sort(key=lambda code: (-now[code], found.names[code]))
     for code in able[:_TRIED]:
-        fork = empty.fork()
-        if isinstance(_try(fork, demands, NodeSort(NodeOrder.BINPACKING), found.rows(code), work), Places):
+        if isinstance(_try(empty.fork(), demands, NodeSort(NodeOrder.BINPACKING), known.rows(code), work), Places):
             return code
-    return able[0] if able else _by_room(now, found, most=True)[0]
+    return (able or by_room)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +115,13 @@ def parts(draft: Draft, demands: Sequence[Demand], found: Domains) -> list[Part]
     if found.topology.required:
         best = best_domain(draft, demands, found)
         return [Part(np.zeros(draft.size, dtype=np.bool_)) if best is None else _part(found, best)]
-    first = sorted(found.held, key=lambda code: (-found.held[code], found.names[code]))
-    others = [code for code in _by_room(_shares(draft, demands, found), found, most=True) if code not in found.held]
-    return [*(_part(found, code) for code in [*first, *others][:_TRIED]), Part(None)]
+    by_room = found.values.by_room(shares_of(draft, demands, found.values), most=True)
+    codes = [*found.homes, *(code for code in by_room if code not in found.held)]
+    return [*(_part(found, code) for code in codes[:_TRIED]), Part(None)]
 
 
 def _part(found: Domains, code: int) -> Part:
-    return Part(found.rows(code), found.shown(code))
+    return Part(found.values.rows(code), found.shown(code))
 
 
 def lacking_packed_when_empty(nodes: NodeTable, members: Sequence[Demand], topology: Topology | None) -> Short | None:
@@ -160,25 +143,22 @@ def _try(draft: Draft, demands: Sequence[Demand], sort: NodeSort, rows: BoolColu
 
 
 def _in_one(draft: Draft, demands: Sequence[Demand], found: Domains) -> Iterator[tuple[int, ...]]:
-    """Values that may hold all: the fullest first, and if many of them do not, those with most room."""
-    if found.home is not None:
-        return
-    shares = _shares(draft, demands, found)
-    able = [code for code in _by_room(shares, found, most=False) if shares[code] >= 1]
-    yield from ((code,) for code in able[:_TRIED])
-    yield from ((code,) for code in reversed(able[_TRIED:][-_TRIED:]))
+    """Values that may hold all."""
+    if not found.held:
+        known = found.values
+        yield from ((code,) for code in known.able(shares_of(draft, demands, known), _TRIED))
 
 
 def _in_few(draft: Draft, demands: Sequence[Demand], found: Domains) -> Iterator[tuple[int, ...]]:
     """Sets of values, the small ones first. Of a set the last one is the fullest that does."""
-    ratios = _ratios(draft, demands, found)
+    rooms = ratios(draft, demands, found.values)
     held = list(found.held)
     if held:
         yield tuple(held)
     else:
         yield from _in_one(draft, demands, found)
-    order = [code for code in _by_room(ratios.min(axis=0), found, most=True) if code not in found.held]
-    reached = ratios[:, held].sum(axis=1)[:, None] + np.cumsum(ratios[:, order], axis=1)
+    order = [code for code in found.values.by_room(rooms.min(axis=0), most=True) if code not in found.held]
+    reached = rooms[:, held].sum(axis=1)[:, None] + np.cumsum(rooms[:, order], axis=1)
     enough = np.flatnonzero(reached.min(axis=0) >= 1) + 1
     if not len(enough):
         return
@@ -187,41 +167,11 @@ def _in_few(draft: Draft, demands: Sequence[Demand], found: Domains) -> Iterator
         if size > len(order):
             return
         chosen = [*held, *order[: size - 1]]
-        sums = ratios[:, chosen].sum(axis=1)
-        last = next(code for code in reversed(order[size - 1 :]) if (sums + ratios[:, code]).min() >= 1)
+        sums = rooms[:, chosen].sum(axis=1)
+        last = next(code for code in reversed(order[size - 1 :]) if (sums + rooms[:, code]).min() >= 1)
         yield (*chosen, last)
         if last != order[size - 1]:
             yield (*chosen, order[size - 1])
-
-
-def _shares(draft: Draft, demands: Sequence[Demand], found: Domains) -> FloatColumn:
-    """How much of the gang each value has room for, at the most: 1 = all of it."""
-    shares: FloatColumn = _ratios(draft, demands, found).min(axis=0)
-    return shares
-
-
-def _ratios(draft: Draft, demands: Sequence[Demand], found: Domains) -> FloatColumn:
-    """The same of each demand, and of each resource in all: a row each. Values together have the sum of theirs."""
-    size = len(found.names)
-    has = found.codes >= 0
-    codes, asked = found.codes[has], NOTHING
-    rows: list[FloatColumn] = []
-    for shape, count in demands:
-        asked = asked.plus(shape.resources, count)
-        room = rooms(draft, shape, filters.allowed(shape.constraints, draft.nodes), _MOST)[has]
-        rows.append(np.bincount(codes, weights=room, minlength=size) / count)
-    for name, amount in asked.items():
-        column = draft.available(name)
-        left = np.zeros(len(codes)) if column is None else np.maximum(column[has], 0)
-        rows.append(np.bincount(codes, weights=left, minlength=size) / amount)
-    return np.array(rows)
-
-
-def _by_room(shares: FloatColumn, found: Domains, *, most: bool) -> list[int]:
-    """Values that nodes have, those with most room first or last; of equals the first by name first."""
-    sign = -1.0 if most else 1.0
-    codes = np.unique(found.codes[found.codes >= 0]).tolist()
-    return sorted(codes, key=lambda code: (sign * shares[code], found.names[code]))
 
 
 def _without_label(draft: Draft, demands: Sequence[Demand], key: str) -> Short:

@@ -3,16 +3,18 @@
 The hardest shape goes first (search/order.py). If one does not fit, it moves
 to the front and all is tried again; after as many tries as there are shapes,
 the nodes are filled in another way: packed instead of spread, then snugly.
-Last, single places are taken back (search/members.py). A shape that needs
-others beside it (affinity, seed 001) goes after them. Bounded by work and not
-by time (search/work.py): it may miss a packing that an exhaustive search would
-find, and never claims one that does not hold.
+Members that want each other near are then put into one domain together. Last,
+single places are taken back (search/members.py). A shape that needs others
+beside it (affinity) goes after them. Bounded by work and not by time
+(search/work.py): it may miss a packing that an exhaustive search would find,
+and never claims one that does not hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -23,13 +25,17 @@ from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan.draft import Draft, emptied
 from muster_core.plan.feasibility import filters
 from muster_core.plan.fit import shortfall
-from muster_core.plan.search import members, order
+from muster_core.plan.search import domains, members, order
 from muster_core.plan.search.demand import Demand, Places, Short, Spots, depends_on_members
 from muster_core.plan.search.fills import Fill, fills
 from muster_core.plan.search.work import Work
+from muster_core.world.columns import BoolColumn
 from muster_core.world.nodes import NodeTable
 
 _MOST_TRIES: Final = 8
+#: Domains in which members that want each other near are tried: so many of the fullest, and of the emptiest.
+_MOST_DOMAINS: Final = 4
+_WHEREVER: Final[Mapping[int, BoolColumn]] = MappingProxyType({})
 #: So many times the work of the first try is always allowed.
 _AGAIN: Final = 3
 
@@ -52,6 +58,9 @@ def place_all(draft: Draft, demands: Sequence[Demand], sort: NodeSort, work: Wor
         answer = _in_turn(draft, demands, begin, fill, work)
         if isinstance(answer, Places) or (answer is not None and answer.alone):
             return answer
+    answer = _near_each_other(draft, demands, needed, liked, work)
+    if answer is not None:
+        return answer
     return members.search(draft, demands, queue, work) or members.search(draft, demands, after, work) or first
 
 
@@ -70,13 +79,43 @@ def _in_turn(
     return answer
 
 
-def _try(draft: Draft, demands: Sequence[Demand], queue: Sequence[int], fill: Fill, work: Work) -> Places | Short:
-    """Places in this order, with the draft charged; or what was short, with the draft as it was."""
+def _near_each_other(
+    draft: Draft, demands: Sequence[Demand], queue: Sequence[int], fill: Fill, work: Work
+) -> Places | None:
+    """Places with those that want each other near in one domain, chosen before any of them has a place: who goes
+    first knows nothing of the room that those need who come after.
+    """
+    linked, keys = order.linked(draft, demands)
+    for key in keys:
+        found = domains.values(draft, key)
+        shares = domains.shares_of(draft, [demands[index] for index in sorted(linked)], found)
+        for code in found.able(shares, _MOST_DOMAINS):
+            if not work.is_left:
+                return None
+            answer = _try(draft, demands, queue, fill, work, {index: found.rows(code) for index in linked})
+            if isinstance(answer, Places):
+                return answer
+    return None
+
+
+def _try(
+    draft: Draft,
+    demands: Sequence[Demand],
+    queue: Sequence[int],
+    fill: Fill,
+    work: Work,
+    within: Mapping[int, BoolColumn] = _WHEREVER,
+) -> Places | Short:
+    """Places in this order, with the draft charged; or what was short, with the draft as it was. `within`: rows that
+    a demand keeps to.
+    """
     fork = draft.fork()
     found: dict[int, Spots] = {}
     for position, index in enumerate(queue):
         shape, count = demands[index]
         work.look(fork, shape, count)
+        if within:
+            fork.within = _both(draft.within, within.get(index))
         found[index] = fill(fork, demands[index], [demands[later] for later in queue[position + 1 :]])
         missing = count - sum(there for _, there in found[index])
         if missing:
@@ -84,6 +123,13 @@ def _try(draft: Draft, demands: Sequence[Demand], queue: Sequence[int], fill: Fi
             return Short(index, missing, shortfall(fork, shape), count, alone)
     draft.absorb(fork)
     return Places(tuple(found[index] for index in range(len(demands))))
+
+
+def _both(one: BoolColumn | None, other: BoolColumn | None) -> BoolColumn | None:
+    """Rows of both; None = all."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _may_hold(draft: Draft, demands: Sequence[Demand]) -> bool:

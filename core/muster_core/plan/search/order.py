@@ -30,9 +30,30 @@ def needed_first(draft: Draft, demands: Sequence[Demand], queue: Sequence[int]) 
     """The same order with those in front that members of another shape need beside them, and right after the
     last of them who needs them.
     """
-    needed = [index for index in queue if any(_needs(draft, one, demands[index][0]) for one, _ in demands)]
+    needed = [
+        index
+        for index in queue
+        if any(_needs(draft, one, demands[index][0]) for other, (one, _) in enumerate(demands) if other != index)
+    ]
     needy = [index for index in queue if needs_others(demands[index][0]) and index not in needed]
     return [*needed, *needy, *(index for index in queue if index not in needed and index not in needy)]
+
+
+def linked(draft: Draft, demands: Sequence[Demand]) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Those that want members of the gang near them, or their like, and those that are wanted; and the labels that say
+    what is near.
+    """
+    keys: dict[str, None] = {}
+    found: set[int] = set()
+    for index, (shape, count) in enumerate(demands):
+        others = (other for other, (one, _) in enumerate(demands) if _needs(draft, shape, one))
+        wanted = {other for other in others if other != index or count > 1}
+        if wanted:
+            found |= {index} | wanted
+            keys.update(dict.fromkeys(term.topology for term in shape.occupant.facts.company.near))
+            if shape.affinity is not None:
+                keys[shape.affinity.scope] = None
+    return frozenset(found), tuple(keys)
 
 
 def moved(queue: Sequence[int], demands: Sequence[Demand], refused: int) -> list[int]:
@@ -42,8 +63,6 @@ def moved(queue: Sequence[int], demands: Sequence[Demand], refused: int) -> list
 
 
 def _needs(draft: Draft, shape: Shape, other: Shape) -> bool:
-    if shape is other:
-        return False
     occupants = draft.nodes.occupants
     if any(occupants.is_meant(term, other.occupant) for term in shape.occupant.facts.company.near):
         return True

@@ -110,7 +110,7 @@ def test_a_part_of_a_gang_goes_where_all_of_it_may_be_once_there_is_room() -> No
     found = domains(draft, REQUIRED, {})
     best = best_domain(draft, [(SMALL, 6)], found)
     assert best is not None
-    assert found.names[best] == "b"
+    assert found.values.names[best] == "b"
     [part] = parts(draft, [(SMALL, 6)], found)
     assert part.name == "zone=b"
 
