@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from muster_core.model.company import NAMESPACE, Company, PodTerm, WeighedTerm
+from muster_core.model.company import NAMESPACE, TERMINATING, Company, PodTerm, Spread, WeighedTerm
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.events import AllocationReported, AskAdded, AskReleased
 from muster_core.model.facts import NO_FACTS, HostPort, PodFacts
@@ -19,7 +19,12 @@ from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, a
 from tests.unit.core.engine.randomly.ground import Ground
 
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
-ROLES: tuple[dict[str, str], ...] = ({}, {"role": "x", NAMESPACE: "red"}, {"role": "y", NAMESPACE: "red"})
+ROLES: tuple[dict[str, str], ...] = (
+    {},
+    {"role": "x", NAMESPACE: "red"},
+    {"role": "y", NAMESPACE: "red"},
+    {"role": "x", NAMESPACE: "red", TERMINATING: "true"},
+)
 _PLACEMENTS: tuple[PlacementConstraint | None, ...] = (
     None,
     None,
@@ -31,7 +36,7 @@ _PLACEMENTS: tuple[PlacementConstraint | None, ...] = (
 )
 _X, _Y = (Target("role", values=("x",)),), (Target("role", values=("y",)),)
 _TEAM = (Target("team", values=("one",)),)
-#: Terms towards others, and a host port.
+#: Terms towards others, how even they want to lie, and a host port.
 COMPANIES: tuple[PodFacts, ...] = (
     NO_FACTS,
     NO_FACTS,
@@ -41,6 +46,10 @@ COMPANIES: tuple[PodFacts, ...] = (
     PodFacts(Company(near=(PodTerm("host", _X, (), ()),))),
     PodFacts(Company(near=(PodTerm("disk", _X, ("red",)), PodTerm("host", _X, (), _TEAM)))),
     PodFacts(Company(preferred=(WeighedTerm(-10, PodTerm("host", _X, (), ())),))),
+    PodFacts(Company(spread=(Spread("host", 1, _X, "red"),))),
+    PodFacts(
+        Company(spread=(Spread("disk", 2, _X, "red", min_domains=2), Spread("host", 1, _Y, "red", required=False)))
+    ),
     PodFacts(ports=(HostPort("10.0.0.1", "TCP", 80),)),
 )
 #: (may be preempted, may preempt, first pod of its application)
