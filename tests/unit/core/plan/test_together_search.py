@@ -59,7 +59,7 @@ def test_nearly_all_gangs_that_an_exhaustive_search_finds_places_for_get_them(
 
 def zoned(sizes: dict[str, int], *classes: Class) -> Case:
     """Nodes of four cores: so many in each zone."""
-    return Case(tuple(Node(4, 99, zone) for zone, count in sizes.items() for _ in range(count)), classes)
+    return Case(tuple(Node(4, 9999, zone) for zone, count in sizes.items() for _ in range(count)), classes)
 
 
 def zones_of(case: Case) -> set[str]:
@@ -68,19 +68,19 @@ def zones_of(case: Case) -> set[str]:
     return {case.nodes[node].zone for _, node, _ in placed(answer)}
 
 
-MANY = {"a": 3, "b": 9, "c": 3, "d": 4, "e": 3, "f": 5}
+MANY = {"a": 12, "b": 36, "c": 12, "d": 16, "e": 12, "f": 20}
 
 
 def test_members_that_want_their_like_near_are_where_all_of_them_have_room() -> None:
-    assert zones_of(zoned(MANY, Class("web", 30, 1, near=(ZONE, "web")))) == {"b"}
+    assert zones_of(zoned(MANY, Class("web", 120, 1, near=(ZONE, "web")))) == {"b"}
 
 
 def test_one_whom_many_want_near_goes_where_they_have_room_too() -> None:
-    driver, workers = Class("driver", 1, 1), Class("workers", 33, 1, near=(ZONE, "driver"))
+    driver, workers = Class("driver", 1, 1), Class("workers", 130, 1, near=(ZONE, "driver"))
     assert zones_of(zoned(MANY, driver, workers)) == {"b"}
 
 
 def test_a_gang_that_wants_to_be_near_and_has_no_zone_with_room_for_it_is_refused() -> None:
-    answer = asked(zoned(MANY, Class("web", 40, 1, near=(ZONE, "web"))))
+    answer = asked(zoned(MANY, Class("web", 160, 1, near=(ZONE, "web"))))
     assert isinstance(answer, Short)
     assert not answer.alone
