@@ -30,6 +30,13 @@ _TEXT = st.one_of(_NAMES, _NAMES, _ODD)
 _KEYS = st.sampled_from(sorted({value for name, value in vars(keys).items() if name.isupper() and type(value) is str}))
 _NUMBERS = st.sampled_from([0, 1, 1, 2, -1, 1000, 2**31 - 1, -(2**31)])
 _LONG = st.one_of(_NUMBERS, st.sampled_from([2**62, 2**63 - 1, -(2**63)]))
+Fact = muster_pb2.Fact
+
+
+def _fact(kind: Fact.Kind.ValueType, name: str, found: str) -> Fact:
+    return Fact(kind=kind, name=name, attributes={keys.FACT_OBJECT: found})
+
+
 _VALID: tuple[Message, ...] = (
     m.an_ask(),
     m.an_ask("pod-2", taskGroupName="g", placeholder=True, maxAllocations=2),
@@ -44,6 +51,11 @@ _VALID: tuple[Message, ...] = (
     m.a_node("node-2", existingAllocations=[m.an_allocation("pod-3", nodeID="node-2")]),
     m.a_node(action=si_pb2.NodeInfo.DECOMISSION),
     muster_pb2.UtilizationReport(ID="node-1", actualUsedResource=m.a_resource(vcore=1)),
+    m.an_ask("pod-4", tags={keys.TAG_VOLUMES: '{"claims":["ns/c"]}'}),
+    _fact(Fact.STORAGE_CLASS, "s", '{"bindingMode":"WaitForFirstConsumer","provisioner":"p"}'),
+    _fact(Fact.CLAIM, "ns/c", '{"storageClassName":"s","request":1}'),
+    _fact(Fact.VOLUME, "v", '{"storageClassName":"s","capacity":1,"phase":"Available"}'),
+    Fact(kind=Fact.VOLUME, name="v", gone=True),
 )
 _WHOLE: tuple[type[Message], ...] = (
     si_pb2.AllocationRequest,
@@ -51,6 +63,7 @@ _WHOLE: tuple[type[Message], ...] = (
     si_pb2.NodeRequest,
     si_pb2.UpdateConfigurationRequest,
     muster_pb2.UtilizationRequest,
+    muster_pb2.FactsRequest,
     muster_pb2.Answer,
     si_pb2.RegisterResourceManagerRequest,
 )
@@ -146,6 +159,8 @@ def _whole(item: Message) -> Message:
             return si_pb2.NodeRequest(rmID=m.RM, nodes=[item])
         case muster_pb2.UtilizationReport():
             return muster_pb2.UtilizationRequest(rmID=m.RM, reports=[item])
+        case muster_pb2.Fact():
+            return muster_pb2.FactsRequest(rmID=m.RM, partitionName="default", facts=[item])
         case _:
             if "rmID" in item.DESCRIPTOR.fields_by_name:
                 setattr(item, "rmID", m.RM)  # noqa: B010 - every request has it, their base has not
@@ -165,6 +180,8 @@ def _send(bench: Bench, message: Message) -> Awaitable[object]:
             return core.update_configuration(message)
         case muster_pb2.UtilizationRequest():
             return core.update_utilization(message)
+        case muster_pb2.FactsRequest():
+            return core.update_facts(message)
         case muster_pb2.Answer():
             return core.answer(m.RM, message)
         case si_pb2.RegisterResourceManagerRequest():
