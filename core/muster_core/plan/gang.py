@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import sys
 
-from muster_core.model.company import Company
 from muster_core.model.decisions import Decision, Placement, Pledge
-from muster_core.model.facts import Occupant, PodFacts
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
-from muster_core.model.specs import Member
 from muster_core.plan import headroom, packing, partial
 from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import classes
@@ -24,7 +21,6 @@ from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volume
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places, Short
 from muster_core.plan.search.work import Work
-from muster_core.plan.shape import Shape
 from muster_core.plan.together import place_all
 from muster_core.world.applications import Application, AskClass, lacking
 from muster_core.world.obstacles import NoNode, NoSlot, NotTogether
@@ -73,19 +69,19 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     if not has_all and not has_slot:
         return
     refused = headroom.refusal(partition, app, _sum(counts))
-    # Who arrives first must not decide for those that are still to come where all of them go.
-    is_early = not has_all and app.spec.topology is not None
+    # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
+    coming = [] if has_all else partial.coming(partition, app, counts)
     draft = draft_for(partition, app)
-    answer = _whole(partition, app, counts, draft) if refused is None and not is_early else None
+    answer = _whole(partition, app, counts, coming, draft) if refused is None else None
     if isinstance(answer, Places):
-        pairs = zip(counts, answer.per_demand, strict=True)
+        pairs = zip(counts, answer.per_demand, strict=False)  # those to come are behind them
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
         outline.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(draft, *kinds)))
         return
     outline.in_vain = answer is not None
     _warn(partition, app, outline, is_held=refused is not None)
     if has_slot:
-        partial.place(partition, app, counts, outline, partial.parts_of(partition, app, counts, is_early=is_early))
+        partial.place(partition, app, counts, outline, partial.parts_of(partition, app, counts, coming))
     elif refused is not None:
         outline.obstacles.append(refused.obstacle)
     elif answer is not None:
@@ -105,13 +101,15 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Short, outlin
         outline.unplaced.append(Unplaced(other, answer.why, known, about))
 
 
-def _whole(partition: Partition, app: Application, counts: dict[AskClass, int], draft: Draft) -> Places | Short:
-    """Places for all, or which class is short of them."""
+def _whole(
+    partition: Partition, app: Application, counts: dict[AskClass, int], coming: list[Demand], draft: Draft
+) -> Places | Short:
+    """Places for all and those to come, or which is short of them."""
     for index, (kind, count) in enumerate(counts.items()):
         misfit = partial.misfit_of(partition, app, kind)
         if misfit is not None and misfit.room < count:
             return Short(index, count - misfit.room, misfit.why, count, alone=True)
-    demands: list[Demand] = [(shape_of(kind), count) for kind, count in counts.items()]
+    demands: list[Demand] = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
     sort, work = partition.config.node_sort, Work(app.gang.searches)
     if app.spec.topology is None:
         return place_all(draft, demands, sort, work)
@@ -132,17 +130,6 @@ def _sum(counts: dict[AskClass, int]) -> Resources:
     return total
 
 
-def _declared(partition: Partition, member: Member) -> Shape:
-    """A member as it was declared. What it wants near, and how it is spread, is left out: that may be for others that
-    come beside it; who keeps away from its like needs room for all of them in any cluster.
-    """
-    if not member.apart:
-        return Shape(member.resources, member.constraints)
-    tags = partition.nodes.occupants.tags.project(dict(member.tags))
-    alone = Occupant(tags, PodFacts(Company(apart=member.apart)))
-    return Shape(member.resources, member.constraints, occupant=alone)
-
-
 def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: bool) -> None:
     """Said once for each size of the cluster: not even an empty one of these nodes could hold the gang (semantics 10).
 
@@ -152,7 +139,7 @@ def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: 
     if app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
     members = app.spec.members
-    demands = [(_declared(partition, member), member.count) for member in members]
+    demands = [(partial.declared(partition, member), member.count) for member in members]
     short = packing.lacking_packed_when_empty(nodes, demands, app.spec.topology)
     outline.checked = True
     if short is None:

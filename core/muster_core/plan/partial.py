@@ -7,18 +7,21 @@ is told which task group lacks how many places. Called by plan/gang.py.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from muster_core.model.company import Company
 from muster_core.model.decisions import Placement
-from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.facts import Occupant, PodFacts
+from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING
+from muster_core.model.specs import Member
 from muster_core.plan import fit, headroom, packing
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volumes_of
 from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
-from muster_core.plan.search.demand import Demand, Places
-from muster_core.plan.search.work import Work
+from muster_core.plan.search.demand import Demand
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application, AskClass
 from muster_core.world.misfits import Misfit
@@ -88,28 +91,40 @@ class _Part:
 
 
 def parts_of(
-    partition: Partition, app: Application, counts: dict[AskClass, int], *, is_early: bool
+    partition: Partition, app: Application, counts: dict[AskClass, int], coming: Sequence[Demand]
 ) -> list[Part] | None:
-    """Where a part of a packed gang goes; None = it is not packed."""
+    """Where a part of a packed gang goes, with an eye on those to come; None = it is not packed."""
     topology = app.spec.topology
     if topology is None:
         return None
-    draft, there = draft_for(partition, app), held(app)
-    demands = [(shape_of(kind), count) for kind, count in counts.items()]
-    found = packing.domains(draft, topology, there)
-    if is_early:
-        demands = _announced(app) or demands
-        whole = packing.place_packed(draft.fork(), demands, partition.config.node_sort, found, Work(app.gang.searches))
-        if isinstance(whole, Places):
-            planned = Counter(node for spots in whole.per_demand for node, count in spots for _ in range(count))
-            found = packing.domains(draft, topology, there or planned)
-    return packing.parts(draft, demands, found)
+    draft = draft_for(partition, app)
+    demands = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
+    return packing.parts(draft, demands, packing.domains(draft, topology, held(app)))
 
 
-def _announced(app: Application) -> list[Demand]:
-    """Members that have no place yet, asked for or not."""
-    left = ((member, member.count - len(app.gang.live.get(member.group, ()))) for member in app.spec.members)
-    return [(Shape(member.resources, member.constraints), count) for member, count in left if count > 0]
+def coming(partition: Partition, app: Application, counts: dict[AskClass, int]) -> list[Demand]:
+    """Members that were announced and not asked for yet; nothing where it does not matter when they come: all are of
+    one shape, and go anywhere.
+    """
+    members = app.spec.members
+    if len(members) < 2 and app.spec.topology is None:
+        return []
+    asked: Counter[TaskGroup] = Counter()
+    for kind, count in counts.items():
+        asked[kind.group] += count
+    left = ((one, one.count - len(app.gang.live.get(one.group, ())) - asked[one.group]) for one in members)
+    return [(declared(partition, member), count) for member, count in left if count > 0]
+
+
+def declared(partition: Partition, member: Member) -> Shape:
+    """A member as it was declared. What it wants near, and how it is spread, is left out: that may be for others that
+    come beside it; who keeps away from its like needs room for all of them in any cluster.
+    """
+    if not member.apart:
+        return Shape(member.resources, member.constraints)
+    tags = partition.nodes.occupants.tags.project(dict(member.tags))
+    alone = Occupant(tags, PodFacts(Company(apart=member.apart)))
+    return Shape(member.resources, member.constraints, occupant=alone)
 
 
 def held(app: Application) -> dict[NodeId, int]:

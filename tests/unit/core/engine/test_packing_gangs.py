@@ -108,6 +108,17 @@ def test_a_gang_of_two_shapes_says_which_of_them_lacks_places_beside_the_others(
     assert {reason for _, reason in waits(said).values()} == {text}
 
 
+def test_small_members_that_come_first_leave_room_for_the_large_one() -> None:
+    """Seed 000: members are reserved as they come; the gang was announced, so nobody has to guess."""
+    scene = a_scene(a=3, b=2)
+    scene.tell(ApplicationAdded(replace(_of_two_shapes(), queue="root.a")))
+    for index in range(2):
+        small = an_ask(f"s{index}", app="two", group="small", placeholder=True)
+        assert placed(scene.ask(small)) == {f"s{index}": "n-b"}
+    assert placed(scene.ask(an_ask("big", app="two", vcore=3000, group="big", placeholder=True))) == {"big": "n-a"}
+    assert scene.app("two").state == "Running"
+
+
 def _of_two_shapes() -> ApplicationSpec:
     small, big = resources(vcore=1000, pods=1), resources(vcore=3000, pods=1)
     members = (Member(TaskGroup("big"), 1, big), Member(TaskGroup("small"), 2, small))
