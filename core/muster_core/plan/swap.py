@@ -10,7 +10,6 @@ what it takes over from.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -124,24 +123,27 @@ def _first_to_hand_over(
     Other placeholders of its gang are there for its own members. They keep none of these away, nor apart from one
     another: what counts in the end is where the members are.
     """
-    tried: dict[tuple[int, Occupant], Allocation] = {}
-    for placeholder in islice(candidates.here, _MOST_TRIED):
-        tried.setdefault(_seen(partition, placeholder), placeholder)
-    found = _first_allowed(search.draft, shape, tried)
-    if found is None and tried:
+    here = list(islice(candidates.here, _MOST_TRIED))
+    found = _first_allowed(partition, shape, here, search.draft)
+    if found is None and here:
         bare = search.draft.fork()
         for live in app.gang.live.values():
             for row, occupant in (_seen(partition, app.allocations[one]) for one in live if one not in search.taken):
                 bare.enter(row, _near(occupant), -1)
-        found = _first_allowed(bare, shape, tried, is_bare=True)
+        found = _first_allowed(partition, shape, here, bare, is_bare=True)
     return found
 
 
 def _first_allowed(
-    draft: Draft, shape: Shape, tried: Mapping[tuple[int, Occupant], Allocation], *, is_bare: bool = False
+    partition: Partition, shape: Shape, placeholders: list[Allocation], draft: Draft, *, is_bare: bool = False
 ) -> Allocation | None:
     """The draft is as before. `is_bare`: nothing of a placeholder counts there but what it takes of its node."""
-    for (row, occupant), placeholder in tried.items():
+    tried: set[tuple[int, Occupant]] = set()
+    for placeholder in placeholders:
+        row, occupant = _seen(partition, placeholder)
+        if (row, occupant) in tried:
+            continue
+        tried.add((row, occupant))
         counted = [(occupant, -1), (_near(occupant), 1)] if is_bare else [(occupant, -1)]
         for one, times in counted:
             draft.enter(row, one, times)
