@@ -57,11 +57,13 @@ def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator
 
 
 def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
-    """Only of claims that somebody uses and that are not bound; each volume for one."""
+    """Only of claims that somebody uses and that are not bound to the last; each volume for one."""
     users = set(in_use)
     for claim, assumed in storage.assumed.items():
         found = storage.claims.get(claim)
-        if claim not in users or found is None or found.is_bound:
+        volume = storage.volumes.get(assumed.volume)
+        is_done = found is None or (found.is_bound and (volume is None or volume.reference is not None))
+        if claim not in users or is_done:
             yield f"claim {claim} is to get {assumed}, and nobody waits for that"
         if assumed.volume and storage.taken.get(assumed.volume) != claim:
             yield f"claim {claim} is to get {assumed.volume}, which is kept for {storage.taken.get(assumed.volume)}"

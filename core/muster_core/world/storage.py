@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from muster_core.model.company import Selector
 from muster_core.model.ids import NodeId
 from muster_core.model.storage import (
     AVAILABLE,
@@ -30,7 +31,7 @@ from muster_core.model.storage import (
     StorageFact,
     Volume,
 )
-from muster_core.world.columns import BoolColumn
+from muster_core.world.columns import BoolColumn, IntColumn
 from muster_core.world.pools import Pool, meets
 
 #: Demands whose pools are kept.
@@ -62,6 +63,8 @@ class Storage:
         "drivers",
         "epoch",
         "memory",
+        "rooms",
+        "selected",
         "taken",
         "volumes",
     )
@@ -77,8 +80,12 @@ class Storage:
         self.taken: dict[str, str] = {}
         #: Grows when a class, driver or capacity changes.
         self.epoch = 0
-        #: plan/feasibility/volumes/ keeps here on which rows something holds, with the epochs of nodes' facts and ours.
-        self.memory: tuple[tuple[int, int], dict[object, BoolColumn]] = ((-1, -1), {})
+        #: plan/feasibility/volumes/ keeps here on which rows something holds, with the epoch of nodes' facts; the same
+        #: of what depends on capacities, too, with both epochs.
+        self.memory: tuple[int, dict[object, BoolColumn]] = (-1, {})
+        self.rooms: tuple[tuple[int, int], dict[object, BoolColumn]] = ((-1, -1), {})
+        #: The same: rows that a capacity's selector means.
+        self.selected: tuple[int, dict[Selector, IntColumn]] = (-1, {})
         self._by_class: dict[str, dict[str, None]] = {}
         #: Volumes that name a claim, by that claim; claims that name a volume, by that volume.
         self._referring: dict[str, dict[str, None]] = {}
@@ -128,8 +135,9 @@ class Storage:
         return found.reference is None or found.reference.claim == claim
 
     def choice(self, claims: Iterable[str]) -> Choice:
-        """What is assumed of these claims, where something is."""
-        return tuple((claim, self.assumed[claim].volume) for claim in dict.fromkeys(claims) if claim in self.assumed)
+        """What is assumed of these claims, where something is and they are not bound."""
+        wanted = (claim for claim in dict.fromkeys(claims) if claim in self.assumed)
+        return tuple((claim, self.assumed[claim].volume) for claim in wanted if not self.claims[claim].is_bound)
 
     def handle(self, claim: str) -> Handle | None:
         """What a node attaches for the claim; None = nothing that counts (1.36, getCSIDriverInfo)."""
@@ -177,6 +185,8 @@ class Storage:
             if volume.reference is not None:
                 self._referring.setdefault(volume.reference.claim, {})[name] = None
         self._offer(name, before)
+        if name in self.taken:
+            self._settle(self.taken[name])
         return list(self._users.get(name, ()))
 
     def _claim(self, name: str, claim: Claim | None) -> list[str]:
@@ -187,9 +197,19 @@ class Storage:
             self.claims[name] = claim
             if claim.volume:
                 self._users.setdefault(claim.volume, {})[name] = None
-        if claim is None or claim.is_bound:
-            self.forget(name)
+        self._settle(name)
         return [name]
+
+    def _settle(self, name: str) -> None:
+        """Nothing has to be assumed of a claim that is gone, or that is bound with its volume saying so: the two are
+        told apart from each other, and until both are the volume must not look free.
+        """
+        assumed, claim = self.assumed.get(name), self.claims.get(name)
+        if assumed is None or (claim is not None and not claim.is_bound):
+            return
+        volume = self.volumes.get(assumed.volume)
+        if claim is None or volume is None or volume.reference is not None:
+            self.forget(name)
 
     def _gone(self, fact: ObjectGone) -> list[str] | None:
         match fact.kind:

@@ -75,10 +75,21 @@ def test_what_is_assumed_is_settled_when_the_claim_is_bound() -> None:
     scene = scene_with(a_claim("a"), a_volume("v"))
     scene.ask(mounting("a", "a"))
     assert set(storage(scene).assumed) == {"ns/a"}
-    tell(scene, *bound("a", a_volume("v")))
-    assert storage(scene).assumed == {}
-    scene.release("a")
-    assert storage(scene).taken == {}
+    claim, volume = bound("a", a_volume("v"))
+    tell(scene, volume)
+    assert set(storage(scene).assumed) == {"ns/a"}
+    tell(scene, claim)
+    assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
+
+
+def test_a_volume_is_kept_until_it_says_itself_that_it_is_bound() -> None:
+    scene = scene_with(a_claim("a"), a_claim("b"), a_volume("v"))
+    scene.ask(mounting("a", "a"), mounting("b", "b"))
+    claim, volume = bound("a", a_volume("v"))
+    assert placed(tell(scene, claim)) == {}, "the two are told by different watches"
+    assert chosen(scene.ask(mounting("d", "a"))) == {}
+    tell(scene, volume)
+    assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
 
 
 def test_who_shares_a_claim_says_the_same_choice_and_keeps_it_when_the_first_goes() -> None:

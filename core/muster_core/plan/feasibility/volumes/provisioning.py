@@ -12,12 +12,14 @@ import numpy as np
 from muster_core.model.placement import Target, TargetOperator
 from muster_core.model.storage import Claim, StorageClass
 from muster_core.plan.feasibility.volumes.reach import remembered
-from muster_core.world.columns import BoolColumn
+from muster_core.world.columns import BoolColumn, IntColumn
 from muster_core.world.labels import LabelColumn
 from muster_core.world.nodes import NodeTable
 
 #: A class that makes no volumes.
 _NONE: Final = "kubernetes.io/no-provisioner"
+#: Sizes that are remembered, of all classes.
+_MOST_SIZES: Final = 1024
 
 
 def reached(nodes: NodeTable, claim: Claim) -> BoolColumn:
@@ -36,7 +38,15 @@ def has_room(nodes: NodeTable, claim: Claim) -> BoolColumn:
     size = claim.request
     if of_class is None or driver is None or not driver.tells_capacity or size is None:
         return np.ones(nodes.rows.size, dtype=np.bool_)
-    return remembered(nodes, ("capacity", of_class.name, size), lambda: _roomy(nodes, of_class.name, size))
+    epochs = (nodes.facts_epoch, storage.epoch)
+    if storage.rooms[0] != epochs:
+        storage.rooms = (epochs, {})
+    known = storage.rooms[1].get((of_class.name, size))
+    if known is None:
+        if len(storage.rooms[1]) >= _MOST_SIZES:
+            storage.rooms[1].clear()
+        known = storage.rooms[1][of_class.name, size] = _roomy(nodes, of_class.name, size)
+    return known
 
 
 def _allowed(nodes: NodeTable, of_class: StorageClass) -> BoolColumn:
@@ -55,11 +65,22 @@ def _roomy(nodes: NodeTable, of_class: str, size: int) -> BoolColumn:
     found = np.zeros(nodes.rows.size, dtype=np.bool_)
     for capacity in nodes.occupants.attachments.storage.capacities(of_class):
         if capacity.nodes is not None and capacity.limit is not None and capacity.limit >= size:
-            found |= _selected(nodes, capacity.nodes)
+            found[_selected(nodes, capacity.nodes)] = True
     return found
 
 
-def _selected(nodes: NodeTable, selector: tuple[Target, ...]) -> BoolColumn:
+def _selected(nodes: NodeTable, selector: tuple[Target, ...]) -> IntColumn:
+    """Often one capacity is one node's: its rows are few, and remembered."""
+    storage = nodes.occupants.attachments.storage
+    if storage.selected[0] != nodes.facts_epoch:
+        storage.selected = (nodes.facts_epoch, {})
+    known = storage.selected[1].get(selector)
+    if known is None:
+        known = storage.selected[1][selector] = np.flatnonzero(_matches(nodes, selector))
+    return known
+
+
+def _matches(nodes: NodeTable, selector: tuple[Target, ...]) -> BoolColumn:
     size = nodes.rows.size
     found = np.ones(size, dtype=np.bool_)
     for target in selector:

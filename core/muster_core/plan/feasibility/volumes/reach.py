@@ -1,4 +1,4 @@
-"""From which nodes a volume is reached; remembered until a fact of nodes or of storage classes changes."""
+"""From which nodes a volume is reached; remembered until a fact of nodes changes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _MEMORY: Final = 8192
 def remembered(nodes: NodeTable, about: object, find: Callable[[], BoolColumn]) -> BoolColumn:
     """The answer about something, found out once; to be read only."""
     storage = nodes.occupants.attachments.storage
-    epochs = (nodes.facts_epoch, storage.epoch)
-    if storage.memory[0] != epochs:
-        storage.memory = (epochs, {})
+    if storage.memory[0] != nodes.facts_epoch:
+        storage.memory = (nodes.facts_epoch, {})
     known = storage.memory[1].get(about)
     if known is None:
         known = find()
