@@ -12,7 +12,6 @@ from typing import Any, Final
 import orjson
 
 from muster_operator.model.resources import MAX_AMOUNT
-from muster_operator.translate.canonical import canonical
 from muster_operator.translate.raw import Raw, integer, items, objects, text
 
 #: Characters of JSON that the core reads of one value, less what a name may need to be quoted.
@@ -33,9 +32,14 @@ def _attribute(images: Any) -> str:
                 continue
             left -= len(name.encode()) + _AROUND
             if left < 0:
-                return canonical("images", sizes)
+                return _text(sizes)
             sizes[name] = _size(image)
-    return canonical("images", sizes) if sizes else ""
+    return _text(sizes) if sizes else ""
+
+
+def _text(sizes: dict[str, int]) -> str:
+    """Canonical; remembered by the list that it is of, and nowhere else."""
+    return orjson.dumps(sizes, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _size(image: Raw) -> int:

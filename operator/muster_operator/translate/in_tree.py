@@ -35,7 +35,7 @@ def driver_and_handle(source: Raw, labels: Mapping[str, str]) -> tuple[str, str]
 
     None also for one whose name means nothing to the driver.
     """
-    for field, (driver, handle_of) in _SOURCES.items():
+    for field, (driver, handle_of) in SOURCES.items():
         if isinstance(source.get(field), dict):
             handle = handle_of(mapping(source[field]), labels)
             return (driver, handle) if handle else None
@@ -71,7 +71,7 @@ def _named(field: str) -> Callable[[Raw, Mapping[str, str]], str]:
     return lambda source, _: text(source.get(field))
 
 
-_SOURCES: Final[Mapping[str, tuple[str, Callable[[Raw, Mapping[str, str]], str]]]] = {
+SOURCES: Final[Mapping[str, tuple[str, Callable[[Raw, Mapping[str, str]], str]]]] = {
     "gcePersistentDisk": (DRIVERS["kubernetes.io/gce-pd"], _google),
     "awsElasticBlockStore": (DRIVERS["kubernetes.io/aws-ebs"], _amazon),
     "azureDisk": (DRIVERS["kubernetes.io/azure-disk"], _named("diskURI")),

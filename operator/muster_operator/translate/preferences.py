@@ -27,12 +27,13 @@ def _normal(image: str) -> str:
 def _images(spec: Raw) -> tuple[str, ...]:
     """One for each container that runs at any time; the order says nothing."""
     names = [
-        container["image"]
+        _normal(name)
         for field in ("containers", "initContainers")
-        for container in objects(spec.get(field))
-        if container.get("image")
+        if field in spec
+        for container in objects(spec[field])
+        if (name := text(container.get("image")))
     ]
-    return tuple(sorted(_normal(text(name)) for name in names if isinstance(name, str)))
+    return tuple(sorted(names))
 
 
 def _volume_images(spec: Raw) -> tuple[str, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, Final
 
 from muster_operator.model.pods import PodRef
 from muster_operator.translate.canonical import canonical
-from muster_operator.translate.in_tree import driver_and_handle
+from muster_operator.translate.in_tree import SOURCES, driver_and_handle
 from muster_operator.translate.raw import Raw, items, mapping, objects, text
+
+#: Kinds that matter, as a volume's fields name them; nearly all volumes are of others.
+_MATTERING: Final = frozenset({"persistentVolumeClaim", "ephemeral", "iscsi", "rbd", *SOURCES})
 
 
 def volumes_tag(spec: Raw, ref: PodRef) -> str:
@@ -22,7 +25,7 @@ def volumes_tag(spec: Raw, ref: PodRef) -> str:
     ephemeral: dict[str, str] = {}
     disks: list[Raw] = []
     attached: dict[str, list[str]] = defaultdict(list)
-    for volume in objects(spec.get("volumes")):
+    for volume in [each for each in objects(spec.get("volumes")) if not _MATTERING.isdisjoint(each)]:
         if (claim := _claim(volume, ref)) is not None:
             claims.append(claim)
             if isinstance(volume.get("ephemeral"), dict):
