@@ -23,7 +23,7 @@ from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
 from muster_core.model.access import EVERYBODY
 from muster_core.model.cluster import NamespaceLabels
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.config import Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.effects import AllocationAnswer, Effect
 from muster_core.model.events import (
@@ -190,7 +190,11 @@ def a_world(nodes: int, work: Work) -> World:
     world = World()
     root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
     rules = (PlacementRule("provided", create=True),)
-    step(world, ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules),))), 0)
+    step(
+        world,
+        ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules, NodeSort(balanced=True)),))),
+        0,
+    )
     for spec in specs(nodes, work):
         step(world, NodeAdded(spec), 0)
     told = (NamespaceLabels(f"ns-{number}", {"team": "devops"}) for number in range(work.namespaces))

@@ -6,9 +6,13 @@ of that in points. A node that has only one of them is as even as can be. Asked 
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from muster_core.world.columns import BoolColumn, FloatColumn, IntColumn
+
+_QUARTER: Final = 0.25
 
 #: Capacity, what is available, and 1 / capacity.
 Amount = tuple[IntColumn, IntColumn, FloatColumn]
@@ -25,26 +29,33 @@ class Balance:
 
     def keys(self) -> FloatColumn:
         """Of every row as it is now."""
-        gap = self._gaps(1)
-        gap -= self._gaps(0)
-        gap *= self._both
-        gap /= 4
-        return gap
+        (one, left, by), (other, rest, per) = self._first, self._second
+        here, there = one - left, other - rest
+        without = _gaps(here, by, there, per)
+        here += self._asked[0]
+        there += self._asked[1]
+        change = _gaps(here, by, there, per)
+        change -= without
+        change *= self._both
+        change *= _QUARTER
+        return change
 
     def key(self, row: int, placed: int) -> float:
         """Of one row after `placed` more: to the last bit what `keys` would say then."""
         if not self._both.item(row):
             return 0.0
-        return (self._gap(row, placed + 1) - self._gap(row, placed)) / 4
-
-    def _gaps(self, more: int) -> FloatColumn:
-        (one, left, by), (other, rest, per) = self._first, self._second
-        gap = np.minimum((one - left + more * self._asked[0]) * by, 1.0)
-        gap -= np.minimum((other - rest + more * self._asked[1]) * per, 1.0)
-        return np.abs(gap, out=gap)
+        return (self._gap(row, placed + 1) - self._gap(row, placed)) * _QUARTER
 
     def _gap(self, row: int, more: int) -> float:
         (one, left, by), (other, rest, per) = self._first, self._second
         here = (one.item(row) - left.item(row) + more * self._asked[0]) * by.item(row)
         there = (other.item(row) - rest.item(row) + more * self._asked[1]) * per.item(row)
         return abs(min(here, 1.0) - min(there, 1.0))
+
+
+def _gaps(here: IntColumn, by: FloatColumn, there: IntColumn, per: FloatColumn) -> FloatColumn:
+    """How far the used shares are apart; a node that is over its capacity counts as full."""
+    gap = here * by
+    np.minimum(gap, 1.0, out=gap)
+    gap -= np.minimum(there * per, 1.0)
+    return np.abs(gap, out=gap)
