@@ -40,13 +40,14 @@ def _member(found: Object, namespace: str) -> Member:
     amounts = an_object(found.get("resource") or {}, "resource")
     if not all(isinstance(amount, int) and not isinstance(amount, bool) for amount in amounts.values()):
         raise Unfit("resource", f"of {name!r} holds something that is not a whole number")
-    company = an_object(found.get("podConstraints") or {}, "podConstraints")
+    company = pod_facts.company_of(an_object(found.get("podConstraints") or {}, "podConstraints"), namespace)
     labels = ((keys.TAG_POD_LABEL_PREFIX + key, value) for key, value in pairs(found.get("labels"), "labels"))
     return Member(
         group=TaskGroup(name),
         count=count,
         resources=facts.resources(cast("Mapping[str, int]", amounts)),
         constraints=facts.constraints_of(an_object(found.get("constraints") or {}, "constraints")),
-        apart=pod_facts.company_of(company, namespace).apart,
+        apart=company.apart,
         tags=((keys.TAG_NAMESPACE, namespace), *labels),
+        near=company.near,
     )

@@ -7,11 +7,11 @@ inter-pod affinity and topology spread (model/company.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from muster_core.model.company import NAMESPACE, TERMINATING
+from muster_core.model.company import NAMESPACE, TERMINATING, PodTerm
 from muster_core.model.placement import Target
-from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.model.specs import AllocationSpec, AskSpec, Member
 from muster_core.world.applications import Application
 from muster_core.world.tags import MOST_KEYS
 from muster_core.world.world import Partition
@@ -25,9 +25,25 @@ def read(partition: Partition, spec: AskSpec | AllocationSpec) -> str:
     if not read:
         return ""
     tags = partition.nodes.occupants.tags
-    keys = frozenset(tags.keys) | read
-    if len(keys) > MOST_KEYS and isinstance(spec, AskSpec):
+    if len(frozenset(tags.keys) | read) > MOST_KEYS and isinstance(spec, AskSpec):
         return f"selectors of the partition read {MOST_KEYS} labels of pods already, and this one reads another"
+    _begin(partition, read)
+    if isinstance(spec, AskSpec):
+        for targets in _wanted(spec):
+            tags.want(targets)
+    return ""
+
+
+def announce(partition: Partition, members: Iterable[Member]) -> None:
+    """The same of what a gang's members want near them, so that the first to come are planned for with the others."""
+    read = {key for member in members for targets in _of_terms(member.near) for key in targets}
+    if read and len(frozenset(partition.nodes.occupants.tags.keys) | read) <= MOST_KEYS:
+        _begin(partition, read)
+
+
+def _begin(partition: Partition, read: set[str]) -> None:
+    tags = partition.nodes.occupants.tags
+    keys = frozenset(tags.keys) | read
     if not tags.is_on or len(keys) > len(tags.keys):
         tags.clear(keys)
         for app in partition.applications.values():
@@ -36,10 +52,6 @@ def read(partition: Partition, spec: AskSpec | AllocationSpec) -> str:
             tags.add(partition.nodes.rows.row(foreign.node), tags.project(foreign.tags))
         partition.misfits.clear()
         partition.stir_all()
-    if isinstance(spec, AskSpec):
-        for targets in _wanted(spec):
-            tags.want(targets)
-    return ""
 
 
 def _read(spec: AskSpec | AllocationSpec) -> Iterator[frozenset[str]]:
@@ -47,11 +59,13 @@ def _read(spec: AskSpec | AllocationSpec) -> Iterator[frozenset[str]]:
     if isinstance(spec, AskSpec) and spec.placement is not None and spec.placement.allocations is not None:
         yield frozenset(target.key for target in spec.placement.allocations.targets)
     company = spec.facts.company
-    terms = (*company.near, *company.apart, *(one.term for one in company.preferred))
-    for term in terms:
-        yield frozenset({NAMESPACE, *(target.key for target in term.selector or ())})
+    yield from _of_terms((*company.near, *company.apart, *(one.term for one in company.preferred)))
     for spread in company.spread:
         yield frozenset({NAMESPACE, TERMINATING, *(target.key for target in spread.selector or ())})
+
+
+def _of_terms(terms: Iterable[PodTerm]) -> Iterator[frozenset[str]]:
+    return (frozenset({NAMESPACE, *(target.key for target in term.selector or ())}) for term in terms)
 
 
 def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:

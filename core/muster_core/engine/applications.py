@@ -7,7 +7,7 @@ that no moment could satisfy. An application that already had bound pods
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, history, ledger, lifecycle, notes, queues, quota
+from muster_core.engine import affinity, gangs, history, ledger, lifecycle, notes, queues, quota
 from muster_core.model.config import QueueConfig
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -56,6 +56,7 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     app = Application(spec, leaf, partition.next_number(), spec.created_ns or now_ns)
     app.state_log.append((now_ns, app.state))
     partition.applications[spec.id] = app
+    affinity.announce(partition, spec.members)
     leaf.applications[spec.id] = None
     notes.app_came(partition, app)
     effects: list[Effect] = [ApplicationAccepted(partition.rm, spec.id)]

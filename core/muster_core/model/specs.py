@@ -43,7 +43,7 @@ class GangStyle(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Member:
     """A task group as the application declared it: `count` pods of this shape. `apart`: what they keep away from, by
-    `tags` that they all have.
+    `tags` that they all have; `near`: what they want beside them.
     """
 
     group: TaskGroup
@@ -52,6 +52,7 @@ class Member:
     constraints: Constraints = ANYWHERE
     apart: tuple[PodTerm, ...] = ()
     tags: Tags = ()
+    near: tuple[PodTerm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

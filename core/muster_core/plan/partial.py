@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster_core.model.company import Company
+from muster_core.model.company import ANY_COMPANY, Company, PodTerm
 from muster_core.model.decisions import Placement
-from muster_core.model.facts import Occupant, PodFacts
+from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import Member
@@ -23,7 +23,7 @@ from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand
 from muster_core.plan.shape import Shape
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application, AskClass, occupant_of
 from muster_core.world.misfits import Misfit
 from muster_core.world.obstacles import NoNode, NotTogether
 from muster_core.world.world import Partition
@@ -104,27 +104,26 @@ def parts_of(
 
 def coming(partition: Partition, app: Application, counts: dict[AskClass, int]) -> list[Demand]:
     """Members that were announced and not asked for yet; nothing where it does not matter when they come: all are of
-    one shape, and go anywhere.
+    one shape, and it is all the same where the first ones go.
     """
     members = app.spec.members
-    if len(members) < 2 and app.spec.topology is None:
+    if len(members) < 2 and app.spec.topology is None and not any(member.near for member in members):
         return []
     asked: Counter[TaskGroup] = Counter()
     for kind, count in counts.items():
         asked[kind.group] += count
     left = ((one, one.count - len(app.gang.live.get(one.group, ())) - asked[one.group]) for one in members)
-    return [(declared(partition, member), count) for member, count in left if count > 0]
+    return [(declared(partition, member, member.near), count) for member, count in left if count > 0]
 
 
-def declared(partition: Partition, member: Member) -> Shape:
-    """A member as it was declared. What it wants near, and how it is spread, is left out: that may be for others that
-    come beside it; who keeps away from its like needs room for all of them in any cluster.
+def declared(partition: Partition, member: Member, near: tuple[PodTerm, ...] = ()) -> Shape:
+    """A member as it was declared. How it is spread is left out, and what it wants near unless it is given: that may be
+    for others that come beside it; who keeps away from its like needs room for all of them in any cluster.
     """
-    if not member.apart:
-        return Shape(member.resources, member.constraints)
+    company = Company(near=near, apart=member.apart)
     tags = partition.nodes.occupants.tags.project(dict(member.tags))
-    alone = Occupant(tags, PodFacts(Company(apart=member.apart)))
-    return Shape(member.resources, member.constraints, occupant=alone)
+    facts = PodFacts(company) if company != ANY_COMPANY else NO_FACTS
+    return Shape(member.resources, member.constraints, occupant=occupant_of(facts, tags))
 
 
 def held(app: Application) -> dict[NodeId, int]:

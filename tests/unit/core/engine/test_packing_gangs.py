@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from muster_core.model.company import NAMESPACE, Company
 from muster_core.model.events import ApplicationAdded, NodeAdded
+from muster_core.model.facts import PodFacts
 from muster_core.model.ids import TaskGroup
 from muster_core.model.specs import ApplicationSpec, Member, Topology
 from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.engine.scene import Scene, notices, placed, states, waits
+from tests.unit.core.plan.companies import term
 
 ZONE = Topology("zone", required=True)
 OUTSIDE = "node(s) were outside the gang's topology domain"
@@ -123,3 +126,23 @@ def _of_two_shapes() -> ApplicationSpec:
     small, big = resources(vcore=1000, pods=1), resources(vcore=3000, pods=1)
     members = (Member(TaskGroup("big"), 1, big), Member(TaskGroup("small"), 2, small))
     return replace(an_application("two", queue="root.b", gang=1), members=members, placeholder_ask=small.times(2) + big)
+
+
+def test_a_driver_goes_where_those_have_room_who_are_to_come_and_want_it_near() -> None:
+    """The least used zone is too small for its workers; they were announced, and have not been asked for."""
+    scene = a_scene(a=3, b=5, c=3)
+    near = term("driver", "zone")
+    labels = {name: {NAMESPACE: "red", "kubernetes.io/label/app": name} for name in ("driver", "worker")}
+    one = resources(vcore=1000, pods=1)
+    members = (
+        Member(TaskGroup("driver"), 1, one, tags=tuple(labels["driver"].items())),
+        Member(TaskGroup("worker"), 4, one, tags=tuple(labels["worker"].items()), near=(near,)),
+    )
+    scene.tell(ApplicationAdded(replace(an_application(gang=5), members=members)))
+    driver = an_ask("driver", group="driver", placeholder=True, tags=labels["driver"])
+    assert placed(scene.ask(driver)) == {"driver": "n-b"}
+    for index in range(4):
+        worker = an_ask(f"w{index}", group="worker", placeholder=True, tags=labels["worker"])
+        said = scene.ask(replace(worker, facts=PodFacts(Company(near=(near,)))))
+        assert placed(said) == {f"w{index}": "n-b"}
+    assert scene.app().state == "Running"
