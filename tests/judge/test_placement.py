@@ -21,7 +21,7 @@ from tests.judge.rounds import Different, Tally, clusters_of, compare
 pytestmark = pytest.mark.timeout(300)
 
 SEED = int(os.environ.get("MUSTER_JUDGE_SEED", "1"))
-PAIRS = int(os.environ.get("MUSTER_JUDGE_PAIRS", "8000"))
+PAIRS = int(os.environ.get("MUSTER_JUDGE_PAIRS", "9000"))
 
 
 SINGLE = (

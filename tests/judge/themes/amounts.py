@@ -12,16 +12,16 @@ GPU: Final = "example.com/gpu"
 HUGE: Final = "hugepages-2Mi"
 _OFFERS: Final = {
     "cpu": ("2", "1", "1500m"),
-    "memory": ("2Gi", "1Gi", "1Mi"),
+    "memory": ("2Gi", "1Gi", "1Mi", "1.5G", "2e9"),
     "pods": ("4", "2", "110", "110"),
     "ephemeral-storage": ("10Gi", "1Gi"),
     GPU: ("1", "2", "0"),
     HUGE: ("4Mi", "64Mi"),
 }
 _ASKS: Final = {
-    "cpu": ("500m", "1", "1001m", "2"),
-    "memory": ("512Mi", "1Gi", "1073741825", "2Gi"),
-    "ephemeral-storage": ("1Gi", "2Gi"),
+    "cpu": ("500m", "1", "1001m", "2", "0.3", "1e-1"),
+    "memory": ("512Mi", "1Gi", "1073741825", "2Gi", "1G", "1073741824500m"),
+    "ephemeral-storage": ("1Gi", "2Gi", "0"),
     GPU: ("1", "2", "0"),
     HUGE: ("2Mi", "64Mi"),
 }

@@ -212,11 +212,11 @@ def _free_volume(dice: Dice, scene: Scene) -> None:
 
 #: Kinds of claims; those that keep a pod from every node are rare, for they hide all else.
 _KINDS: Final = (*("static",) * 5, *("bound",) * 9, "made", "made", "made", "now", "prebound")
-_WRONG: Final = (*("lost", "vanished", "leaving") * 3, "now", "now", "prebound", "bound")
+_WRONG: Final = (*("lost", "vanished", "leaving") * 3, "now", "now", "prebound", "bound", "classless", "unknown")
 
 
 def _claimed(dice: Dice, scene: Scene, namespace: str, kind: str) -> None:
-    of_class = kind if kind in {"made", "now"} else "static"
+    of_class = {"classless": "", "unknown": "unknown", "made": "made", "now": "now"}.get(kind, "static")
     claim = a_claim(scene, namespace, of_class, dice.pick((1, 2, 5)))
     if kind in {"bound", "lost", "vanished", "leaving", "prebound"}:
         volume = a_volume(scene, 5, of_class)
@@ -245,7 +245,11 @@ def _claimed(dice: Dice, scene: Scene, namespace: str, kind: str) -> None:
 def _particular(dice: Dice, scene: Scene, claim: Raw) -> None:
     spec = claim["spec"]
     if dice.chance(15):
-        spec["selector"] = {"matchLabels": {"tier": "fast"}}
+        selectors: tuple[Raw, ...] = (
+            {"matchLabels": {"tier": "fast"}},
+            {"matchExpressions": [{"key": "tier", "operator": dice.pick(("NotIn", "In")), "values": ["fast"]}]},
+        )
+        spec["selector"] = dice.pick(selectors)
     if dice.chance(10):
         spec["accessModes"] = ["ReadWriteMany"]
     if dice.chance(10):
@@ -298,7 +302,12 @@ def _pool(dice: Dice, scene: Scene, number: int) -> None:
         "storageClassName": dice.pick(("pooled", "pooled", "zonal")),
     }
     if dice.chance(90):
-        topologies: tuple[Raw, ...] = ({"matchLabels": {ZONE: dice.pick(ZONES)}}, {})
+        expression = {"key": ZONE, "operator": dice.pick(("In", "NotIn")), "values": dice.some(ZONES, 2, at_least=1)}
+        topologies: tuple[Raw, ...] = (
+            {"matchLabels": {ZONE: dice.pick(ZONES)}},
+            {},
+            {"matchExpressions": [expression]},
+        )
         pool["nodeTopology"] = dice.pick(topologies)
     if dice.chance(90):
         pool["capacity"] = dice.pick(("3Gi", "1Gi", "10Gi"))
