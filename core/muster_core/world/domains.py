@@ -22,21 +22,22 @@ class Domains:
     here.
     """
 
-    __slots__ = ("_members", "codes", "count")
+    __slots__ = ("_order", "_starts", "codes", "count")
 
     def __init__(self, codes: CodeColumn) -> None:
         self.codes: IntColumn = codes.astype(np.int64)
         self.codes.flags.writeable = False
         self.count = int(codes.max(initial=-1)) + 1
-        self._members: list[IntColumn] = []
+        #: Rows sorted by their codes, and where those of each code begin.
+        self._order: IntColumn | None = None
+        self._starts: list[int] = []
 
     def members(self, code: int) -> IntColumn:
         """The rows with this value."""
-        if not self._members:
-            order = np.argsort(self.codes, kind="stable")
-            ends = np.searchsorted(self.codes[order], np.arange(self.count))
-            self._members = np.split(order, ends)[1:]
-        return self._members[code]
+        if self._order is None:
+            self._order = np.argsort(self.codes, kind="stable")
+            self._starts = np.cumsum(np.bincount(self.codes + 1, minlength=self.count + 1)).tolist()
+        return self._order[self._starts[code] : self._starts[code + 1]]
 
 
 class Cells:

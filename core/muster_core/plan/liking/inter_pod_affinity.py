@@ -31,22 +31,25 @@ _MOST: Final = 100.0
 _HARD: Final = 1
 
 _Weighed = tuple[PodTerm, int, Part]
+#: A sum, and how many have it.
+_Bound = tuple[int, int]
 
 
 class PreferredCompany:
     """All of it, as one shape has it. `_sums`: per cell; `_steps`: what one more of the shape adds in its domains, by
-    topology key; `_among`: cells of the nodes that were left.
+    topology key; `_left`: which cells have a node that was left, `_least` and `_most`: sums of these and how many of
+    them have it.
     """
 
-    __slots__ = ("_among", "_cells", "_high", "_low", "_points", "_steps", "_sums")
+    __slots__ = ("_cells", "_least", "_left", "_most", "_points", "_steps", "_sums")
 
     def __init__(self, cells: Cells, tallies: Mapping[str, Tally], steps: Mapping[str, int], among: BoolColumn) -> None:
         self._cells, self._steps = cells, steps
         self._sums = np.zeros(cells.count, dtype=np.int64)
         for key, tally in tallies.items():
             self._sums += tally.of(cells.codes[key])
-        self._among = np.flatnonzero(np.bincount(cells.of[among], minlength=cells.count))
-        self._low, self._high = self._bounds()
+        self._left: BoolColumn = np.bincount(cells.of[among], minlength=cells.count) > 0
+        self._least, self._most = self._bounds()
         self._points = self._normal(self._sums)[cells.of]
 
     def points(self) -> FloatColumn:
@@ -55,21 +58,35 @@ class PreferredCompany:
 
     def add(self, row: int) -> IntColumn | None:
         """Every node of its domains counts one more; who is best or worst may be others then."""
-        cell, changed = self._cells.of.item(row), []
-        for key, step in self._steps.items():
-            code = self._cells.codes[key].item(cell)
-            if code >= 0:
-                changed.append(self._cells.within(key, code))
-                self._sums[changed[-1]] += step
+        cell, least, most = self._cells.of.item(row), self._least[0], self._most[0]
+        changed = [
+            self._step(self._cells.within(key, code), step)
+            for key, step in self._steps.items()
+            if (code := self._cells.codes[key].item(cell)) >= 0
+        ]
         if not changed:
             return None
-        before = self._low, self._high
-        self._low, self._high = self._bounds()
-        if before[0] == before[1] and self._low == self._high:
-            return None  # all are as good as another, now as then
-        if before != (self._low, self._high):
+        is_new = not (self._least[1] and self._most[1])
+        if is_new:
+            self._least, self._most = self._bounds()
+        if (least, most) == (self._least[0], self._most[0]):
+            return self._replace(changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed)))
+        if is_new or least == most or self._least[0] == self._most[0]:
             return self._replace(np.arange(len(self._sums)))
-        return self._replace(changed[0] if len(changed) == 1 else np.unique(np.concatenate(changed)))
+        # Somebody went beyond all others: who is as good or as bad as can be, and was, has the points for that.
+        between = (self._sums != self._least[0]) & (self._sums != self._most[0])
+        for there in changed:
+            between[there] = True
+        return self._replace(np.flatnonzero(between))
+
+    def _step(self, cells: IntColumn, step: int) -> IntColumn:
+        """So much more for all of these. Counts who has the least and the most, as long as there is somebody."""
+        left = cells[self._left[cells]]
+        before = self._sums[left]
+        self._sums[cells] += step
+        self._least = _moved(self._least, before, before + step, lowest=True)
+        self._most = _moved(self._most, before, before + step, lowest=False)
+        return cells
 
     def _replace(self, cells: IntColumn) -> IntColumn | None:
         """Normalise the points of these anew; the rows whose points are others for it."""
@@ -80,15 +97,27 @@ class PreferredCompany:
         self._cells.put(self._points, cells[is_moved], points[is_moved])
         return self._cells.rows(cells[is_moved])
 
-    def _bounds(self) -> tuple[int, int]:
-        left = self._sums[self._among]
-        return int(left.min()), int(left.max())
+    def _bounds(self) -> tuple[_Bound, _Bound]:
+        sums = self._sums[self._left]
+        least, most = int(sums.min()), int(sums.max())
+        return (least, int((sums == least).sum())), (most, int((sums == most).sum()))
 
     def _normal(self, sums: IntColumn) -> FloatColumn:
-        spread = self._high - self._low
-        if not spread:
+        least, most = self._least[0], self._most[0]
+        if least == most:
             return np.zeros(len(sums))
-        return np.floor(_MOST * ((sums - self._low) / spread)) * _WEIGHT
+        return np.floor(_MOST * ((sums - least) / (most - least))) * _WEIGHT
+
+
+def _moved(bound: _Bound, before: IntColumn, after: IntColumn, *, lowest: bool) -> _Bound:
+    """The least sum or the most, and how many have it, when some changed; of 0 it is not known any more."""
+    value, count = bound
+    if not len(after) or not count:
+        return bound
+    far = int(after.min() if lowest else after.max())
+    if (far < value) if lowest else (far > value):
+        return far, int((after == far).sum())
+    return value, count - int((before == value).sum()) + int((after == value).sum())
 
 
 def score(draft: Draft, shape: Shape, among: BoolColumn) -> PreferredCompany | None:

@@ -159,7 +159,7 @@ def points(plain: list[Plain], pod: Occupant, among: Iterable[Plain]) -> list[fl
 def one_by_one(plain: list[Plain], pod: Occupant, count: int) -> list[int]:
     """The node of each: the best in points and use, then the first by name."""
     chosen: list[int] = []
-    among = [node for node in plain if not refusal(plain, node, pod)]
+    among = [node for node in plain if node.room and not refusal(plain, node, pod)]
     for _ in range(count):
         fitting = [i for i, node in enumerate(plain) if node.room > node.used and not refusal(plain, node, pod)]
         if not fitting:
