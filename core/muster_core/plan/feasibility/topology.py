@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from typing import Final
 
 import numpy as np
 
@@ -17,12 +18,16 @@ from muster_core.world.nodes import NodeTable
 
 #: Row → how many: a part of what is counted.
 Part = Mapping[int, int]
+#: Topology keys that are remembered between two changes of facts, and combinations of them: pods name what they like.
+MOST_KEYS: Final = 64
 
 
 def domains(nodes: NodeTable, key: str) -> Domains:
     """The nodes by a label, until a fact of theirs changes."""
     known = nodes.domains.get(key)
     if known is None:
+        if len(nodes.domains) >= MOST_KEYS:
+            nodes.domains.clear()
         column = nodes.labels.column(key) or LabelColumn()
         known = nodes.domains[key] = Domains(column.codes(nodes.rows.size))
     return known
@@ -33,6 +38,8 @@ def cells(nodes: NodeTable, keys: Iterable[str], *, by_row: bool = False) -> Cel
     wanted = tuple(sorted(set(keys)))
     known = nodes.cells.get((by_row, wanted))
     if known is None:
+        if len(nodes.cells) >= MOST_KEYS:
+            nodes.cells.clear()
         parts = {key: domains(nodes, key) for key in wanted}
         known = nodes.cells[by_row, wanted] = Cells(parts, nodes.rows.size, by_row=by_row)
     return known

@@ -10,6 +10,7 @@ from muster_core.model.constraints import Constraints
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import Target, TargetOperator
 from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility.topology import MOST_KEYS
 from muster_core.plan.feasibility.topology_spread import NO_LABEL, SKEWED
 from muster_core.plan.fit import allowed, place, shortfall
 from muster_core.plan.shape import Shape
@@ -219,3 +220,12 @@ def test_the_selector_is_read_with_all_its_targets() -> None:
     put(table, "n0", a_pod())
     both = (*WEB, Target("app", TargetOperator.NOT_IN, ("web",)))
     assert may_go(table, spreading(spread(selector=both))) == "n0 n1"
+
+
+def test_no_more_topology_keys_are_remembered_than_so_many() -> None:
+    table = zones("a", "b")
+    for number in range(MOST_KEYS + 1):
+        assert may_go(table, spreading(spread(f"key-{number}"))) == ""
+        place(Draft(table), spreading(spread(f"key-{number}", required=False)), 1, NodeSort())
+    assert len(table.domains) <= MOST_KEYS
+    assert len(table.cells) <= MOST_KEYS
