@@ -44,7 +44,7 @@ class _Metadata(TypedDict, total=False):
 
 
 class _Object(TypedDict, total=False):
-    """What the kinds that are watched have at their top, and the Status that an ERROR carries."""
+    """What is read of the kinds that are watched, at their top, and the Status that an ERROR carries."""
 
     apiVersion: Any
     kind: Any
@@ -58,6 +58,13 @@ class _Object(TypedDict, total=False):
     globalDefault: Any
     description: Any
     preemptionPolicy: Any
+    provisioner: Any
+    volumeBindingMode: Any
+    allowedTopologies: Any
+    storageClassName: Any
+    nodeTopology: Any
+    capacity: Any
+    maximumVolumeSize: Any
     code: Any
     message: Any
     reason: Any
