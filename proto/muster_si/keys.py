@@ -152,6 +152,9 @@ NODE_FEATURES: Final = "muster/declared-features"
 #: JSON object {CSI driver: number of volumes it can attach, null = no limit}, of
 #: the node's CSINode; absent = it has no CSINode.
 NODE_VOLUME_LIMITS: Final = "muster/volume-limits"
+#: JSON array of the plugins that were part of Kubernetes and that CSI drivers have
+#: taken over on the node, by its CSINode ("kubernetes.io/gce-pd").
+NODE_MIGRATED: Final = "muster/migrated-plugins"
 #: JSON object {CSI driver: [handle]} of the node's VolumeAttachments.
 NODE_ATTACHED: Final = "muster/attached-volumes"
 
@@ -162,7 +165,8 @@ NODE_ATTACHED: Final = "muster/attached-volumes"
 #: VOLUME (PersistentVolume): `capacity`, `accessModes`, `volumeMode`,
 #:   `storageClassName`, `labels`, `nodeAffinity` (terms), `claimRef` {namespace,
 #:   name, uid}, `phase`, `csi` {driver, volumeHandle} (in-tree volumes that CSI
-#:   took over, too), `attributesClass`, `deleting`.
+#:   took over, too), `migrated` {plugin, nodeAffinity: what counts on nodes that
+#:   name the plugin (NODE_MIGRATED)}, `attributesClass`, `deleting`.
 #: CLAIM (PersistentVolumeClaim): `uid`, `storageClassName`, `volumeName`, `bound`
 #:   (bind-completed), `request`, `accessModes`, `volumeMode`, `selector`, `phase`,
 #:   `selectedNode` (there if the annotation is, even an empty one), `deleting`,

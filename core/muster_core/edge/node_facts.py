@@ -52,10 +52,13 @@ def images(attributes: Mapping[str, str]) -> Mapping[str, int]:
 
 
 def storage(attributes: Mapping[str, str]) -> NodeStorage | None:
-    """Of `muster/volume-limits` and `muster/attached-volumes`; None = the node has neither."""
+    """Of `muster/volume-limits`, `muster/attached-volumes` and `muster/migrated-plugins`; None = it has none."""
     limits = _read(attributes, keys.NODE_VOLUME_LIMITS, _limits)
     attached = _read(attributes, keys.NODE_ATTACHED, _attached)
-    return None if limits is None and attached is None else NodeStorage(limits or {}, attached or ())
+    migrated = _read(attributes, keys.NODE_MIGRATED, _migrated)
+    if limits is None and attached is None and migrated is None:
+        return None
+    return NodeStorage(limits or {}, attached or (), migrated or ())
 
 
 def _read(attributes: Mapping[str, str], key: str, reader: Callable[[str], Value]) -> Value | None:
@@ -81,6 +84,11 @@ def _limits(text: str) -> Mapping[str, int | None]:
         if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST):
             raise Unfit(driver[:NAME_LIMIT], f"is neither null nor a whole number from 0 to {_MOST}")
     return cast("Mapping[str, int | None]", found)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _migrated(text: str) -> tuple[str, ...]:
+    return tuple(sorted(_features(text)))
 
 
 def _attached(text: str) -> tuple[Handle, ...]:

@@ -32,6 +32,7 @@ from muster_core.model.storage import (
     ClaimReference,
     Demand,
     Handle,
+    Migrated,
     StorageCapacity,
     StorageClass,
     StorageDriver,
@@ -53,6 +54,7 @@ _VOLUME_FIELDS: Final = frozenset(
         "claimRef",
         "phase",
         "csi",
+        "migrated",
         "deleting",
     }
 )
@@ -92,6 +94,7 @@ def volume(name: str, found: Object) -> Volume:
     """VOLUME."""
     only(found, _VOLUME_FIELDS)
     affinity, reference, csi = found.get("nodeAffinity"), found.get("claimRef"), found.get("csi")
+    migrated = found.get("migrated")
     return Volume(
         name=name,
         capacity=number(found, "capacity"),
@@ -104,6 +107,7 @@ def volume(name: str, found: Object) -> Volume:
         reference=None if reference is None else _reference(an_object(reference, "claimRef")),
         phase=_name_of(found, "phase"),
         handle=None if csi is None else _handle(an_object(csi, "csi")),
+        migrated=None if migrated is None else _migrated(an_object(migrated, "migrated")),
         deleting=flag(found, "deleting"),
     )
 
@@ -172,6 +176,11 @@ def _reference(found: Object) -> ClaimReference:
 def _handle(found: Object) -> Handle:
     only(found, frozenset({"driver", "volumeHandle"}))
     return Handle(text_of(found, "driver"), text_of(found, "volumeHandle"))
+
+
+def _migrated(found: Object) -> Migrated:
+    only(found, frozenset({"plugin", "nodeAffinity"}))
+    return Migrated(_name_of(found, "plugin"), each(found.get("nodeAffinity") or [], "nodeAffinity", facts.term))
 
 
 def _topologies(found: Object) -> tuple[tuple[tuple[str, tuple[str, ...]], ...], ...]:

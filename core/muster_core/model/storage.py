@@ -50,6 +50,14 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class Migrated:
+    """Where a volume of a plugin that was part of Kubernetes is reached on nodes whose CSI driver took it over."""
+
+    plugin: str
+    affinity: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Volume:
     """PersistentVolume. `affinity`: terms are ORed; None = every node reaches it."""
 
@@ -64,6 +72,7 @@ class Volume:
     reference: ClaimReference | None = None
     phase: str = ""
     handle: Handle | None = None
+    migrated: Migrated | None = None
     deleting: bool = False
 
 
@@ -153,3 +162,5 @@ class NodeStorage:
 
     limits: Mapping[str, int | None]
     attached: tuple[Handle, ...] = ()
+    #: Plugins that were part of Kubernetes and that CSI drivers have taken over there.
+    migrated: tuple[str, ...] = ()

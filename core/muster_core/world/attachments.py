@@ -39,6 +39,7 @@ class Attachments:
         "_where",
         "claims",
         "disks",
+        "migrated",
         "storage",
     )
 
@@ -49,6 +50,8 @@ class Attachments:
         self.disks: dict[Disk, dict[int, int]] = {}
         self._per_row: dict[int, Counter[str]] = {}
         self._own: dict[int, Counter[Handle]] = {}
+        #: By plugin, rows whose nodes' CSI drivers took it over.
+        self.migrated: dict[str, dict[int, None]] = {}
         #: Of the rows' nodes.
         self._spots: dict[int, NodeStorage] = {}
         self._limits: dict[str, IntColumn] = {}
@@ -83,6 +86,10 @@ class Attachments:
             limit = told.limits.get(driver) if told else None
             column = self._limits[driver] = _reaching(self._limits.get(driver), row, NO_LIMIT)
             column[row] = NO_LIMIT if limit is None else limit
+        for plugin in before.migrated if before else ():
+            del self.migrated[plugin][row]
+        for plugin in told.migrated if told else ():
+            self.migrated.setdefault(plugin, {})[row] = None
         self._changed[row] = None
 
     def resolved(self, claims: Iterable[str] | None) -> None:

@@ -44,7 +44,7 @@ def record(ledger: Ledger, fact: StorageFact) -> None:
         case ClaimGone(key):
             storage.claims.pop(key, None)
         case DriversSeen(drivers) if drivers.limits:
-            storage.drivers[drivers.node] = drivers.limits
+            storage.drivers[drivers.node] = drivers
         case DriversSeen(drivers):
             storage.drivers.pop(drivers.node, None)
         case AttachmentSeen(attachment):
@@ -143,8 +143,10 @@ def _node_of(ledger: Ledger, attachment: str) -> list[NodeName]:
 def as_told(ledger: Ledger, node: Node) -> Node:
     """The node with what its drivers can attach and have attached."""
     storage, attributes = ledger.storage, {}
-    if node.name in storage.drivers:
-        attributes[keys.NODE_VOLUME_LIMITS] = storage.drivers[node.name]
+    if (drivers := storage.drivers.get(node.name)) is not None:
+        attributes[keys.NODE_VOLUME_LIMITS] = drivers.limits
+        if drivers.migrated:
+            attributes[keys.NODE_MIGRATED] = drivers.migrated
     if attached := _attached(ledger, storage.attached_to.get(node.name, {})):
         attributes[keys.NODE_ATTACHED] = attached
     return replace(node, attributes={**node.attributes, **attributes}) if attributes else node

@@ -8,7 +8,7 @@ from enum import Enum
 
 from muster_operator.model.commands import StorageCommand
 from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.storage import Attachment, Claim, ClaimRef, Volume
+from muster_operator.model.storage import Attachment, Claim, ClaimRef, NodeDrivers, Volume
 
 
 class StepState(Enum):
@@ -44,7 +44,7 @@ class Mounting:
 
 @dataclass(slots=True)
 class Storage:
-    """As Kubernetes shows it. ``drivers``: what nodes can attach, as their attribute.
+    """As Kubernetes shows it. ``drivers``: what nodes can attach, as their attributes.
 
     ``attached_to``: attachments by node, by name. ``holders``: nodes that attach a volume, by its name, one for each
     attachment. ``waiting``: pods that wait for a volume or a claim, by its name (a claim's has a slash).
@@ -52,7 +52,7 @@ class Storage:
 
     volumes: dict[str, Volume] = field(default_factory=dict)
     claims: dict[str, Claim] = field(default_factory=dict)
-    drivers: dict[NodeName, str] = field(default_factory=dict)
+    drivers: dict[NodeName, NodeDrivers] = field(default_factory=dict)
     attachments: dict[str, Attachment] = field(default_factory=dict)
     attached_to: defaultdict[NodeName, dict[str, Attachment]] = field(default_factory=lambda: defaultdict(dict))
     holders: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))

@@ -66,10 +66,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrivers:
-    """The CSINode of a node, as the attribute ``muster/volume-limits``."""
+    """The CSINode of a node, as ``muster/volume-limits`` and ``muster/migrated-plugins``, which is empty for none."""
 
     node: NodeName
     limits: str
+    migrated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

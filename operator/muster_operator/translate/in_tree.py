@@ -1,9 +1,8 @@
 """Volumes of kinds that were part of Kubernetes and that a CSI driver serves today: which driver, by which handle.
 
 As Kubernetes 1.36 translates them for what a node may attach: Google, Amazon, Azure and OpenStack disks, and Portworx.
-Azure files and vSphere disks have drivers, too, but are not counted, because kube-scheduler does not count them. Not
-done: a volume's labels and node affinity stay as they are, where Kubernetes renames the zone's label to the driver's on
-nodes that say that they have the driver; such nodes have both labels, with the same value.
+Azure files and vSphere disks have drivers, too, but are not counted, because kube-scheduler does not count them. Where
+a driver knows zones by a label of its own, a volume's zone is looked for there on nodes that name the plugin.
 """
 
 from __future__ import annotations
@@ -27,6 +26,14 @@ DRIVERS: Final[Mapping[str, str]] = {
 #: Where a volume's labels name its zone or zones; the older one goes first.
 _ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _BETWEEN_ZONES: Final = "__"
+_REGION: Final = "topology.kubernetes.io/region"
+_OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+#: By the field of a volume: the plugin, and what its driver calls the zone. The drivers of the others do not.
+_DRIVER_ZONES: Final[Mapping[str, tuple[str, str]]] = {
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
+    "cinder": ("kubernetes.io/cinder", "topology.cinder.csi.openstack.org/zone"),
+}
 _UNKNOWN: Final = "UNSPECIFIED"
 
 
@@ -86,3 +93,50 @@ def csi_of(spec: Raw, metadata: Raw) -> tuple[str, str] | None:
     if csi:
         return text(csi.get("driver")), text(csi.get("volumeHandle"))
     return driver_and_handle(spec, strings(metadata.get("labels")))
+
+
+def migrated(spec: Raw, metadata: Raw, terms: list[Raw] | None) -> Raw | None:
+    """A PersistentVolume's `migrated` of muster_si.keys; None where its node affinity is the same everywhere.
+
+    `terms`: its node affinity. The zone is the one that the terms name, or else the one of the labels.
+    """
+    field = next((field for field in _DRIVER_ZONES if isinstance(spec.get(field), dict)), None)
+    if field is None:
+        return None
+    plugin, driver_zone = _DRIVER_ZONES[field]
+    labels, named = strings(metadata.get("labels")), _keys(terms)
+    old, new = _ZONE_LABELS
+    zone = next((label for label in (new, old) if label in named), None)
+    zone = zone or next((label for label in (new, old) if label in labels), new)
+    found = terms or []
+    if named.get(zone):
+        found = _renamed(found, zone, driver_zone)
+    elif zones := sorted({one.strip() for one in labels.get(zone, "").split(_BETWEEN_ZONES)} - {""}):
+        is_there = {"key": driver_zone, "operator": "In", "values": zones}
+        found = [{**term, "matchExpressions": [*term.get("matchExpressions", []), is_there]} for term in found or [{}]]
+    if zone == old and named.get(_OLD_REGION):
+        found = _renamed(found, _OLD_REGION, _REGION)
+    return None if found == (terms or []) else {"plugin": plugin, "nodeAffinity": found}
+
+
+def _keys(terms: list[Raw] | None) -> dict[str, list[str]]:
+    """Labels that the terms name, with all values they name."""
+    found: dict[str, list[str]] = {}
+    for term in terms or []:
+        for expression in term.get("matchExpressions", []):
+            found.setdefault(expression["key"], []).extend(expression["values"])
+    return found
+
+
+def _renamed(terms: list[Raw], old: str, new: str) -> list[Raw]:
+    return [
+        {
+            **term,
+            "matchExpressions": [
+                {**one, "key": new} if one["key"] == old else one for one in term.get("matchExpressions", [])
+            ],
+        }
+        if "matchExpressions" in term
+        else term
+        for term in terms
+    ]

@@ -10,7 +10,7 @@ from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.storage import Attachment, Claim, ClaimRef, NodeDrivers, Requirement, Volume
 from muster_operator.translate.canonical import canonical
 from muster_operator.translate.constraints import node_term
-from muster_operator.translate.in_tree import DRIVERS, csi_of
+from muster_operator.translate.in_tree import DRIVERS, csi_of, migrated
 from muster_operator.translate.quantities import NANO, nanos
 from muster_operator.translate.raw import Raw, integer, items, mapping, objects, strings, text
 from muster_si import keys
@@ -19,6 +19,8 @@ from muster_si import keys
 _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+#: On a CSINode: the plugins, separated by commas, that CSI drivers have taken over there.
+_MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _EXPRESSION_FIELDS: Final = ("key", "operator", "values")
 
 
@@ -95,6 +97,7 @@ def read_volume(raw: Raw) -> Volume | None:
         "claimRef": _claim_fields(claim),
         "phase": phase or None,
         "csi": {"driver": csi[0], "volumeHandle": csi[1]} if csi is not None else None,
+        "migrated": migrated(spec, metadata, terms),
         "deleting": is_going,
     }
     return Volume(
@@ -226,14 +229,16 @@ def read_capacity(raw: Raw) -> ClusterObject | None:
 
 def read_node_drivers(raw: Raw) -> NodeDrivers | None:
     """The CSINode, None for an object that is none."""
-    _, spec, name = _named(raw)
+    metadata, spec, name = _named(raw)
     if not name:
         return None
     limits = {
         text(driver.get("name")): count if (count := _count(driver)) >= 0 else None
         for driver in objects(spec.get("drivers"))
     }
-    return NodeDrivers(NodeName(name), canonical("drivers", limits))
+    written = strings(metadata.get("annotations")).get(_MIGRATED, "")
+    plugins = sorted({plugin for plugin in written.split(",") if plugin})
+    return NodeDrivers(NodeName(name), canonical("drivers", limits), canonical("plugins", plugins) if plugins else "")
 
 
 def _count(driver: Raw) -> int:

@@ -19,6 +19,7 @@ from muster_core.model.storage import (
     ClaimReference,
     Demand,
     Handle,
+    Migrated,
     NodeStorage,
     ObjectGone,
     ObjectKind,
@@ -66,6 +67,7 @@ def test_a_volume_is_read_whole() -> None:
             claimRef={"namespace": "ns", "name": "c", "uid": "1"},
             phase="Bound",
             csi={"driver": "d", "volumeHandle": "h"},
+            migrated={"plugin": "p", "nodeAffinity": [TERM]},
             deleting=True,
         )
     )
@@ -82,6 +84,7 @@ def test_a_volume_is_read_whole() -> None:
         ClaimReference("ns/c", "1"),
         "Bound",
         Handle("d", "h"),
+        Migrated("p", affinity),
         deleting=True,
     )
 
@@ -195,6 +198,7 @@ def test_what_a_node_attaches_is_read_and_a_node_that_says_nothing_has_no_storag
     attached = (Handle("b", "2"), Handle("d", "1"))
     assert node_facts.storage(told) == NodeStorage({"d": 3, "e": None}, attached)
     assert node_facts.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage({}, attached[:1])
+    assert node_facts.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage({}, (), ("a", "b"))
     assert node_facts.storage({}) is None
 
 

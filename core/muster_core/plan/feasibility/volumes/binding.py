@@ -20,7 +20,7 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility.volumes import provisioning
 from muster_core.plan.feasibility.volumes.claims import Nowhere, Sorted, sorted_claims, unusable
 from muster_core.plan.feasibility.volumes.matching import Matching
-from muster_core.plan.feasibility.volumes.reach import reach
+from muster_core.plan.feasibility.volumes.reach import reach_bound
 from muster_core.plan.shape import Shape
 from muster_core.world.columns import BoolColumn, IntColumn
 from muster_core.world.nodes import NodeTable
@@ -127,7 +127,7 @@ def _bound(nodes: NodeTable, claims: Sequence[Claim]) -> tuple[BoolColumn, BoolC
         if volume is None:
             vanished = ~out_of_reach
             break
-        out_of_reach |= ~reach(nodes, volume.affinity)
+        out_of_reach |= ~reach_bound(nodes, volume)
     return out_of_reach, vanished
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from muster_core.model.constraints import Term
+from muster_core.model.storage import Volume
 from muster_core.plan.feasibility.node_affinity import term_holds
 from muster_core.world.columns import BoolColumn
 from muster_core.world.nodes import NodeTable
@@ -35,6 +36,18 @@ def remembered(nodes: NodeTable, about: object, find: Callable[[], BoolColumn]) 
 def reach(nodes: NodeTable, affinity: Affinity) -> BoolColumn:
     """Rows that a volume's node affinity allows."""
     return remembered(nodes, affinity, lambda: _reach(nodes, affinity))
+
+
+def reach_bound(nodes: NodeTable, volume: Volume) -> BoolColumn:
+    """The same of a volume that is bound; a CSI driver that took its plugin over may know nodes by other labels."""
+    migrated = volume.migrated
+    rows = nodes.occupants.attachments.migrated.get(migrated.plugin) if migrated is not None else None
+    if migrated is None or not rows:
+        return reach(nodes, volume.affinity)
+    found = reach(nodes, volume.affinity).copy()
+    where = np.fromiter(rows, dtype=np.int64, count=len(rows))
+    found[where] = reach(nodes, migrated.affinity)[where]
+    return found
 
 
 def _reach(nodes: NodeTable, affinity: Affinity) -> BoolColumn:

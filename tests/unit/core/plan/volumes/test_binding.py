@@ -11,6 +11,8 @@ from muster_core.model.constraints import Requirement, Term
 from muster_core.model.placement import Target, TargetOperator
 from muster_core.model.storage import (
     Claim,
+    Migrated,
+    NodeStorage,
     ObjectGone,
     ObjectKind,
     StorageClass,
@@ -101,6 +103,18 @@ def test_a_volume_of_the_pods_own_that_is_gone_is_said_of_nodes() -> None:
     stored.tell(ObjectGone(ObjectKind.VOLUME, "v"))
     mine = using("p-v", ephemeral=(("ns/p-v", "uid-p"),), pod="ns/p")
     assert stored.text(mine) == f"0/2 nodes are available: 2 {GONE}."
+
+
+def test_a_volume_that_a_csi_driver_took_over_is_reached_by_the_drivers_labels_where_it_is() -> None:
+    volume = a_volume("v", affinity=on(ZONE, "a"), migrated=Migrated("plugin", on("driver/zone", "a")))
+    nodes = (a_node(name, labels={ZONE: "a"}) for name in ("n1", "n2", "n3"))
+    stored = Stored(*nodes, told=bound("c", volume))
+    taken_over = NodeStorage({}, migrated=("other", "plugin"))
+    stored.table.update(replace(a_node("n1", labels={ZONE: "a"}), storage=taken_over))
+    stored.table.update(replace(a_node("n2", labels={"driver/zone": "a"}), storage=taken_over))
+    assert stored.free(using("c")) == "n2 n3"
+    stored.table.update(a_node("n2", labels={"driver/zone": "a"}))
+    assert stored.why(using("c")) == {"n1": [NOT_REACHED], "n2": [NOT_REACHED]}
 
 
 def test_a_node_that_changes_its_labels_reaches_other_volumes() -> None:
