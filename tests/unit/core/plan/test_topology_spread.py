@@ -13,8 +13,8 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility.topology import MOST_KEYS
 from muster_core.plan.feasibility.topology_spread import NO_LABEL, SKEWED
 from muster_core.plan.fit import allowed, place, shortfall
-from muster_core.plan.shape import Shape
 from muster_core.plan.search.demand import Places
+from muster_core.plan.shape import Shape
 from muster_core.plan.together import place_all
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node
