@@ -10,6 +10,7 @@ takes its places as its asks arrive; the others wait until all have.
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from muster_core.model.decisions import Decision, Placement, Pledge
 from muster_core.model.resources import NOTHING, Resources
@@ -25,6 +26,9 @@ from muster_core.plan.together import place_all
 from muster_core.world.applications import Application, AskClass, lacking
 from muster_core.world.obstacles import NoNode, NoSlot, NotTogether
 from muster_core.world.world import Partition
+
+#: Who comes early waits for more to come until it is one of so many of those that are still to come.
+_AT_ONCE: Final = 8
 
 
 def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
@@ -71,6 +75,8 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     refused = headroom.refusal(partition, app, _sum(counts))
     # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
     coming = [] if has_all else partial.coming(partition, app, counts)
+    if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in coming):
+        return  # each plan is one for all of them: the next ones that come make it worth it
     draft = draft_for(partition, app)
     answer = _whole(partition, app, counts, coming, draft) if refused is None else None
     if isinstance(answer, Places):

@@ -128,6 +128,18 @@ def _of_two_shapes() -> ApplicationSpec:
     return replace(an_application("two", queue="root.b", gang=1), members=members, placeholder_ask=small.times(2) + big)
 
 
+def test_members_of_a_large_gang_that_come_early_are_placed_a_few_at_a_time() -> None:
+    """Each plan is one for the whole gang: one for every ask of a thousand would take seconds."""
+    scene = a_scene(a=20, b=40)
+    scene.tell(packed(26))
+    plans = 0
+    for index in range(26):
+        plans += bool(placed(scene.ask(an_ask(f"p{index}", group="workers", placeholder=True))))
+    assert plans == 16
+    assert scene.app().state == "Running"
+    assert nodes_of(scene) == {"n-b"}
+
+
 def test_a_driver_goes_where_those_have_room_who_are_to_come_and_want_it_near() -> None:
     """The least used zone is too small for its workers; they were announced, and have not been asked for."""
     scene = a_scene(a=3, b=5, c=3)
