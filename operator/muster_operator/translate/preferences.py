@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from muster_operator.translate.canonical import canonical, remembered
@@ -25,23 +27,34 @@ def _normal(image: str) -> str:
 
 
 def _images(spec: Raw) -> tuple[str, ...]:
-    """One for each container that runs at any time; the order says nothing."""
-    names = [
-        _normal(name)
-        for field in ("containers", "initContainers")
-        if field in spec
-        for container in objects(spec[field])
-        if (name := text(container.get("image")))
-    ]
-    return tuple(sorted(names))
+    """As written, one for each container that runs at any time."""
+    return tuple(
+        [
+            name
+            for field in ("containers", "initContainers")
+            if field in spec
+            for container in objects(spec[field])
+            if isinstance(name := container.get("image"), str) and name
+        ]
+    )
 
 
-def _volume_images(spec: Raw) -> tuple[str, ...]:
+@lru_cache(maxsize=2048)
+def _only(images: tuple[str, ...]) -> str:
+    """The tag of the many pods that say nothing else; the order of images says nothing."""
+    return _tag({"images": _normals(images)}) if images else ""
+
+
+def _normals(names: Iterable[str]) -> list[str]:
+    return sorted(_normal(text(name)) for name in names)
+
+
+def _volume_images(spec: Raw) -> list[str]:
     """Those of volumes of kind ``image`` (KEP-4639)."""
     names = [
         text(mapping(volume["image"]).get("reference")) for volume in objects(spec.get("volumes")) if "image" in volume
     ]
-    return tuple(sorted(_normal(name) for name in names if name))
+    return _normals(name for name in names if name)
 
 
 def _tag(parts: Raw) -> str:
@@ -64,11 +77,12 @@ def preferences_tag(spec: Raw) -> str:
     Raises:
         BadInputError: the facts cannot be written as JSON.
     """
+    images = _images(spec)
     parts: Raw = {}
     if "affinity" in spec and (preferred := _preferred(spec)):
         parts["nodeAffinity"] = preferred
-    if images := _images(spec):
-        parts["images"] = images
-    if "volumes" in spec and (images := _volume_images(spec)):
-        parts["volumeImages"] = images
-    return _remembered_tag(parts) if parts else ""
+    if "volumes" in spec and (of_volumes := _volume_images(spec)):
+        parts["volumeImages"] = of_volumes
+    if not parts:
+        return _only(images)
+    return _remembered_tag({**parts, "images": _normals(images)})
