@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import orjson
 
-WRITTEN = {"pods", "events"}
+WRITTEN = {"pods", "events", "persistentvolumes", "persistentvolumeclaims"}
 """Resources whose writes are counted."""
 READING = {"get", "list", "watch"}
 BEGINNING = b'{"kind":"Event","apiVersion":"audit.k8s.io'
@@ -99,7 +99,7 @@ class AuditLog:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def since(self, mark: int = 0) -> list[Write]:
-        """Every write of pods and events that was answered after the mark."""
+        """Every write of pods, events, volumes and claims that was answered after the mark."""
         return [
             Write.from_event(event)
             for event in self._events(mark)
