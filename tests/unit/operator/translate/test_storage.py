@@ -1,0 +1,276 @@
+"""Objects of storage as Kubernetes shows them become what the core is told (FACT_OBJECT of muster_si.keys)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_operator.link.api.decoding import decoded_object
+from muster_operator.model.ids import PodUid
+from muster_operator.model.objects import ClusterObject
+from muster_operator.model.pods import PodRef
+from muster_operator.model.storage import Attachment, ClaimRef, Requirement
+from muster_operator.translate.storage import (
+    read_attachment,
+    read_capacity,
+    read_claim,
+    read_driver,
+    read_node_drivers,
+    read_storage_class,
+    read_volume,
+)
+from muster_operator.translate.volumes import volumes_tag
+from muster_si import keys
+
+GI = 2**30
+POD = PodRef("dev", "web-0", PodUid("uid-web-0"))
+
+
+def told(fact: ClusterObject | None) -> dict[str, Any]:
+    """What the core reads."""
+    assert fact is not None
+    found: dict[str, Any] = orjson.loads(fact.attributes[keys.FACT_OBJECT])
+    return found
+
+
+def volume_of(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """What the core is told of a volume with this spec."""
+    volume = read_volume({"metadata": {"name": "v", "labels": labels or {}}, "spec": spec})
+    assert volume is not None
+    return told(volume.told)
+
+
+def tag_of(*volumes: dict[str, Any]) -> Any:
+    """What the core is told of a pod's volumes."""
+    written = volumes_tag({"volumes": list(volumes)}, POD)
+    return orjson.loads(written) if written else None
+
+
+def test_a_local_volume_is_told_with_where_it_is_and_whose_it_is() -> None:
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}
+    raw = {
+        "metadata": {"name": "local-1", "labels": {"tier": "fast"}, "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": "Block",
+            "storageClassName": "local",
+            "local": {"path": "/mnt/a"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            "claimRef": {"namespace": "dev", "name": "data", "uid": "u1", "kind": "PersistentVolumeClaim"},
+        },
+        "status": {"phase": "Bound"},
+    }
+    volume = read_volume(raw)
+    assert volume is not None
+    assert told(volume.told) == {
+        "capacity": 10 * GI,
+        "accessModes": ["ReadWriteOnce"],
+        "volumeMode": "Block",
+        "storageClassName": "local",
+        "labels": {"tier": "fast"},
+        "nodeAffinity": [{"matchExpressions": [here]}],
+        "claimRef": {"namespace": "dev", "name": "data", "uid": "u1"},
+        "phase": "Bound",
+        "deleting": True,
+    }
+    assert (volume.claim, volume.is_bound, volume.is_going) == (ClaimRef("dev", "data", "u1"), True, True)
+    assert volume.reach == ((Requirement("kubernetes.io/hostname", "In", ("n1",)),),)
+
+
+def test_the_class_of_old_annotations_still_wins() -> None:
+    metadata = {"name": "x", "namespace": "dev", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
+    raw = {"metadata": metadata, "spec": {"storageClassName": "new"}}
+    volume, claim = read_volume(raw), read_claim(raw)
+    assert volume is not None
+    assert claim is not None
+    assert told(volume.told)["storageClassName"] == told(claim.told)["storageClassName"] == "old"
+
+
+HANDLES = {
+    "csi": ({"csi": {"driver": "d", "volumeHandle": "h"}}, {}, ("d", "h")),
+    "gce": (
+        {"gcePersistentDisk": {"pdName": "x"}},
+        {"topology.kubernetes.io/zone": "us-a"},
+        ("pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/us-a/disks/x"),
+    ),
+    "gce of a region": (
+        {"gcePersistentDisk": {"pdName": "x"}},
+        {"failure-domain.beta.kubernetes.io/zone": "us-east1-a__us-east1-b"},
+        ("pd.csi.storage.gke.io", "projects/UNSPECIFIED/regions/us-east1/disks/x"),
+    ),
+    "aws": ({"awsElasticBlockStore": {"volumeID": "aws://us-east-1a/vol-1"}}, {}, ("ebs.csi.aws.com", "vol-1")),
+    "azure": ({"azureDisk": {"diskURI": "/disks/x"}}, {}, ("disk.csi.azure.com", "/disks/x")),
+    "cinder": ({"cinder": {"volumeID": "c"}}, {}, ("cinder.csi.openstack.org", "c")),
+    "portworx": ({"portworxVolume": {"volumeID": "p"}}, {}, ("pxd.portworx.com", "p")),
+}
+
+
+@pytest.mark.parametrize("spec, labels, known", HANDLES.values(), ids=HANDLES)
+def test_a_volume_that_a_driver_attaches_is_told_with_driver_and_handle(
+    spec: dict[str, Any], labels: dict[str, str], known: tuple[str, str]
+) -> None:
+    csi = volume_of(labels, **spec)["csi"]
+    assert (csi["driver"], csi["volumeHandle"]) == known
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"hostPath": {"path": "/x"}},
+        {"azureFile": {"shareName": "s"}},
+        {"vsphereVolume": {"volumePath": "p"}},
+        {"awsElasticBlockStore": {"volumeID": "aws://a/b/c"}},
+    ],
+)
+def test_other_volumes_have_no_handle(spec: dict[str, Any]) -> None:
+    assert "csi" not in volume_of(**spec)
+
+
+def test_a_claim_is_told_with_what_it_asks_and_how_far_it_is() -> None:
+    annotations = {"pv.kubernetes.io/bind-completed": "yes", "volume.kubernetes.io/selected-node": "n1"}
+    owners = [{"uid": "other"}, {"uid": "uid-web-0", "controller": True}]
+    raw = {
+        "metadata": {
+            "name": "data",
+            "namespace": "dev",
+            "uid": "u1",
+            "annotations": annotations,
+            "ownerReferences": owners,
+        },
+        "spec": {
+            "volumeName": "v",
+            "storageClassName": "",
+            "volumeAttributesClassName": "gold",
+            "accessModes": ["ReadWriteOncePod"],
+            "resources": {"requests": {"storage": "1500m"}},
+            "selector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "Exists"}]},
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim = read_claim(raw)
+    assert claim is not None
+    assert claim.told.name == "dev/data"
+    assert told(claim.told) == {
+        "uid": "u1",
+        "storageClassName": "",
+        "attributesClass": "gold",
+        "volumeName": "v",
+        "bound": True,
+        "request": 2,
+        "accessModes": ["ReadWriteOncePod"],
+        "selector": {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "k", "operator": "Exists"}]},
+        "phase": "Bound",
+        "selectedNode": "n1",
+        "owner": "uid-web-0",
+    }
+    assert (claim.is_bound, claim.selected_node) == (True, "n1")
+
+
+def test_a_claim_that_says_nothing_is_told_as_nothing() -> None:
+    claim = read_claim({"metadata": {"name": "data", "namespace": "dev"}})
+    assert claim is not None
+    assert told(claim.told) == {"accessModes": []}
+    assert not claim.is_bound
+
+
+def test_a_storage_class_is_told_as_the_api_server_sends_it() -> None:
+    """Its fields are beside its metadata: what decodes objects must not leave them out."""
+    sent = {
+        "metadata": {"name": "late"},
+        "provisioner": "kubernetes.io/gce-pd",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}],
+    }
+    assert told(read_storage_class(decoded_object(orjson.dumps(sent)))) == {
+        "provisioner": "kubernetes.io/gce-pd",
+        "driver": "pd.csi.storage.gke.io",
+        "bindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [[{"key": "zone", "values": ["a", "b"]}]],
+    }
+
+
+def test_volumes_of_a_class_count_for_its_provisioner_unless_that_is_not_counted() -> None:
+    drivers = {
+        name: told(read_storage_class({"metadata": {"name": "c"}, "provisioner": name})).get("driver")
+        for name in ("csi.example.com", "kubernetes.io/azure-file")
+    }
+    assert drivers == {"csi.example.com": "csi.example.com", "kubernetes.io/azure-file": None}
+
+
+def test_a_pool_is_told_with_where_it_reaches() -> None:
+    sent = {
+        "metadata": {"name": "p", "namespace": "kube-system"},
+        "storageClassName": "late",
+        "nodeTopology": {"matchLabels": {"zone": "a"}},
+        "capacity": "10Gi",
+        "maximumVolumeSize": "1Gi",
+    }
+    pool = read_capacity(decoded_object(orjson.dumps(sent)))
+    assert pool is not None
+    assert pool.name == "kube-system/p"
+    assert told(pool) == {
+        "storageClassName": "late",
+        "nodeTopology": {"matchLabels": {"zone": "a"}},
+        "capacity": 10 * GI,
+        "maximumVolumeSize": GI,
+    }
+    assert "nodeTopology" not in told(read_capacity({"metadata": {"name": "p"}, "storageClassName": "late"}))
+
+
+def test_a_driver_is_told_with_whether_its_pools_count() -> None:
+    assert told(read_driver({"metadata": {"name": "d"}, "spec": {"storageCapacity": True}})) == {
+        "storageCapacity": True
+    }
+    assert told(read_driver({"metadata": {"name": "d"}, "spec": {}})) == {}
+
+
+def test_what_a_node_attaches_is_a_number_or_no_limit() -> None:
+    drivers = [{"name": "a", "allocatable": {"count": 2}}, {"name": "b"}, {"name": "c", "allocatable": {"count": 0}}]
+    found = read_node_drivers({"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
+    assert found is not None
+    assert orjson.loads(found.limits) == {"a": 2, "b": None, "c": 0}
+
+
+def test_an_attachment_counts_if_it_is_of_a_volume() -> None:
+    spec = {"attacher": "d", "nodeName": "n1", "source": {"persistentVolumeName": "v"}}
+    assert read_attachment({"metadata": {"name": "a"}, "spec": spec}) == Attachment("a", "n1", "d", "v")  # type: ignore[arg-type]
+    inline = {**spec, "source": {"inlineVolumeSpec": {}}}
+    assert read_attachment({"metadata": {"name": "a"}, "spec": inline}) is None
+
+
+def test_a_pods_claims_are_told_in_its_order_and_those_made_for_it_with_its_uid() -> None:
+    said = tag_of(
+        {"name": "a", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
+    )
+    assert said == {
+        "claims": ["dev/data", "dev/web-0-scratch", "dev/data"],
+        "ephemeral": {"dev/web-0-scratch": "uid-web-0"},
+    }
+
+
+def test_a_pods_own_disks_are_told_with_what_tells_them_apart() -> None:
+    said = tag_of(
+        {"gcePersistentDisk": {"pdName": "g", "readOnly": True}},
+        {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+        {"iscsi": {"iqn": "iqn.x", "lun": 1}},
+        {"rbd": {"pool": "p", "image": "i", "monitors": ["m1", "m2"]}},
+    )
+    assert said["disks"] == [
+        {"kind": "gce", "id": "g", "readOnly": True},
+        {"kind": "aws", "id": "vol-1", "readOnly": False},
+        {"kind": "iscsi", "id": "iqn.x", "readOnly": False},
+        {"kind": "rbd", "id": "p/i", "monitors": ["m1", "m2"], "readOnly": False},
+    ]
+    assert said["attached"] == {
+        "pd.csi.storage.gke.io": ["projects/UNSPECIFIED/zones/UNSPECIFIED/disks/g"],
+        "ebs.csi.aws.com": ["vol-1"],
+    }
+
+
+def test_volumes_that_no_filter_looks_at_are_not_told() -> None:
+    assert tag_of({"emptyDir": {}}, {"configMap": {"name": "c"}}, {"csi": {"driver": "inline"}}) is None
