@@ -27,8 +27,12 @@ from muster_core.model.events import FactsTold, FencePassed, ManagerRegistered
 from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility import filters
+from muster_core.plan.guards import SCORES
+from muster_core.plan.liking import node_facts
 from muster_core.plan.outline import shape_of
 from muster_core.world.applications import AskClass
+from muster_core.world.columns import FloatColumn
 from muster_core.world.world import Partition, World
 from muster_operator.agent.ledger import Ledger
 from muster_operator.agent.obeying import obey
@@ -51,6 +55,10 @@ _CONFIGURATION: Final = load(DEFAULT_TEXT, {}).configuration
 _SETTINGS: Final = Settings()
 
 
+#: Preferred node affinity, taints and images in one.
+FACTS: Final = "facts"
+
+
 class Product:
     """An operator and a core that have told each other all about one scene."""
 
@@ -71,6 +79,13 @@ class Product:
         """One for each pending pod; `without`: a filter that is not asked."""
         partition = self._world.partitions[_PARTITION]
         return [_judged(partition, self._class_of(partition, pod), without) for pod in self._pending]
+
+    def points(self) -> list[dict[str, dict[str, float]]]:
+        """For each pending pod what a score gives to nodes that are left, by the score's name; FACTS is that of node
+        facts, absent where a node is full that constraints allow: it is shared out among those, too (ADR 0017).
+        """
+        partition = self._world.partitions[_PARTITION]
+        return [_points(partition, self._class_of(partition, pod)) for pod in self._pending]
 
     def _see(self, plural: str, kind: str, raw: Raw) -> None:
         fact = fact_of(plural, kind, raw, _SETTINGS)
@@ -164,3 +179,21 @@ def _judged(partition: Partition, kind: AskClass, without: str) -> Verdict:
     }
     text = "" if None in nodes.values() else fit.shortfall(draft, shape).text()
     return Verdict(nodes, text)
+
+
+def _points(partition: Partition, kind: AskClass) -> dict[str, dict[str, float]]:
+    nodes, draft, shape = partition.nodes, Draft(partition.nodes), shape_of(kind)
+    left = nodes.rows.ranks() < len(nodes)
+    for _, rows in fit.refusals(draft, shape):
+        left = left & ~rows
+    found: dict[str, FloatColumn | None] = {}
+    for entry in SCORES:
+        score = entry.make(draft, shape, left)
+        found[entry.name] = None if score is None else score.points()
+    if not (filters.allowed(shape.constraints, nodes) & ~left).any():
+        found[FACTS] = node_facts.points(shape.constraints, shape.occupant.facts.preferences, nodes)
+    at = [int(row) for row in left.nonzero()[0]]
+    return {
+        name: {str(nodes.rows.at(row)): 0.0 if column is None else column.item(row) for row in at}
+        for name, column in found.items()
+    }
