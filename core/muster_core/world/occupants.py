@@ -16,13 +16,14 @@ from muster_core.model.facts import NO_FACTS, NO_VOLUMES, HostPort, Occupant, Po
 from muster_core.model.placement import Target, TargetOperator, matches
 from muster_core.world.attachments import Attachments
 from muster_core.world.tags import TagCounts
+from muster_core.world.terms import Counted, Terms
 
 Key = TypeVar("Key")
-#: Row → how many.
-Counted = dict[int, int]
 #: Every namespace has it, with its name.
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _NO_LABELS: Final[Mapping[str, str]] = {}
+#: Terms whose tags are remembered between two changes of namespaces.
+_MEMORY: Final = 65_536
 
 
 class Occupants:
@@ -35,9 +36,9 @@ class Occupants:
         #: Volumes in use, by row.
         self.attachments = Attachments()
         #: Terms of allocations that are there: required ones against and for others, preferred ones; by row.
-        self.apart: dict[PodTerm, Counted] = {}
-        self.near: dict[PodTerm, Counted] = {}
-        self.drawn: dict[WeighedTerm, Counted] = {}
+        self.apart: Terms[PodTerm] = Terms(_itself)
+        self.near: Terms[PodTerm] = Terms(_itself)
+        self.drawn: Terms[WeighedTerm] = Terms(_weighed)
         #: Host ports in use, by row.
         self.ports: dict[HostPort, Counted] = {}
         self._facts: dict[PodFacts, Counted] = {}
@@ -87,6 +88,8 @@ class Occupants:
         every namespace there: no document says so, kube-scheduler 1.36 does it.
         """
         if term not in self._resolved:
+            if len(self._resolved) >= _MEMORY:
+                self._resolved.clear()
             self._resolved[term] = self._resolve(term)
         return self._resolved[term]
 
@@ -115,15 +118,23 @@ class Occupants:
     def _count(self, row: int, facts: PodFacts, count: int) -> None:
         _change(self._facts, facts, row, count)
         for term in facts.company.apart:
-            _change(self.apart, term, row, count)
+            self.apart.change(term, row, count)
         for term in facts.company.near:
-            _change(self.near, term, row, count)
+            self.near.change(term, row, count)
         for weighed in facts.company.preferred:
-            _change(self.drawn, weighed, row, count)
+            self.drawn.change(weighed, row, count)
         for port in facts.ports:
             _change(self.ports, port, row, count)
         if facts.volumes != NO_VOLUMES:
             self.attachments.use(row, facts.volumes, count)
+
+
+def _itself(term: PodTerm) -> PodTerm:
+    return term
+
+
+def _weighed(weighed: WeighedTerm) -> PodTerm:
+    return weighed.term
 
 
 def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:

@@ -119,7 +119,7 @@ def _unwanting(draft: Draft, shape: Shape) -> dict[str, Tally]:
     """Per topology key the allocations that a shape has to stay away from, by their own terms."""
     occupants, tags = draft.nodes.occupants, dict(shape.occupant.tags)
     parts: dict[str, list[Part]] = {}
-    for term, rows in _terms_against(draft):
+    for term, rows in _terms_against(draft, tags):
         if occupants.means(term, tags):
             parts.setdefault(term.topology, []).append(rows)
     found = {key: Tally(domains(draft.nodes, key)) for key in parts}
@@ -128,10 +128,10 @@ def _unwanting(draft: Draft, shape: Shape) -> dict[str, Tally]:
     return found
 
 
-def _terms_against(draft: Draft) -> Iterable[tuple[PodTerm, Part]]:
-    """Every term of an allocation that is there, or is supposed to be."""
+def _terms_against(draft: Draft, tags: Mapping[str, str]) -> Iterable[tuple[PodTerm, Part]]:
+    """Terms of those that are there, or are supposed to be, which may mean a pod with these tags."""
     if not draft.is_deserted:
-        yield from draft.nodes.occupants.apart.items()
+        yield from draft.nodes.occupants.apart.that_may_mean(tags)
     for occupant, rows in draft.came():
         for term in occupant.facts.company.apart:
             yield term, rows

@@ -142,17 +142,17 @@ def _weighed(draft: Draft, shape: Shape) -> Iterator[_Weighed]:
         targets = occupants.targets(one.term)
         if targets is not None:
             yield from ((one.term, one.weight, part) for part in draft.tagged(targets))
-    for term, weight, part in _terms_towards(draft):
+    for term, weight, part in _terms_towards(draft, tags):
         if occupants.means(term, tags):
             yield term, weight, part
 
 
-def _terms_towards(draft: Draft) -> Iterator[_Weighed]:
-    """The terms of all that are there, or are supposed to be, and where these are."""
+def _terms_towards(draft: Draft, tags: Mapping[str, str]) -> Iterator[_Weighed]:
+    """Terms of those that are there, or are supposed to be, that may mean a pod with these tags; where they are."""
     occupants = draft.nodes.occupants
-    for one, rows in occupants.drawn.items():
+    for one, rows in occupants.drawn.that_may_mean(tags):
         yield one.term, one.weight, rows
-    for term, rows in occupants.near.items():
+    for term, rows in occupants.near.that_may_mean(tags):
         yield term, _HARD, rows
     for occupant, came in draft.came():
         for term, weight in _terms_of(occupant.facts.company):
