@@ -37,7 +37,8 @@ def test_the_tags_of_an_application_are_these_and_no_others() -> None:
     """Contract 1.9, and ours under ``muster/``."""
     driver = live()
     a_namespace_with_everything(driver)
-    annotations = gang_annotations(a_group(), parameters="gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5")
+    parameters = "gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5 topologyKey=rack topologyMode=required"
+    annotations = gang_annotations(a_group(), parameters=parameters)
     raw = a_pod("w0", app=APP, annotations=annotations, imagePullSecrets=[{"name": "one"}, {"name": "two"}])
     tags = dict(submitted(driver.see(raw)).tags)
     assert json.loads(tags.pop(keys.APP_TAG_MEMBERS))[0]["name"] == "workers"
@@ -52,6 +53,7 @@ def test_the_tags_of_an_application_are_these_and_no_others() -> None:
         "yunikorn.apache.org/task-groups": annotations["yunikorn.apache.org/task-groups"],
         "yunikorn.apache.org/schedulingPolicyParameters": annotations["yunikorn.apache.org/schedulingPolicyParameters"],
         keys.APP_TAG_GANG_WAIT_TIMEOUT: "5000",
+        keys.APP_TAG_TOPOLOGY: '{"key":"rack","required":true}',
     }
 
 
