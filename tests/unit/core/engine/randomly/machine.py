@@ -10,10 +10,11 @@ from tests.unit.core.engine.randomly.rules_of_asks import Asks
 from tests.unit.core.engine.randomly.rules_of_contention import Contention
 from tests.unit.core.engine.randomly.rules_of_managers import Managers
 from tests.unit.core.engine.randomly.rules_of_nodes import Nodes
+from tests.unit.core.engine.randomly.rules_of_storage import Stored
 from tests.unit.core.engine.randomly.rules_of_time import Time
 
 
-class RandomEvents(Applications, Asks, Contention, Nodes, Time, Managers):
+class RandomEvents(Applications, Asks, Contention, Nodes, Stored, Time, Managers):
     """The rules are what may happen; `Stage` checks the world after each event and each cycle."""
 
     @invariant()

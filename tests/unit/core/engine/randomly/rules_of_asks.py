@@ -17,6 +17,7 @@ from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
 from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, an_ask, made_for
 from tests.unit.core.engine.randomly.ground import Ground
+from tests.unit.core.engine.randomly.rules_of_storage import MOUNTS
 
 _SSD = Constraints(node_selector=(("disk", "ssd"),))
 ROLES: tuple[dict[str, str], ...] = (
@@ -51,6 +52,7 @@ COMPANIES: tuple[PodFacts, ...] = (
         Company(spread=(Spread("disk", 2, _X, "red", min_domains=2), Spread("host", 1, _Y, "red", required=False)))
     ),
     PodFacts(ports=(HostPort("10.0.0.1", "TCP", 80),)),
+    *MOUNTS,
 )
 #: (may be preempted, may preempt, first pod of its application)
 _RIGHTS = ((True, True, False), (True, True, False), (False, True, False), (True, False, False), (True, True, True))
