@@ -35,6 +35,8 @@ PATHS: Final = {
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
 }
+#: The cluster does not have this kind, so there is nothing of it.
+_NOT_SERVED: Final = 404
 
 
 async def relist_forever(session: KubeSession, inbox: Inbox) -> None:
@@ -57,11 +59,15 @@ async def relist_forever(session: KubeSession, inbox: Inbox) -> None:
 async def _list(session: KubeSession, inbox: Inbox, plural: str, path: str, *, first: bool) -> None:
     await inbox.list_begun(plural)
     keys: set[str] = set()
-    async with aclosing(pages(session, path)) as stream:
-        async for page in stream:
-            for item in page.items:
-                raw = decoded_object(item)
-                keys.add(key_of(plural, raw))
-                if first:
-                    await inbox.watched(plural, READ, raw)
+    try:
+        async with aclosing(pages(session, path)) as stream:
+            async for page in stream:
+                for item in page.items:
+                    raw = decoded_object(item)
+                    keys.add(key_of(plural, raw))
+                    if first:
+                        await inbox.watched(plural, READ, raw)
+    except ApiRefused as refused:
+        if refused.status != _NOT_SERVED:
+            raise
     await inbox.listed(plural, frozenset(keys))

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import structlog
@@ -63,7 +64,7 @@ class Session:
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._outboxes: dict[Stream, _Outbox[Any]] = {
-            Stream.APPLICATIONS: _Outbox(encoder, self._tell, self.session_lost),
+            Stream.APPLICATIONS: _Outbox(encoder, partial(_tell, api), self.session_lost),
             Stream.NODES: _Outbox(encoder, api.update_node, self.session_lost),
             Stream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost),
         }
@@ -102,15 +103,6 @@ class Session:
                 self.sent.add(batch.stream)
             self._outboxes[batch.stream].put(batch)
 
-    async def _tell(self, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
-        """Applications, and the facts before them: those are in force when this returns."""
-        if isinstance(message, si_pb2.ApplicationRequest):
-            await self._api.update_application(message)
-            return
-        for refused in (await self._api.update_facts(message)).rejected:
-            kind = muster_pb2.Fact.Kind.Name(refused.kind)
-            log.warning("the core cannot read a fact", kind=kind, name=refused.name, reason=refused.reason)
-
     def depths(self) -> dict[str, int]:
         """Messages that wait, per stream."""
         return {stream.value: len(outbox) for stream, outbox in self._outboxes.items()}
@@ -147,6 +139,16 @@ class Session:
         """Stop sending."""
         for outbox in self._outboxes.values():
             outbox.close()
+
+
+async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
+    """Applications, and the facts before them: those are in force when this returns."""
+    if isinstance(message, si_pb2.ApplicationRequest):
+        await api.update_application(message)
+        return
+    for refused in (await api.update_facts(message)).rejected:
+        kind = muster_pb2.Fact.Kind.Name(refused.kind)
+        log.warning("the core cannot read a fact", kind=kind, name=refused.name, reason=refused.reason)
 
 
 class _Outbox(Generic[M]):

@@ -154,18 +154,7 @@ def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationVerdic
             )
             for gone in response.released
         ),
-        allocated=tuple(
-            Allocated(
-                AppId(new.applicationID),
-                PodUid(new.allocationKey),
-                NodeName(new.nodeID),
-                AllocationId(new.allocationID),
-                new.placeholder,
-                new.taskGroupName,
-                _chosen_volumes(new.allocationTags.get(keys.TAG_CHOSEN_VOLUMES, "")),
-            )
-            for new in response.new
-        ),
+        allocated=tuple(_allocated(new) for new in response.new),
         rejected_asks=tuple(
             AskRejected(AppId(no.applicationID), PodUid(no.allocationKey), no.reason) for no in response.rejected
         ),
@@ -173,6 +162,18 @@ def _allocation_verdict(response: si_pb2.AllocationResponse) -> AllocationVerdic
             AllocationRejected(AppId(no.applicationID), PodUid(no.allocationKey), no.reason)
             for no in response.rejectedAllocations
         ),
+    )
+
+
+def _allocated(new: si_pb2.Allocation) -> Allocated:
+    return Allocated(
+        AppId(new.applicationID),
+        PodUid(new.allocationKey),
+        NodeName(new.nodeID),
+        AllocationId(new.allocationID),
+        new.placeholder,
+        new.taskGroupName,
+        _chosen_volumes(new.allocationTags.get(keys.TAG_CHOSEN_VOLUMES, "")),
     )
 
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from muster_operator.link.api.decoding import decoded_object
-from muster_operator.model.ids import PodUid
+from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.objects import ClusterObject
 from muster_operator.model.pods import PodRef
 from muster_operator.model.storage import Attachment, ClaimRef, Requirement
@@ -236,7 +236,7 @@ def test_what_a_node_attaches_is_a_number_or_no_limit() -> None:
 
 def test_an_attachment_counts_if_it_is_of_a_volume() -> None:
     spec = {"attacher": "d", "nodeName": "n1", "source": {"persistentVolumeName": "v"}}
-    assert read_attachment({"metadata": {"name": "a"}, "spec": spec}) == Attachment("a", "n1", "d", "v")  # type: ignore[arg-type]
+    assert read_attachment({"metadata": {"name": "a"}, "spec": spec}) == Attachment("a", NodeName("n1"), "d", "v")
     inline = {**spec, "source": {"inlineVolumeSpec": {}}}
     assert read_attachment({"metadata": {"name": "a"}, "spec": inline}) is None
 
