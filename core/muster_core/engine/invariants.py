@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from muster_core.engine import invariants_of_holds, invariants_of_storage
-from muster_core.model.facts import NO_FACTS, PodFacts
+from muster_core.model.facts import PodFacts
 from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
@@ -287,7 +287,7 @@ def _occupants(partition: Partition) -> Iterator[str]:
     for node, spec in _there(partition):
         row = nodes.rows.row(node)
         tags.setdefault(occupants.tags.project(spec.tags), Counter())[row] += 1
-        if spec.facts != NO_FACTS:
+        if spec.facts.concerns_others:
             facts.setdefault(spec.facts, Counter())[row] += 1
     if occupants.tags.is_on and tags != occupants.tags.counts():
         yield f"allocations' tags are kept as {occupants.tags.counts()}, counted as {tags}"

@@ -67,16 +67,19 @@ NO_VOLUMES: Final = Volumes()
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """Everything of that kind."""
+    """Everything of that kind. `concerns_others`: there is more in it than what the pod itself prefers of nodes."""
 
     company: Company = ANY_COMPANY
     ports: tuple[HostPort, ...] = ()
     volumes: Volumes = NO_VOLUMES
     preferences: Preferences = NO_PREFERENCES
+    concerns_others: bool = field(init=False, repr=False, compare=False)
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Hash once: facts are looked up far more often than made."""
+        concerns = bool(self.ports) or self.company != ANY_COMPANY or self.volumes != NO_VOLUMES
+        object.__setattr__(self, "concerns_others", concerns)
         object.__setattr__(self, "_hash", hash((self.company, self.ports, self.volumes, self.preferences)))
 
     def __hash__(self) -> int:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from muster_core.model.company import NAMESPACE, PodTerm, Selector, WeighedTerm
 from muster_core.model.errors import UnknownSubject
-from muster_core.model.facts import NO_FACTS, NO_VOLUMES, HostPort, Occupant, PodFacts
+from muster_core.model.facts import NO_VOLUMES, HostPort, Occupant, PodFacts
 from muster_core.model.placement import Target, TargetOperator, matches
 from muster_core.world.attachments import Attachments
 from muster_core.world.tags import TagCounts
@@ -47,21 +47,21 @@ class Occupants:
 
     def is_noted(self, facts: PodFacts) -> bool:
         """Whether an allocation with these facts counts at all."""
-        return self.tags.is_on or facts is not NO_FACTS
+        return self.tags.is_on or facts.concerns_others
 
     def add(self, row: int, occupant: Occupant, count: int = 1) -> None:
         """So many more are on the row."""
         if self.tags.is_on:
             for _ in range(count):
                 self.tags.add(row, occupant.tags)
-        if occupant.facts != NO_FACTS:
+        if occupant.facts.concerns_others:
             self._count(row, occupant.facts, count)
 
     def remove(self, row: int, occupant: Occupant) -> None:
         """One less. Raises UnknownSubject where none was."""
         if self.tags.is_on:
             self.tags.remove(row, occupant.tags)
-        if occupant.facts != NO_FACTS:
+        if occupant.facts.concerns_others:
             if row not in self._facts.get(occupant.facts, ()):
                 raise UnknownSubject("allocation with facts on row", str(row))
             self._count(row, occupant.facts, -1)

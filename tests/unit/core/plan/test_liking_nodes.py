@@ -6,7 +6,7 @@ import pytest
 
 from muster_core.model.config import NodeOrder, NodeSort
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
-from muster_core.model.facts import NO_PREFERENCES, Occupant, PodFacts, Preferences
+from muster_core.model.facts import NO_PREFERENCES, HostPort, Occupant, PodFacts, Preferences
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec
 from muster_core.plan.draft import Draft
@@ -172,3 +172,10 @@ def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
     table.take(NodeId("cpu-used"), resources(vcore=200))
     table.take(NodeId("memory-used"), resources(memory=320))
     assert place(Draft(table), Shape(resources(vcore=100)), 1, NodeSort(balanced=True)) == [("cpu-used", 1)]
+
+
+def test_what_a_pod_prefers_of_nodes_concerns_nobody_else() -> None:
+    """Nearly every pod names an image: who is where is kept, and looked at anew, for those that others may meet."""
+    table = a_table(a_node("n1"))
+    assert not table.occupants.is_noted(liking((1, zone("a"))).facts)
+    assert table.occupants.is_noted(PodFacts(ports=(HostPort("10.0.0.1", "TCP", 80),)))
