@@ -150,10 +150,9 @@ def _weighed(draft: Draft, shape: Shape) -> Iterator[_Weighed]:
 def _terms_towards(draft: Draft, tags: Mapping[str, str]) -> Iterator[_Weighed]:
     """Terms of those that are there, or are supposed to be, that may mean a pod with these tags; where they are."""
     occupants = draft.nodes.occupants
-    for one, rows in occupants.drawn.that_may_mean(tags):
-        yield one.term, one.weight, rows
-    for term, rows in occupants.near.that_may_mean(tags):
-        yield term, _HARD, rows
+    if not draft.is_deserted:
+        yield from ((one.term, one.weight, rows) for one, rows in occupants.drawn.that_may_mean(tags))
+        yield from ((term, _HARD, rows) for term, rows in occupants.near.that_may_mean(tags))
     for occupant, came in draft.came():
         for term, weight in _terms_of(occupant.facts.company):
             yield term, weight, came

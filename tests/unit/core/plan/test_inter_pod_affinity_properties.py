@@ -181,14 +181,14 @@ def refused(table: Draft, pod: Occupant) -> dict[NodeId, str]:
     return found
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(nodes, pods)
 def test_every_node_is_refused_for_the_reason_that_the_rules_have(plain: list[Plain], pod: Occupant) -> None:
     expected = {NodeId(f"n{index}"): why for index, node in enumerate(plain) if (why := refusal(plain, node, pod))}
     assert refused(Draft(table_of(plain)), pod) == expected
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(nodes, pods, st.integers(1, 8))
 def test_all_at_once_is_one_by_one(plain: list[Plain], pod: Occupant, count: int) -> None:
     draft = Draft(table_of(plain))
