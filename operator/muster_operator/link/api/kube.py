@@ -16,7 +16,8 @@ from typing import Protocol
 
 import structlog
 
-from muster_operator.link.api import requests, storage_requests
+from muster_operator.link.api import requests
+from muster_operator.link.api.amending import amend
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_series import Series
 from muster_operator.link.api.recall import Recall
@@ -36,7 +37,6 @@ from muster_operator.model.commands import (
     PostEvent,
     SelectNode,
     SetCondition,
-    StorageCommand,
 )
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered, Result
@@ -129,7 +129,8 @@ class Kube:
             case MarkDisrupted():
                 return await self._patch(command, requests.mark_disrupted(command, datetime.now(tz=UTC)))
             case ClaimVolume() | SelectNode():
-                return await self._change(command)
+                reply = await amend(command, self._with_retries, self._policies)
+                return CommandSucceeded(command) if reply.ok else _failed(command, reply)
             case PostEvent():
                 return await self._post_event(command)
 
@@ -193,26 +194,6 @@ class Kube:
         reply = await self._with_retries(command, request, self._policies.patch)
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 
-    async def _change(self, command: StorageCommand) -> Result:
-        """Change a volume or a claim as it was read, and read it again where others write it, too."""
-        reply = NO_REPLY
-        for _ in range(_MAX_CHANGES):
-            reply = await self._with_retries(command, storage_requests.read(command), self._policies.read)
-            if not reply.ok:
-                break
-            try:
-                request = storage_requests.change(command, reply.json())
-            except storage_requests.Contested as contested:
-                return CommandFailed(command, 409, "Contested", str(contested))
-            if request is None:
-                return CommandSucceeded(command)
-            reply = await self._with_retries(command, request, self._policies.delete)
-            if reply.ok:
-                return CommandSucceeded(command)
-            if reply.status != 409:
-                break
-        return _failed(command, reply)
-
     async def _post_event(self, command: PostEvent) -> Result:
         """An event, or one more turn of its series; a series that expired at the server begins anew."""
         now = datetime.now(tz=UTC)
@@ -268,8 +249,6 @@ class Kube:
         return None if pause_s is None else max(pause_s, self.brakes.left_s(urgency) if urgency is not None else 0.0)
 
 
-#: How often a volume or claim is looked at that others write at the same moment: its controller, a provisioner.
-_MAX_CHANGES = 8
 #: After these it is unknown, or contested, whether the pod got the node.
 _SETTLED_BY_READING = frozenset({0, 404, 409, 500, 502, 503, 504})
 

@@ -31,7 +31,7 @@ DISCOVERY: dict[str, Any] = {
                 "versions": [{"groupVersion": f"{group}/v1", "version": "v1"}],
                 "preferredVersion": {"groupVersion": f"{group}/v1", "version": "v1"},
             }
-            for group in ("scheduling.k8s.io", "apiextensions.k8s.io", "events.k8s.io")
+            for group in ("scheduling.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "events.k8s.io")
         ]
     },
 }
@@ -182,13 +182,14 @@ async def test_every_kind_is_listed_cluster_wide_and_config_maps_in_our_namespac
     async with watching(server) as inbox:
         await until(inbox, 2)
         async with asyncio.timeout(5):
-            lists = [await server.lists.get() for _ in range(5)]
+            lists = [await server.lists.get() for _ in range(6)]
     assert sorted(lists) == [
         "/api/v1/namespaces",
         "/api/v1/namespaces/muster/configmaps",
         "/api/v1/nodes",
         "/api/v1/pods",
         "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "/apis/storage.k8s.io/v1/csinodes",
     ]
 
 
@@ -197,6 +198,16 @@ async def test_kopf_writes_nothing() -> None:
     async with watching(server) as inbox:
         await until(inbox, 3)
     assert server.writes == []
+
+
+async def test_of_a_kind_that_the_cluster_does_not_have_nothing_is_listed_or_waited_for() -> None:
+    server = Cluster()
+    async with watching(server) as inbox:
+        assert await until(inbox, 2, "csidrivers") == [ListBegun("csidrivers"), Listed("csidrivers", frozenset())]
+        async with asyncio.timeout(10):
+            while await server.lists.get() != "/apis/storage.k8s.io/v1/csinodes":
+                pass
+    assert "/apis/storage.k8s.io/v1/csidrivers" not in {request.path for request in server.seen}
 
 
 async def test_without_the_fast_lane_lists_and_watches_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
