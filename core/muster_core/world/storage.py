@@ -48,7 +48,7 @@ class Assumed:
     node: NodeId
 
 
-class Storage:
+class Storage:  # long: every fact and every assumption goes through here
     """Everything of the kind that was told of a partition."""
 
     __slots__ = (

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster_core.model.facts import Volumes
+from muster_core.model.specs import NodeSpec
 from muster_core.model.storage import Claim, Handle, ObjectGone, ObjectKind, Volume
 from tests.unit.builders import a_node
 from tests.unit.core.plan.volumes.stored import DRIVER, Stored, a_claim, a_volume, attaching, bound, using
@@ -27,8 +28,8 @@ def test_a_node_takes_no_more_volumes_than_it_attaches() -> None:
 
 
 @pytest.mark.parametrize("spec", [a_node("n1"), attaching("n1", None)])
-def test_a_node_without_a_known_limit_has_none(spec: object) -> None:
-    stored = Stored(spec, told=facts("1", "2"))  # type: ignore[arg-type]
+def test_a_node_without_a_known_limit_has_none(spec: NodeSpec) -> None:
+    stored = Stored(spec, told=facts("1", "2"))
     stored.put("n1", using("c1"))
     assert stored.free(using("c2")) == "n1"
 
