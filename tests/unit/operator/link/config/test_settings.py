@@ -161,3 +161,14 @@ async def test_yunikorns_config_maps_are_read_where_there_are_none_of_ours() -> 
 
 async def test_no_config_map_has_to_exist() -> None:
     assert await entries_of() == {}
+
+
+@pytest.mark.parametrize("written, seconds", [("", 600.0), ("90s", 90.0), ("1h30m", 5400.0), ("1.5m", 90.0)])
+def test_claims_are_waited_for_as_long_as_yunikorns_setting_says(written: str, seconds: float) -> None:
+    assert parse({"service.volumeBindTimeout": written}).settings.volume_bind_s == seconds
+
+
+@pytest.mark.parametrize("written", ["0s", "-1m", "soon", "10"])
+def test_a_time_that_is_none_for_claims_is_refused(written: str) -> None:
+    with pytest.raises(BadSetting, match="volumeBindTimeout"):
+        parse({"service.volumeBindTimeout": written})

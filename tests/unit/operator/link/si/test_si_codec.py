@@ -52,7 +52,7 @@ from muster_operator.model.verdicts import (
     SchedulingStateChanged,
     SchedulingStates,
 )
-from muster_si import muster_pb2, si_pb2
+from muster_si import keys, muster_pb2, si_pb2
 
 ENCODER = Encoder("rm", "default")
 APP = AppId("app")
@@ -255,6 +255,13 @@ def test_an_allocation_response_is_one_verdict() -> None:
         rejected_asks=(AskRejected(APP, PodUid("r"), "no"),),
         rejected_allocations=(AllocationRejected(APP, PodUid("x"), "known"),),
     )
+
+
+def test_an_allocation_says_which_volumes_the_pods_claims_are_to_get() -> None:
+    tags = {keys.TAG_CHOSEN_VOLUMES: '{"dev/data":"disk","dev/more":""}'}
+    verdict = decoded(si_pb2.AllocationResponse(new=[si_pb2.Allocation(allocationKey="k", allocationTags=tags)]))
+    assert isinstance(verdict, AllocationVerdict)
+    assert [found.volumes for found in verdict.allocated] == [{"dev/data": "disk", "dev/more": ""}]
 
 
 def test_a_release_of_a_type_nobody_knows_is_still_a_release() -> None:
