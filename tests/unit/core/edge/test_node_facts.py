@@ -32,7 +32,7 @@ def test_a_node_says_whether_it_is_cordoned_what_it_declares_and_which_images_li
     [event] = m.a_decoder().nodes(m.nodes(m.a_node(attributes=attributes))).events
     assert isinstance(event, NodeAdded)
     spec = event.spec
-    assert (spec.cordoned, spec.features) == (True, {"A", "B"})
+    assert (spec.cordoned, spec.features) == (True, frozenset({"A", "B"}))
     assert spec.images == {"app:1": 1000, "app@sha256:0": 1000}
     assert keys.LOCAL_IMAGES not in spec.attributes  # the list is long, and kept once
     [event] = m.a_decoder().nodes(m.nodes(m.a_node(attributes={keys.NODE_UNSCHEDULABLE: "false"}))).events

@@ -12,8 +12,9 @@ from muster_core.model.specs import NodeSpec
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility.placement import TARGETS, TOO_FEW, TOO_MANY
 from muster_core.plan.fit import allowed, place, shortfall
+from muster_core.plan.search.demand import Places, Short
 from muster_core.plan.shape import Shape
-from muster_core.plan.together import Places, Short, place_all
+from muster_core.plan.together import place_all
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, an_affinity, resources
 from tests.unit.core.plan.tables import a_table, named
