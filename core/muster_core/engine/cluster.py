@@ -25,7 +25,11 @@ def _tell(partition: Partition, fact: StorageFact) -> None:
     """A claim concerns those who use it, anything else may be what some claim waits for."""
     nodes = partition.nodes
     attachments = nodes.occupants.attachments
-    attachments.resolved(attachments.storage.tell(fact))
+    storage = attachments.storage
+    kept = len(storage.taken)
+    attachments.resolved(storage.tell(fact))
     is_claim = isinstance(fact, Claim) or (isinstance(fact, ObjectGone) and fact.kind is ObjectKind.CLAIM)
-    nodes.gains.note_claim(fact.name if is_claim else ANY_CLAIM)
+    # A volume that is not kept for its claim any more may be any other's.
+    is_own = is_claim and len(storage.taken) == kept
+    nodes.gains.note_claim(fact.name if is_own else ANY_CLAIM)
     nodes.epoch += 1

@@ -2,8 +2,8 @@
 
 The plan does not wait: what it decided is parked under the number of a
 question, its application is not tried meanwhile, others are. The answer comes
-as an event; what may be is committed, with the checks of every commit, for
-the room may be gone. What may not be is kept in mind for a while, so that the
+as an event; what may be is committed if filters still allow it, with the checks
+of every commit, for the room may be gone. What may not be is kept in mind for a while, so that the
 next plan looks elsewhere; a gang that is to have all its places has none.
 A question that is not answered in time is asked anew.
 """
@@ -21,6 +21,8 @@ from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Clock, ClockKind, PlacesJudged, VictimsJudged
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId
 from muster_core.model.notes import EventNoted, Notice
+from muster_core.plan import judging
+from muster_core.plan.judging import Place
 from muster_core.plan.outline import shape_of
 from muster_core.world.inquiries import Inquiry
 from muster_core.world.world import Partition, World
@@ -34,8 +36,6 @@ REFUSED: Final = "node(s) were refused by the resource manager"
 #: Characters of a reason that are kept.
 _REASON_LIMIT: Final = 256
 
-#: An ask and the node it is to go to.
-Place = tuple[AllocationKey, NodeId]
 CarryOut = Callable[[Partition, Preemption, int], list[Effect]]
 
 
@@ -90,7 +90,7 @@ def hear_places(world: World, event: PlacesJudged, now_ns: int) -> list[Effect]:
         effects += _refuse(partition, inquiry.application, key, node, why, now_ns)
     for decision in inquiry.decisions:
         if not isinstance(decision, Preemption) and not (refused and is_whole):
-            effects += _commit(partition, decision, refused, now_ns)
+            effects += _commit(partition, decision, refused, now_ns, is_whole=is_whole)
     return effects + _wake(partition, inquiry.application)
 
 
@@ -148,15 +148,25 @@ def _places(inquiry: Inquiry) -> Iterator[Place]:
             yield from decision.places
 
 
-def _commit(partition: Partition, decision: Placement | Swap, refused: Container[Place], now_ns: int) -> list[Effect]:
-    """What is left of it without the refused places."""
+def _commit(
+    partition: Partition, decision: Placement | Swap, refused: Container[Place], now_ns: int, *, is_whole: bool
+) -> list[Effect]:
+    """What is left of it without the refused places, and those that hold no longer; `is_whole`: all or nothing."""
+    app = partition.applications.get(decision.application)
+    if app is None:
+        return []
+    left: Placement | Swap = decision
     if isinstance(decision, Swap):
-        left: Placement | Swap | None = None if (decision.ask, decision.node) in refused else decision
+        if (decision.ask, decision.node) in refused or not judging.holds(partition.nodes, app, decision):
+            return []
     else:
         places = tuple(place for place in decision.places if place not in refused)
-        left = replace(decision, places=places) if places else None
+        places = judging.left_of(partition.nodes, app, replace(decision, places=places))
+        if not places or (is_whole and places != decision.places):
+            return []
+        left = replace(decision, places=places)
     try:
-        return commit(partition, left, now_ns) if left is not None else []
+        return commit(partition, left, now_ns)
     except BrokenDecision:  # the room was given away meanwhile: it is planned anew
         return []
 

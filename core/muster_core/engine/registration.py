@@ -24,7 +24,7 @@ def register(world: World, event: ManagerRegistered, now_ns: int) -> list[Effect
     manager.state = follow(MANAGER, manager.state, ManagerEvent.REGISTER)
     manager.fence_up = event.fenced
     manager.overdue.clear()
-    manager.inquiries = Inquiries()
+    manager.inquiries = Inquiries(sequence=manager.inquiries.sequence)  # no answer of an earlier session is one to this
     manager.generation += 1
     world.managers[event.rm] = manager
     for config in event.configuration.partitions:

@@ -7,7 +7,7 @@ gives stays on the agenda for the next one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop
 from typing import Final
 
@@ -100,7 +100,7 @@ class Turn:
 
     def _is_held(self, app: Application, effects: list[Effect]) -> bool:
         """Whether it may not be tried at all now."""
-        if app.asleep_until_ns or self.partition.inquiries.is_parked(self.partition.id, app.id):
+        if app.asleep_until_ns or self._is_parked(app):
             self._stand(app, [])  # a clock, or an answer, stirs it
             return True
         gang = self._gang_before(app)
@@ -118,6 +118,9 @@ class Turn:
         effects += say(self.partition, app, [Unplaced(kind, held.why) for kind in app.waiting])
         self._stand(app, [held.obstacle])
         return True
+
+    def _is_parked(self, app: Application) -> bool:
+        return self.partition.inquiries.is_parked(self.partition.id, app.id)
 
     def _gang_before(self, app: Application) -> Application | None:
         """The gang whose turn it is; None = it is this application's (semantics 11)."""
@@ -141,10 +144,10 @@ class Turn:
             return said
         held = reserving.plan(partition, app)
         effects = self._carry_out(app, held)
-        swaps = swap.plan(partition, app, self.left)
+        swaps = swap.plan(partition, app, self.left) if not self._is_parked(app) else Outline()
         effects += self._carry_out(app, swaps)
         growth.set_blocking(partition, app, blocks=False)
-        if self.left <= 0:
+        if self.left <= 0 or self._is_parked(app):  # what is asked about is in no draft: it would be planned twice
             self._settle(app, [swaps], more=True)
             return effects
         outline = usual.plan(partition, app, self.left, self._pace_of(app, order))
@@ -170,7 +173,7 @@ class Turn:
     def _settle(self, app: Application, outlines: list[Outline], *, more: bool) -> None:
         if not app.waiting or app.id not in self.partition.applications:
             return
-        if self.partition.inquiries.is_parked(self.partition.id, app.id):
+        if self._is_parked(app):
             self._stand(app, [])
             return
         more = more and not self.is_broken
@@ -207,7 +210,9 @@ class Turn:
             self.left -= len(decision.places) if isinstance(decision, Placement) else 1
         if parked:
             effects += inquiries.ask_places(partition, app.id, parked, self.now_ns)
-        effects += say(partition, app, outline.unplaced)
+        # Room for places that are only asked about is not taken yet: how much there is besides is not to be remembered.
+        unplaced = [replace(entry, room=None) for entry in outline.unplaced] if parked else outline.unplaced
+        effects += say(partition, app, unplaced)
         refused = [entry.kind for entry in outline.unplaced if entry.why.lack is Lack.NODES]
         if refused:
             effects += reservations.watch(partition, app, self.now_ns)

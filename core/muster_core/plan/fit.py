@@ -170,11 +170,12 @@ def _refused_by(guard: Guard, among: BoolColumn) -> Generator[Refused, None, Boo
     return among & guard.allows()
 
 
-def allowed(draft: Draft, shape: Shape) -> BoolColumn:
-    """Nodes where one more may go, full or not."""
+def allowed(draft: Draft, shape: Shape, without: Container[str] = ()) -> BoolColumn:
+    """Nodes where one more may go, full or not. `without`: guards that are not asked, by name."""
     found = _on_facts(draft, shape)
-    for _, guard in guards(draft, shape):
-        found = found & guard.allows()
+    for entry, guard in guards(draft, shape):
+        if entry.name not in without:
+            found = found & guard.allows()
     return found
 
 

@@ -24,7 +24,6 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.shortfall import Lack
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility.volumes import binding
 from muster_core.plan.ordering import applications, classes
 from muster_core.plan.outline import Outline, shape_of, volumes_of
 from muster_core.plan.swap import has_placeholder
@@ -72,7 +71,6 @@ def _place(partition: Partition, draft: Draft, kind: AskClass, hold: Hold) -> No
     if fit.fits_on(draft, shape, hold.node):
         node = hold.node
         fit.charge(draft, shape, draft.nodes.rows.row(node))
-        binding.assume(draft, shape, draft.nodes.rows.row(node))
     elif spots := fit.place(draft, shape, 1, partition.config.node_sort):
         node = spots[0][0]
     lift(partition, draft, kind, -1)

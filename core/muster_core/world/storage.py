@@ -201,14 +201,14 @@ class Storage:  # long: every fact and every assumption goes through here
         return [name]
 
     def _settle(self, name: str) -> None:
-        """Nothing has to be assumed of a claim that is gone, or that is bound with its volume saying so: the two are
-        told apart from each other, and until both are the volume must not look free.
+        """Nothing has to be assumed of a claim that is gone, is bound to another volume, or is bound with its volume
+        saying so: the two are told apart from each other, and until both are the volume must not look free.
         """
         assumed, claim = self.assumed.get(name), self.claims.get(name)
         if assumed is None or (claim is not None and not claim.is_bound):
             return
         volume = self.volumes.get(assumed.volume)
-        if claim is None or volume is None or volume.reference is not None:
+        if claim is None or claim.volume != assumed.volume or volume is None or volume.reference is not None:
             self.forget(name)
 
     def _gone(self, fact: ObjectGone) -> list[str] | None:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_core.engine.inquiries import LOST_NS, REFUSED_NS
+from muster_core.model.company import NAMESPACE
 from muster_core.model.effects import Effect, PlacesAsked
-from muster_core.model.events import ApplicationAdded, Attended, PlacesJudged, VictimsJudged
+from muster_core.model.events import (
+    ApplicationAdded,
+    Attended,
+    ManagerRegistered,
+    NodeAction,
+    NodeAdded,
+    NodeUpdated,
+    PlacesJudged,
+    VictimsJudged,
+)
+from muster_core.model.facts import PodFacts
 from muster_core.model.ids import ApplicationId
-from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask
+from tests.unit.builders import RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed
+from tests.unit.core.plan.companies import HOST, company, term
+
+DB = {"kubernetes.io/label/app": "db", NAMESPACE: "red"}
 
 
 def asking(nodes: int = 1, vcore: int = 4000) -> Scene:
@@ -61,6 +77,50 @@ def test_a_question_without_an_answer_is_asked_anew_and_its_late_answer_ignored(
     assert judged(scene, question) == []
     assert placed(judged(scene, again)) == {"x0": "n0"}
     assert scene.world.ignored == {"answer to a question that is not open": 1}
+
+
+def test_room_of_places_that_were_asked_about_in_vain_counts_as_free() -> None:
+    scene = asking()
+    assert len(asked(scene.ask(*(an_ask(f"x{index}", app="x", vcore=1000) for index in range(5)))).places) == 4
+    said = judged(scene, asked(scene.wait(LOST_NS // SECOND + 1)))
+    assert placed(said) == {"x0": "n0"}, "room is held for it since it waited for long"
+    assert len(asked(said).places) == 3
+
+
+def test_a_place_is_not_given_where_the_ask_may_not_run_any_more() -> None:
+    scene = asking()
+    question = asked(scene.ask(an_ask("x0", app="x")))
+    scene.node("n0", NodeAction.DRAIN)
+    assert placed(judged(scene, question)) == {}
+
+
+def test_of_two_that_keep_away_from_each_other_only_one_is_placed_though_both_were_found_good() -> None:
+    scene = asking()
+    scene.tell(ApplicationAdded(an_application("y")), NodeUpdated(a_node("n0", labels={HOST: "n0"})))
+    lonely = PodFacts(company(apart=(term("db", HOST),)))
+    one, other = (replace(an_ask(f"{app}0", app=app, vcore=1000, tags=DB), facts=lonely) for app in ("x", "y"))
+    first, second = asked(scene.ask(one)), asked(scene.ask(other))
+    assert placed(judged(scene, first)) == {"x0": "n0"}
+    assert placed(judged(scene, second)) == {}
+
+
+def test_members_that_go_where_others_of_them_are_get_their_places_at_once() -> None:
+    scene = asking()
+    scene.tell(NodeUpdated(a_node("n0", labels={HOST: "n0"})))
+    follower = replace(an_ask("x0", app="x", vcore=1000), facts=PodFacts(company(near=(term("db", HOST),))))
+    question = asked(scene.ask(follower, an_ask("x1", app="x", vcore=1000, tags=DB)))
+    said = judged(scene, question)
+    assert placed(said) | placed(judged(scene, asked(said))) == {"x0": "n0", "x1": "n0"}
+
+
+def test_an_answer_of_an_earlier_session_is_no_answer_to_this_one() -> None:
+    scene = asking()
+    question = asked(scene.ask(an_ask("x0", app="x")))
+    scene.tell(ManagerRegistered(RM, scene.world.managers[RM].configuration), Attended(RM, places=True, victims=True))
+    scene.tell(NodeAdded(a_node("n0")), ApplicationAdded(an_application("x")))
+    again = asked(scene.ask(an_ask("x0", app="x")))
+    assert judged(scene, question) == []
+    assert placed(judged(scene, again)) == {"x0": "n0"}
 
 
 def test_an_answer_with_too_few_verdicts_places_only_what_was_judged() -> None:

@@ -92,6 +92,13 @@ def test_a_volume_is_kept_until_it_says_itself_that_it_is_bound() -> None:
     assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
 
 
+@pytest.mark.parametrize("fact", [ObjectGone(ObjectKind.CLAIM, "ns/a"), bound("a", a_volume("other"))[0]])
+def test_a_volume_is_free_again_when_the_claim_it_was_kept_for_is_gone_or_got_another(fact: StorageFact) -> None:
+    scene = scene_with(a_claim("a"), a_claim("b"), a_volume("v"))
+    assert chosen(scene.ask(mounting("a", "a"), mounting("b", "b"))) == {"a": {"ns/a": "v"}}
+    assert chosen(tell(scene, fact)) == {"b": {"ns/b": "v"}}
+
+
 def test_who_shares_a_claim_says_the_same_choice_and_keeps_it_when_the_first_goes() -> None:
     scene = scene_with(a_claim("c", of="made"))
     said = scene.ask(mounting("a", "c"), mounting("b", "c"))
