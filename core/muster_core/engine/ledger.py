@@ -244,7 +244,7 @@ def assume(partition: Partition, spec: AskSpec, node: NodeId, volumes: Mapping[s
         return NO_CHOICE
     storage = partition.nodes.occupants.attachments.storage
     for claim in dict.fromkeys(spec.facts.volumes.claims):
-        if claim in volumes:
+        if claim in volumes and storage.is_open(claim):
             storage.assume(claim, volumes[claim], node)
     return assumed(partition, spec)
 

@@ -5,9 +5,10 @@ In reading order: `placement` finds an application its queue (`rule_filter`: who
 asked first, `turns` whose turn it is and `pace` for how long; `headroom` says what queues and
 limits still allow, `starting` whether one more application may run. `gang` plans a reservation
 (`partial`: of a part), `swap` who takes over from which placeholder, `usual` everything else; each
-answers with an `outline`. `judging` looks again at what a resource manager was asked about,
-`reserving` says for whom room is held on nodes, `preemption/` who has to go. Below them `draft` holds what-ifs over the nodes and, in its `assumptions`, over volumes, `fit`
-places members of one shape, `together` those of several (`search/`), `packing` those of a gang in
-few topology domains, `scoring` prefers nodes, and `feasibility/` refuses them. `autoscaling` says
+answers with an `outline`; `judging` looks again at what a resource manager was asked about.
+`reserving` says for whom room is held on nodes, `preemption/` who has to go. Below them `draft`
+holds what-ifs over the nodes and, in its `assumptions`, over volumes, `fit` places members of one
+shape, `together` those of several (`search/`), `packing` those of a gang in few topology domains,
+`scoring` prefers nodes, and `feasibility/` refuses them. `autoscaling` says
 what is outstanding for lack of nodes.
 """

@@ -12,7 +12,7 @@ from muster_core.model.decisions import Placement, Swap
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility import filters
+from muster_core.plan.guards import pod_refusal
 from muster_core.plan.outline import shape_of
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application
@@ -20,17 +20,30 @@ from muster_core.world.nodes import NodeTable
 
 #: What the resource manager refuses is its own answer's business.
 _NOT_ASKED: Final = frozenset({"Predicates"})
+#: Guards whose answers change with those who come and go.
+_OF_OTHERS: Final = _NOT_ASKED | {
+    "NodePorts",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "PlacementConstraint",
+}
 
 #: An ask and the node it is to go to.
 Place = tuple[AllocationKey, NodeId]
 
 
 def holds(nodes: NodeTable, app: Application, swap: Swap) -> bool:
-    """Whether the real ask may still run on the node of its swap, by the node's facts."""
+    """Whether the real ask may still run on the node of its swap. Who else is there is not asked: there are the
+    placeholders of its gang, too, and what they count for is plan/swap.py's to know.
+    """
     ask = app.asks.get(swap.ask)
-    if ask is None or swap.node not in nodes or swap.node in ask.kind.avoid:
+    if ask is None or swap.node not in nodes:
         return False
-    return bool(filters.allowed(ask.kind.constraints, nodes)[nodes.rows.row(swap.node)])
+    draft, shape = Draft(nodes), shape_of(ask.kind)
+    is_refused = bool(pod_refusal(draft, shape)) or not fit.allowed(draft, shape, _OF_OTHERS)[nodes.rows.row(swap.node)]
+    return not is_refused
 
 
 def left_of(nodes: NodeTable, app: Application, decision: Placement) -> tuple[Place, ...]:
@@ -38,6 +51,7 @@ def left_of(nodes: NodeTable, app: Application, decision: Placement) -> tuple[Pl
     draft, row = Draft(nodes), nodes.rows.row
     known = [(key, node) for key, node in decision.places if key in app.asks and node in nodes]
     shapes = {key: shape_of(app.asks[key].kind) for key, _ in known}
+    known = [(key, node) for key, node in known if not pod_refusal(draft, shapes[key])]
     for key, node in known:
         fit.charge(draft, shapes[key], row(node))
     allowed: dict[tuple[Shape, NodeId], bool] = {}

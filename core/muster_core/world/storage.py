@@ -127,6 +127,11 @@ class Storage:  # long: every fact and every assumption goes through here
             del self.taken[before.volume]
             self._offer(before.volume)
 
+    def is_open(self, claim: str) -> bool:
+        """Whether the claim is there and a volume is still to be chosen for it."""
+        found = self.claims.get(claim)
+        return found is not None and not found.is_bound
+
     def is_free(self, volume: str, claim: str) -> bool:
         """Whether the volume could be the claim's for all that is known and assumed."""
         found = self.volumes.get(volume)

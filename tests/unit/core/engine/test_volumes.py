@@ -9,16 +9,24 @@ import pytest
 from muster_core.engine import invariants
 from muster_core.engine.commit import commit
 from muster_core.model.decisions import Placement
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationAnswer, Effect, PlacesAsked
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import AllocationReported, ApplicationAdded, FactsTold, NodeAction, NodeUpdated
+from muster_core.model.events import (
+    AllocationReported,
+    ApplicationAdded,
+    Attended,
+    FactsTold,
+    NodeAction,
+    NodeUpdated,
+    PlacesJudged,
+)
 from muster_core.model.facts import PodFacts, Volumes
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
 from muster_core.model.storage import ClaimReference, ObjectGone, ObjectKind, StorageFact
 from muster_core.world.storage import Storage
-from tests.unit.builders import PARTITION, a_configuration, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import PARTITION, RM, a_configuration, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed, releases, waits
 from tests.unit.core.plan.volumes.stored import HOST, LATE, MADE, a_claim, a_disk, a_volume, attaching, bound, on, using
 
@@ -230,3 +238,18 @@ def test_a_swap_that_is_called_off_gives_its_volume_back() -> None:
     swapping(scene)
     scene.ask(mounting("d", "d"))
     assert chosen(scene.release_ask("r", app="gang")) == {"d": {"ns/d": "v"}}
+
+
+@pytest.mark.parametrize("fact", [ObjectGone(ObjectKind.CLAIM, "ns/c"), bound("c", a_volume("other"))[0]])
+@pytest.mark.parametrize("group", ["workers", ""])
+def test_a_claim_that_is_gone_or_got_another_volume_while_its_pod_was_asked_about_is_kept_none(
+    fact: StorageFact, group: str
+) -> None:
+    scene = scene_with(a_claim("c"), a_volume("v", affinity=ON_N1))
+    scene.gang(ApplicationAdded(an_application("gang", gang=2)), 2)
+    scene.tell(Attended(RM, places=True, victims=False))
+    said = scene.ask(replace(mounting("r", "c", group=group), application=scene.app("gang" if group else "app").id))
+    [question] = [effect for effect in said if isinstance(effect, PlacesAsked)]
+    tell(scene, fact)
+    scene.tell(PlacesJudged(RM, question.number, ("",)))
+    assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
