@@ -52,7 +52,7 @@ def charge(draft: Draft, shape: Shape, row: int, count: int = 1) -> None:
 
 
 def _fills(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[Fill]:
-    allowed = facts = _on_facts(draft, shape)
+    allowed = facts = on_facts(draft, shape)
     watching = [guard for _, guard in guards(draft, shape)]
     for guard in watching:
         allowed = allowed & guard.allows()
@@ -87,7 +87,7 @@ def fits_on(draft: Draft, shape: Shape, node: NodeId) -> bool:
 
 def feasible_nodes(draft: Draft, shape: Shape) -> int:
     """How many nodes the constraints allow, full or not."""
-    return int(_on_facts(draft, shape).sum())
+    return int(on_facts(draft, shape).sum())
 
 
 def shortfall(draft: Draft, shape: Shape) -> Shortfall:
@@ -172,14 +172,14 @@ def _refused_by(guard: Guard, among: BoolColumn) -> Generator[Refused, None, Boo
 
 def allowed(draft: Draft, shape: Shape, without: Container[str] = ()) -> BoolColumn:
     """Nodes where one more may go, full or not. `without`: guards that are not asked, by name."""
-    found = _on_facts(draft, shape)
+    found = on_facts(draft, shape)
     for entry, guard in guards(draft, shape):
         if entry.name not in without:
             found = found & guard.allows()
     return found
 
 
-def _on_facts(draft: Draft, shape: Shape) -> BoolColumn:
+def on_facts(draft: Draft, shape: Shape) -> BoolColumn:
     """Nodes that no constraint on nodes refuses."""
     facts = filters.allowed(shape.constraints, draft.nodes)
     if shape.required:

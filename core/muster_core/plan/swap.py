@@ -19,7 +19,6 @@ from muster_core.model.facts import Occupant, PodFacts
 from muster_core.model.ids import AllocationKey
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility import filters
 from muster_core.plan.feasibility.volumes import binding
 from muster_core.plan.guards import guards
 from muster_core.plan.ordering import classes
@@ -206,7 +205,7 @@ def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, Occupant]
 
 def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:
     """No more are looked for when `enough` are of the best kind."""
-    allowed = filters.allowed(kind.constraints, partition.nodes)
+    allowed = fit.on_facts(Draft(partition.nodes), shape_of(kind))
     row = partition.nodes.rows.row
     found = _Candidates()
     for identity in app.gang.live[kind.group]:
@@ -217,7 +216,7 @@ def _candidates(partition: Partition, app: Application, kind: AskClass, taken: s
         placeholder = app.allocations[identity]
         if not placeholder.spec.resources.covers(kind.resources):
             found.smaller.append(placeholder)
-        elif allowed[row(placeholder.node)] and placeholder.node not in kind.avoid:
+        elif allowed[row(placeholder.node)]:
             found.here.append(placeholder)
         else:
             found.elsewhere.append(placeholder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
 from muster_core.model.events import (
@@ -269,6 +271,15 @@ def test_a_release_of_the_whole_application_lets_a_parked_ask_have_its_place() -
     said = scene.tell(everything)
     assert set(releases(said)) == {"app-p0", "app-p1"}
     assert placed(said) == {"r0": "n0"}
+
+
+def test_a_real_pod_that_may_run_on_one_node_only_goes_there_and_not_where_its_placeholder_is() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=2)
+    scene.gang(ApplicationAdded(an_application(gang=1)), 1)
+    [placeholder] = scene.app().allocations.values()
+    other = NodeId("n1" if placeholder.node == "n0" else "n0")
+    scene.ask(replace(an_ask("r0", group="workers"), required_node=other))
+    assert placed(scene.release("app-p0", why=REPLACED)) == {"r0": other}
 
 
 def test_an_application_that_fails_gives_the_room_held_on_another_node_back() -> None:
