@@ -1,18 +1,18 @@
 """An ask or an allocation comes that looks at other allocations' tags: from then on these are counted.
 
-Each tag key costs one walk over everything, when the first selector names it;
-what comes later is counted as it comes. Source: seed 001's constraints,
+Each tag key costs one look at everybody, when the first selector names it, and
+who has it is counted anew; what comes later is counted as it comes. Source: seed 001's constraints,
 inter-pod affinity and topology spread (model/company.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from muster_core.model.company import NAMESPACE, TERMINATING, PodTerm
+from muster_core.model.ids import NodeId
 from muster_core.model.placement import Target
 from muster_core.model.specs import AllocationSpec, AskSpec, Member
-from muster_core.world.applications import Application
 from muster_core.world.tags import MOST_KEYS
 from muster_core.world.world import Partition
 
@@ -42,16 +42,38 @@ def announce(partition: Partition, members: Iterable[Member]) -> None:
 
 
 def _begin(partition: Partition, read: set[str]) -> None:
+    """Count by these keys, too: only those who have one are counted anew, but the first time all."""
     tags = partition.nodes.occupants.tags
-    keys = frozenset(tags.keys) | read
-    if not tags.is_on or len(keys) > len(tags.keys):
-        tags.clear(keys)
-        for app in partition.applications.values():
-            _count(partition, app)
-        for foreign in partition.foreign.values():
-            tags.add(partition.nodes.rows.row(foreign.node), tags.project(foreign.tags))
-        partition.misfits.clear()
-        partition.stir_all()
+    new = read.difference(tags.keys)
+    if tags.is_on and not new:
+        return
+    row_of = partition.nodes.rows.row
+    meant = ((node, told) for node, told in _there(partition) if not tags.is_on or not new.isdisjoint(told))
+    there = [(row_of(node), told) for node, told in meant]
+    if tags.is_on:
+        for row, told in there:
+            tags.remove(row, tags.project(told))
+    tags.widen(new)
+    for row, told in there:
+        tags.add(row, tags.project(told))
+    for app in partition.applications.values():
+        for ask in [ask for ask in app.asks.values() if not new.isdisjoint(ask.spec.tags)]:
+            app.put_in_class(ask, tags.project(ask.spec.tags))
+    partition.misfits.clear()
+    partition.stir_all()
+
+
+def _there(partition: Partition) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
+    """Node and tags of all who count: a placeholder that hands over does not, the ask that its swap is for does."""
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            if allocation.successor is None:
+                yield allocation.node, allocation.spec.tags
+        for ask in app.asks.values():
+            if ask.swap is not None:
+                yield ask.swap.node, ask.spec.tags
+    for foreign in partition.foreign.values():
+        yield foreign.node, foreign.tags
 
 
 def _read(spec: AskSpec | AllocationSpec) -> Iterator[frozenset[str]]:
@@ -77,21 +99,3 @@ def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
     yield from (term.selector for term in company.near if term.selector is not None)
     # More of them where there are fewest: an empty selector counts none.
     yield from (spread.selector for spread in company.spread if spread.required and spread.selector)
-
-
-def _count(partition: Partition, app: Application) -> None:
-    """All that the application has, and its asks in classes that say what is read of them now."""
-    rows, project, add = (
-        partition.nodes.rows,
-        partition.nodes.occupants.tags.project,
-        partition.nodes.occupants.tags.add,
-    )
-    for allocation in app.allocations.values():
-        if allocation.successor is None:
-            add(rows.row(allocation.node), project(allocation.spec.tags))
-    moved = [ask for ask in app.asks.values() if project(ask.spec.tags) != ask.kind.occupant.tags]
-    for ask in moved:
-        app.put_in_class(ask, project(ask.spec.tags))
-    for ask in app.asks.values():
-        if ask.swap is not None:
-            add(rows.row(ask.swap.node), ask.kind.occupant.tags)

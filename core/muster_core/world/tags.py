@@ -53,6 +53,11 @@ class TagCounts:
         self._counts.clear()
         self._having.clear()
 
+    def widen(self, keys: Iterable[str]) -> None:
+        """Keep these keys as well. Whoever is counted and has one of them is to be removed before and added after."""
+        self.is_on = True
+        self.keys = tuple(sorted({*self.keys, *keys}))
+
     def add(self, row: int, projection: Tags) -> None:
         """One more of these on the row."""
         rows = self._counts.get(projection)
