@@ -1,7 +1,6 @@
 """Which places of an earlier plan still hold: between a question and its answer nodes and others on them change.
 
-Each place is looked at as if all others of the decision were taken, so their order does not matter. Room, queues and
-limits are checked by engine/commit.py.
+Only what filters say of nodes and of who is there: room, queues and limits are checked by engine/commit.py.
 """
 
 from __future__ import annotations
@@ -47,22 +46,23 @@ def holds(nodes: NodeTable, app: Application, swap: Swap) -> bool:
 
 
 def left_of(nodes: NodeTable, app: Application, decision: Placement) -> tuple[Place, ...]:
-    """The places of a decision that filters still allow."""
-    draft, row = Draft(nodes), nodes.rows.row
+    """The places of a decision that filters still allow: beside the others of it, or without them. In between was the
+    order in which they were found, which is not known any more.
+    """
+    bare, row = Draft(nodes), nodes.rows.row
     known = [(key, node) for key, node in decision.places if key in app.asks and node in nodes]
     shapes = {key: shape_of(app.asks[key].kind) for key, _ in known}
-    known = [(key, node) for key, node in known if not pod_refusal(draft, shapes[key])]
+    known = [(key, node) for key, node in known if not pod_refusal(bare, shapes[key])]
+    full = bare.fork()
     for key, node in known:
-        fit.charge(draft, shapes[key], row(node))
+        fit.charge(full, shapes[key], row(node))
     allowed: dict[tuple[Shape, NodeId], bool] = {}
-    left: list[Place] = []
     for key, node in known:
         shape = shapes[key]
         if (shape, node) not in allowed:
-            fit.charge(draft, shape, row(node), -1)
-            allowed[shape, node] = bool(fit.allowed(draft, shape, _NOT_ASKED)[row(node)])
+            fit.charge(full, shape, row(node), -1)
+            views = (fit.allowed(draft, shape, _NOT_ASKED)[row(node)] for draft in (full, bare))
+            allowed[shape, node] = any(views)
             if allowed[shape, node]:
-                fit.charge(draft, shape, row(node))
-        if allowed[shape, node]:
-            left.append((key, node))
-    return tuple(left)
+                fit.charge(full, shape, row(node))
+    return tuple((key, node) for key, node in known if allowed[shapes[key], node])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.engine.inquiries import LOST_NS, REFUSED_NS
-from muster_core.model.company import NAMESPACE
+from muster_core.model.company import NAMESPACE, Company, Spread
+from muster_core.model.constraints import Constraints
 from muster_core.model.effects import Effect, PlacesAsked
 from muster_core.model.events import (
     ApplicationAdded,
@@ -18,10 +19,10 @@ from muster_core.model.events import (
     VictimsJudged,
 )
 from muster_core.model.facts import PodFacts
-from muster_core.model.ids import ApplicationId
+from muster_core.model.ids import AllocationKey, ApplicationId
 from tests.unit.builders import RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed
-from tests.unit.core.plan.companies import HOST, company, term
+from tests.unit.core.plan.companies import HOST, ZONE, company, selecting, term
 
 DB = {"kubernetes.io/label/app": "db", NAMESPACE: "red"}
 
@@ -111,6 +112,20 @@ def test_members_that_go_where_others_of_them_are_get_their_places_at_once() -> 
     question = asked(scene.ask(follower, an_ask("x1", app="x", vcore=1000, tags=DB)))
     said = judged(scene, question)
     assert placed(said) | placed(judged(scene, asked(said))) == {"x0": "n0", "x1": "n0"}
+
+
+def test_members_whose_places_hold_only_in_the_order_in_which_they_were_found_get_them() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(Attended(RM, places=True, victims=False), ApplicationAdded(an_application(gang=2)))
+    for name, zone, vcore in (("n0", "a", 4000), ("n1", "b", 500)):
+        scene.tell(NodeAdded(a_node(name, vcore, labels={ZONE: zone})))
+    evenly = Company(spread=(Spread(ZONE, 1, selecting(app="db"), "red"),))
+    member = an_ask("p0", group="workers", placeholder=True, tags=DB)
+    in_a = Constraints(node_selector=((ZONE, "a"),))
+    said = scene.ask(
+        replace(member, key=AllocationKey("p1"), constraints=in_a), replace(member, facts=PodFacts(evenly))
+    )
+    assert placed(judged(scene, asked(said))) == {"p0": "n0", "p1": "n0"}
 
 
 def test_an_answer_of_an_earlier_session_is_no_answer_to_this_one() -> None:
