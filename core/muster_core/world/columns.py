@@ -22,6 +22,14 @@ BoolColumn = npt.NDArray[np.bool_]
 CodeColumn = npt.NDArray[np.int32]
 
 _FIRST_SIZE = 16
+#: Answers about all rows that a memory keeps: so many, or fewer where they would take more bytes than this together.
+_MOST_KEPT = 4096
+_KEPT_BYTES = 1 << 27
+
+
+def most_kept(rows: int, each: int) -> int:
+    """How many answers of `each` bytes a row a memory keeps: what pods ask for is up to their users."""
+    return min(_MOST_KEPT, _KEPT_BYTES // max(rows * each, 1))
 
 
 def room_for(length: int, rows: int) -> int:

@@ -27,11 +27,8 @@ from muster_core.plan.feasibility import (
     node_unschedulable,
     taint_toleration,
 )
-from muster_core.world.columns import BoolColumn
+from muster_core.world.columns import BoolColumn, most_kept
 from muster_core.world.nodes import NodeTable
-
-# So many values of constraints are remembered between two changes of facts.
-_MEMORY = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ def answers(constraints: Constraints, nodes: NodeTable) -> tuple[BoolColumn, ...
         known = (*columns, np.logical_and.reduce(columns))
         for column in known:
             column.flags.writeable = False
-        if len(nodes.answers) >= _MEMORY:
+        if len(nodes.answers) >= most_kept(nodes.rows.size, len(known)):
             nodes.answers.clear()
         nodes.answers[constraints] = known
     return known

@@ -19,7 +19,7 @@ from muster_core.model.facts import NO_PREFERENCES, Preferences
 from muster_core.plan.feasibility import filters
 from muster_core.plan.feasibility.node_affinity import term_holds
 from muster_core.plan.feasibility.taint_toleration import tolerates
-from muster_core.world.columns import FloatColumn, IntColumn
+from muster_core.world.columns import FloatColumn, IntColumn, most_kept
 from muster_core.world.nodes import NodeTable
 
 _MOST: Final = 100
@@ -31,8 +31,8 @@ _MIB: Final = 1 << 20
 #: Images on a node that are smaller altogether are worth nothing, larger ones (for each container) no more than 100.
 _LEAST_BYTES: Final = 23 * _MIB
 _MOST_BYTES: Final = 1000 * _MIB
-#: So many pairs of constraints and preferences are remembered between two changes of facts.
-_MEMORY: Final = 4096
+#: Bytes of a point.
+_EACH: Final = 8
 
 
 def points(constraints: Constraints, preferences: Preferences, nodes: NodeTable) -> FloatColumn | None:
@@ -41,7 +41,7 @@ def points(constraints: Constraints, preferences: Preferences, nodes: NodeTable)
         return None
     asked = constraints, preferences
     if asked not in nodes.points:
-        if len(nodes.points) >= _MEMORY:
+        if len(nodes.points) >= most_kept(nodes.rows.size, _EACH):
             nodes.points.clear()
         nodes.points[asked] = _points(constraints, preferences, nodes)
     return nodes.points[asked]
