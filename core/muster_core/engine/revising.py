@@ -54,9 +54,9 @@ def revise_foreign(partition: Partition, identity: AllocationId, told: Allocatio
     """The same of one that belongs to no application: its node has to give more room to it, or less."""
     old = partition.foreign[identity]
     affinity.read(partition, told)
+    ledger.enter(partition, told.node, told)  # first: what both use is in use all the time
     ledger.leave(partition, old.node, old)
     partition.foreign[identity] = told
-    ledger.enter(partition, told.node, told)
     if told.resources != old.resources:
         partition.nodes.take(told.node, told.resources, foreign=True)
         partition.nodes.give_back(told.node, old.resources, foreign=True)
