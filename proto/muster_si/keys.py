@@ -139,6 +139,9 @@ APP_TAG_RENEWAL: Final = "muster/namespace-changed"
 #: JSON object {"key": node label, "required": bool}: pack the gang into as few
 #: values of the label as possible (topologyKey of schedulingPolicyParameters).
 APP_TAG_TOPOLOGY: Final = "muster/gang-topology"
+#: How a gang gets its places (gangPlacement of schedulingPolicyParameters): one
+#: of PLACEMENT_*; absent = Reserve (semantics 16).
+APP_TAG_GANG_PLACEMENT: Final = "muster/gang-placement"
 
 # -- ours: nodes --------------------------------------------------------------
 NODE_LABEL_PREFIX: Final = "kubernetes.io/label/"  # + label key = value
@@ -225,6 +228,12 @@ DEFAULT_PARTITION: Final = "default"
 #: gangSchedulingStyle (contract 1.4).
 STYLE_SOFT: Final = "Soft"
 STYLE_HARD: Final = "Hard"
+#: A placeholder for each member; a gang that does not fit holds what does.
+PLACEMENT_RESERVE: Final = "Reserve"
+#: A placeholder for each member; all get their places at once, or none is held.
+PLACEMENT_ATOMIC: Final = "Atomic"
+#: No placeholder pods: the places are held in the core's ledger for the members to come.
+PLACEMENT_DIRECT: Final = "Direct"
 
 #: UpdatedApplication.state (architecture 3; names that users see).
 APP_NEW: Final = "New"
