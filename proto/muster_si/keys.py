@@ -128,9 +128,11 @@ TAG_PLACEMENT: Final = "muster/placement-constraint"
 APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
 #: JSON array of a gang's members: [{"name", "minMember", "resource": {name:
 #: int}, "constraints": TAG_CONSTRAINTS' object, "podConstraints":
-#: TAG_POD_CONSTRAINTS' object, "labels": {key: value}}]; lets the core say at once
-#: that no empty cluster of these nodes could hold it, naming member and
-#: resource (semantics 10).
+#: TAG_POD_CONSTRAINTS' object, "labels": {key: value}, "preferences":
+#: TAG_PREFERENCES' object, "priority": int, "allowPreemptSelf": bool,
+#: "allowPreemptOther": bool}]; lets the core say at once that no empty cluster of
+#: these nodes could hold it, naming member and resource (semantics 10). A Direct
+#: gang's places are held by it: without it such a gang is refused.
 APP_TAG_MEMBERS: Final = "muster/members"
 #: "true": the application is there already, and this says what the quota tags of
 #: its namespace are now; nothing else of the message counts, nothing is answered.
@@ -140,7 +142,9 @@ APP_TAG_RENEWAL: Final = "muster/namespace-changed"
 #: values of the label as possible (topologyKey of schedulingPolicyParameters).
 APP_TAG_TOPOLOGY: Final = "muster/gang-topology"
 #: How a gang gets its places (gangPlacement of schedulingPolicyParameters): one
-#: of PLACEMENT_*; absent = Reserve (semantics 16).
+#: of PLACEMENT_*; absent = Reserve (semantics 16). Why a Direct gang waits is said
+#: as the scheduling state of `<application>/<task group>`, which is no pod's key:
+#: FAILED or SKIPPED, and SCHEDULED when that is over.
 APP_TAG_GANG_PLACEMENT: Final = "muster/gang-placement"
 
 # -- ours: nodes --------------------------------------------------------------

@@ -27,7 +27,7 @@ from muster_core.model.ids import (
 from muster_core.model.placement import PlacementConstraint, matches
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import Member, Topology
+from muster_core.model.specs import GangPlacement, Member, Topology
 from muster_si import keys, si_pb2
 
 #: Distinct amounts kept as one shared value; beyond it the memo starts anew.
@@ -38,6 +38,11 @@ _TERMINATIONS: Final[Mapping[int, Termination]] = {
     si_pb2.TIMEOUT: Termination.TIMEOUT,
     si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
     si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
+}
+_PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
+    keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,
+    keys.PLACEMENT_ATOMIC: GangPlacement.ATOMIC,
+    keys.PLACEMENT_DIRECT: GangPlacement.DIRECT,
 }
 
 
@@ -140,6 +145,15 @@ def topology(tags: Mapping[str, str]) -> Topology | None:
         return facts.topology(text) if text else None
     except Unfit as unfit:
         raise unfit.inside(keys.APP_TAG_TOPOLOGY) from unfit
+
+
+def gang_placement(tags: Mapping[str, str]) -> GangPlacement:
+    """How a gang gets its places (semantics 16); absent = Reserve."""
+    text = tags.get(keys.APP_TAG_GANG_PLACEMENT) or keys.PLACEMENT_RESERVE
+    placement = _PLACEMENTS.get(text)
+    if placement is None:
+        raise Unfit(keys.APP_TAG_GANG_PLACEMENT, f"is {text[:32]!r}, not one of {', '.join(_PLACEMENTS)}")
+    return placement
 
 
 def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:

@@ -11,13 +11,30 @@ from typing import Final, cast
 
 from muster_core.edge import facts, pod_facts
 from muster_core.edge.facts import QUANTITY_LIMIT
-from muster_core.edge.reading import NAME_LIMIT, REMEMBERED, Object, an_object, each, only, pairs, parsed, text_of
+from muster_core.edge.reading import (
+    NAME_LIMIT,
+    REMEMBERED,
+    Object,
+    an_object,
+    each,
+    flag,
+    number,
+    only,
+    pairs,
+    parsed,
+    text_of,
+)
 from muster_core.edge.refusals import Unfit
+from muster_core.model.company import ANY_COMPANY
+from muster_core.model.facts import NO_FACTS, NO_PREFERENCES, PodFacts
 from muster_core.model.ids import TaskGroup
 from muster_core.model.specs import Member
 from muster_si import keys
 
 _FIELDS: Final = frozenset({"name", "minMember", "resource", "constraints", "podConstraints", "labels"})
+#: Of places without pods, which have no other pod to say it.
+_PODLESS_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf", "allowPreemptOther"})
+_PRIORITY_LIMIT: Final = 2**31
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -31,7 +48,7 @@ def read(text: str, namespace: str) -> tuple[Member, ...]:
 
 
 def _member(found: Object, namespace: str) -> Member:
-    only(found, _FIELDS)
+    only(found, _FIELDS | _PODLESS_FIELDS)
     name, count = text_of(found, "name"), found.get("minMember")
     if not name or len(name) > NAME_LIMIT:
         raise Unfit("name", "is empty or too long")
@@ -40,14 +57,26 @@ def _member(found: Object, namespace: str) -> Member:
     amounts = an_object(found.get("resource") or {}, "resource")
     if not all(isinstance(amount, int) and not isinstance(amount, bool) for amount in amounts.values()):
         raise Unfit("resource", f"of {name!r} holds something that is not a whole number")
-    company = pod_facts.company_of(an_object(found.get("podConstraints") or {}, "podConstraints"), namespace)
     labels = ((keys.TAG_POD_LABEL_PREFIX + key, value) for key, value in pairs(found.get("labels"), "labels"))
+    resources = facts.resources(cast("Mapping[str, int]", amounts))
+    if any(amount * count > QUANTITY_LIMIT for _, amount in resources.items()):
+        raise Unfit("minMember", f"of {name!r} is absurd")
     return Member(
         group=TaskGroup(name),
         count=count,
-        resources=facts.resources(cast("Mapping[str, int]", amounts)),
+        resources=resources,
         constraints=facts.constraints_of(an_object(found.get("constraints") or {}, "constraints")),
-        apart=company.apart,
+        facts=_facts(found, namespace),
         tags=((keys.TAG_NAMESPACE, namespace), *labels),
-        near=company.near,
+        priority=number(found, "priority", least=-_PRIORITY_LIMIT, most=_PRIORITY_LIMIT),
+        allow_preempt_self=flag(found, "allowPreemptSelf", default=True),
+        allow_preempt_other=flag(found, "allowPreemptOther", default=True),
     )
+
+
+def _facts(found: Object, namespace: str) -> PodFacts:
+    company = pod_facts.company_of(an_object(found.get("podConstraints") or {}, "podConstraints"), namespace)
+    liked = an_object(found.get("preferences") or {}, "preferences")
+    if company == ANY_COMPANY and not liked:
+        return NO_FACTS
+    return PodFacts(company, preferences=pod_facts.preferences_of(liked) if liked else NO_PREFERENCES)

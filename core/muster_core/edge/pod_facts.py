@@ -144,7 +144,11 @@ def _volumes_of(text: str, tags: Mapping[str, str]) -> Volumes:
 @lru_cache(maxsize=REMEMBERED)
 def preferences(text: str) -> Preferences:
     """The value of `muster/preferences`."""
-    found = an_object(parsed(text), "the value")
+    return preferences_of(an_object(parsed(text), "the value"))
+
+
+def preferences_of(found: Object) -> Preferences:
+    """The same, of a part of another value."""
     only(found, frozenset({"nodeAffinity", "images", "volumeImages"}))
     return Preferences(
         terms=each(found.get("nodeAffinity") or [], "nodeAffinity", _preferred),

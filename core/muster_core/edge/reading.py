@@ -99,9 +99,9 @@ def number(found: Object, field: str, default: int = 0, *, least: int = 0, most:
     return value
 
 
-def flag(found: Object, field: str) -> bool:
-    """True or false; absent = false."""
-    value = found.get(field, False)
+def flag(found: Object, field: str, *, default: bool = False) -> bool:
+    """True or false; absent = `default`."""
+    value = found.get(field, default)
     if not isinstance(value, bool):
         raise Unfit(field, "is neither true nor false")
     return value

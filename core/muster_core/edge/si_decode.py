@@ -251,6 +251,7 @@ class Decoder:
             wait_timeout_ns=fields.moment(tags, keys.APP_TAG_GANG_WAIT_TIMEOUT, _MILLISECOND),
             placeholder_ask=ask,
             style=_STYLES.get(new.gangSchedulingStyle, GangStyle.SOFT),
+            gang_placement=fields.gang_placement(tags),
             members=fields.members(tags),
             topology=fields.topology(tags),
             created_ns=fields.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND),

@@ -36,7 +36,7 @@ def read(partition: Partition, spec: AskSpec | AllocationSpec) -> str:
 
 def announce(partition: Partition, members: Iterable[Member]) -> None:
     """The same of what a gang's members want near them, so that the first to come are planned for with the others."""
-    read = {key for member in members for targets in _of_terms(member.near) for key in targets}
+    read = {key for member in members for targets in _of_terms(member.facts.company.near) for key in targets}
     if read and len(frozenset(partition.nodes.occupants.tags.keys) | read) <= MOST_KEYS:
         _begin(partition, read)
 

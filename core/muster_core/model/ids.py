@@ -43,6 +43,11 @@ def allocation_id(key: AllocationKey, ordinal: int) -> AllocationId:
     return AllocationId(f"{key}-{ordinal}")
 
 
+def podless_key(application: ApplicationId, group: TaskGroup) -> AllocationKey:
+    """The key of the core's own ask for the places of a task group (semantics 16, Direct); no pod's uid has a slash."""
+    return AllocationKey(f"{application}/{group}")
+
+
 def child_path(parent: QueuePath, name: str) -> QueuePath:
     """The path of the queue `name` below `parent`."""
     return QueuePath(f"{parent}.{name.lower()}")

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from muster_core.model.company import PodTerm
 from muster_core.model.constraints import ANYWHERE, Constraints, Taint
 from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import (
@@ -40,19 +39,30 @@ class GangStyle(StrEnum):
     HARD = "Hard"
 
 
+class GangPlacement(StrEnum):
+    """How a gang gets its places (semantics 16)."""
+
+    RESERVE = "Reserve"
+    ATOMIC = "Atomic"
+    DIRECT = "Direct"
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A task group as the application declared it: `count` pods of this shape. `apart`: what they keep away from, by
-    `tags` that they all have; `near`: what they want beside them.
+    """A task group as the application declared it: `count` pods of this shape. `facts`: what they ask of pods near
+    them, and prefer of nodes; others know them by `tags` that they all have. What is left is said of places
+    without pods, which have no other pod to say it (semantics 16, Direct).
     """
 
     group: TaskGroup
     count: int
     resources: Resources
     constraints: Constraints = ANYWHERE
-    apart: tuple[PodTerm, ...] = ()
+    facts: PodFacts = NO_FACTS
     tags: Tags = ()
-    near: tuple[PodTerm, ...] = ()
+    priority: int = 0
+    allow_preempt_self: bool = True
+    allow_preempt_other: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,7 @@ class ApplicationSpec:
     wait_timeout_ns: int = 0
     placeholder_ask: Resources = NOTHING
     style: GangStyle = GangStyle.SOFT
+    gang_placement: GangPlacement = GangPlacement.RESERVE
     #: Empty where the resource manager does not tell them.
     members: tuple[Member, ...] = ()
     #: None = wherever its members have room.
@@ -107,6 +118,16 @@ class ApplicationSpec:
         """Whether places are to be reserved before it runs."""
         return bool(self.placeholder_ask)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its gang has all its places at once or none (semantics 16)."""
+        return self.gang_placement is not GangPlacement.RESERVE
+
+    @property
+    def is_podless(self) -> bool:
+        """Whether the core itself holds the places of its gang, with no pods in them (semantics 16, Direct)."""
+        return self.gang_placement is GangPlacement.DIRECT and self.is_gang
+
 
 @dataclass(frozen=True, slots=True)
 class AskSpec:
@@ -119,6 +140,8 @@ class AskSpec:
     constraints: Constraints = ANYWHERE
     group: TaskGroup = NO_GROUP
     placeholder: bool = False
+    #: The core asks for itself: a placeholder that no pod stands for, which the resource manager is never told of.
+    podless: bool = False
     originator: bool = False
     priority: int = 0
     max_allocations: int = 1

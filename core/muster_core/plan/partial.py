@@ -107,20 +107,20 @@ def coming(partition: Partition, app: Application, counts: dict[AskClass, int]) 
     one shape, and it is all the same where the first ones go.
     """
     members = app.spec.members
-    if len(members) < 2 and app.spec.topology is None and not any(member.near for member in members):
+    if len(members) < 2 and app.spec.topology is None and not any(member.facts.company.near for member in members):
         return []
     asked: Counter[TaskGroup] = Counter()
     for kind, count in counts.items():
         asked[kind.group] += count
     left = ((one, one.count - len(app.gang.live.get(one.group, ())) - asked[one.group]) for one in members)
-    return [(declared(partition, member, member.near), count) for member, count in left if count > 0]
+    return [(declared(partition, member, member.facts.company.near), count) for member, count in left if count > 0]
 
 
 def declared(partition: Partition, member: Member, near: tuple[PodTerm, ...] = ()) -> Shape:
     """A member as it was declared. How it is spread is left out, and what it wants near unless it is given: that may be
     for others that come beside it; who keeps away from its like needs room for all of them in any cluster.
     """
-    company = Company(near=near, apart=member.apart)
+    company = Company(near=near, apart=member.facts.company.apart)
     tags = partition.nodes.occupants.tags.project(dict(member.tags))
     facts = PodFacts(company) if company != ANY_COMPANY else NO_FACTS
     return Shape(member.resources, member.constraints, occupant=occupant_of(facts, tags))

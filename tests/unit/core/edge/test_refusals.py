@@ -156,6 +156,15 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
         {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1},{"name":"w","minMember":1}]'}},
         "members name a task group twice",
     ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2305843009213693952,"resource":{"vcore":9}}]'}},
+        "minMember of 'w' is absurd",
+    ),
+    ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1,"priority":"high"}]'}}, "priority is not a whole"),
+    (
+        {"tags": {keys.APP_TAG_GANG_PLACEMENT: "direct"}},
+        "muster/gang-placement is 'direct', not one of Reserve, Atomic, Direct",
+    ),
 ]
 
 

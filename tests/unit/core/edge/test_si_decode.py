@@ -19,7 +19,7 @@ from muster_core.model.ids import ApplicationId, PartitionId
 from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
-from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Topology
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangPlacement, GangStyle, Topology
 from muster_si import keys, si_pb2
 from tests.unit.core.edge import messages as m
 
@@ -202,7 +202,9 @@ def test_every_field_of_an_application_arrives() -> None:
         keys.APP_TAG_GANG_WAIT_TIMEOUT: "2500",
         keys.APP_TAG_NAMESPACE: "dev",
         keys.APP_TAG_MEMBERS: '[{"minMember":2,"name":"w","resource":{"vcore":500},"constraints":{"nodeName":"n1"},'
-        '"labels":{"role":"w"},"podConstraints":{"antiAffinity":[{"topologyKey":"host","labelSelector":{}}]}}]',
+        '"labels":{"role":"w"},"podConstraints":{"antiAffinity":[{"topologyKey":"host","labelSelector":{}}]},'
+        '"preferences":{"images":["a:1"]},"priority":-3,"allowPreemptSelf":false}]',
+        keys.APP_TAG_GANG_PLACEMENT: "Direct",
         keys.APP_TAG_TOPOLOGY: '{"key":"zone","required":true}',
     }
     spec = the_application(
@@ -228,9 +230,18 @@ def test_every_field_of_an_application_arrives() -> None:
     [member] = spec.members
     assert (member.group, member.count, member.resources) == ("w", 2, Resources({"vcore": 500}))
     assert member.constraints == Constraints(node_name="n1")
-    assert [(term.topology, term.selector) for term in member.apart] == [("host", ())]
+    assert [(term.topology, term.selector) for term in member.facts.company.apart] == [("host", ())]
     assert member.tags == ((keys.TAG_NAMESPACE, "dev"), (keys.TAG_POD_LABEL_PREFIX + "role", "w"))
+    assert member.facts.preferences.images == ("a:1",)
+    assert (member.priority, member.allow_preempt_self, member.allow_preempt_other) == (-3, False, True)
     assert spec.topology == Topology("zone", required=True)
+    assert spec.gang_placement is GangPlacement.DIRECT
+
+
+@pytest.mark.parametrize("name", ["", "Reserve"])
+def test_a_gang_that_says_nothing_of_its_placement_reserves(name: str) -> None:
+    tags = {keys.APP_TAG_GANG_PLACEMENT: name}
+    assert the_application(m.an_application(tags=tags)).gang_placement is GangPlacement.RESERVE
 
 
 def test_an_application_without_user_belongs_to_nobody() -> None:

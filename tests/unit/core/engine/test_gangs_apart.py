@@ -20,7 +20,7 @@ def a_gang(members: int) -> ApplicationSpec:
     """Each member wants a host without another one."""
     spec = an_application(gang=members)
     [member] = spec.members
-    return replace(spec, members=(replace(member, apart=ALONE.company.apart, tags=tuple(WEB.items())),))
+    return replace(spec, members=(replace(member, facts=ALONE, tags=tuple(WEB.items())),))
 
 
 def placeholders(count: int) -> list[AskSpec]:

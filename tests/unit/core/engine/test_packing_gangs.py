@@ -148,7 +148,9 @@ def test_a_driver_goes_where_those_have_room_who_are_to_come_and_want_it_near() 
     one = resources(vcore=1000, pods=1)
     members = (
         Member(TaskGroup("driver"), 1, one, tags=tuple(labels["driver"].items())),
-        Member(TaskGroup("worker"), 4, one, tags=tuple(labels["worker"].items()), near=(near,)),
+        Member(
+            TaskGroup("worker"), 4, one, tags=tuple(labels["worker"].items()), facts=PodFacts(Company(near=(near,)))
+        ),
     )
     scene.tell(ApplicationAdded(replace(an_application(gang=5), members=members)))
     driver = an_ask("driver", group="driver", placeholder=True, tags=labels["driver"])
