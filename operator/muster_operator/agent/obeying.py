@@ -196,6 +196,8 @@ def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float
     if task is None or task.state is not TaskState.SCHEDULING:
         if task is not None and task.held:
             tasks.retell(ledger, out, task)  # the ask that was to take the place of another came after its allocation
+        elif task is not None and task.asked:  # its pod is on its way out; an older ask of it may be left
+            tasks.take_back(out, task, TerminationType.STOPPED_BY_RM, verdict.reason)
         return
     task.asked = False
     app = ledger.applications.get(task.app)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from muster_operator.agent.comparing import compare
 from muster_operator.model.commands import BindPod
 from muster_operator.model.facts import NodeGone
 from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.inventory import Inventory, Part
 from muster_operator.model.verdicts import AllocationVerdict, AskRejected
-from tests.unit.operator.agent.driver import APP, asked, live, orders, waiting
+from muster_si import keys
+from tests.unit.operator.agent.driver import APP, asked, live, orders, refused, waiting
+from tests.unit.operator.agent.gang import reserving, uid
 from tests.unit.operator.objects import a_container
 
 
@@ -22,3 +26,17 @@ def test_a_refusal_of_an_ask_that_another_took_the_place_of_does_not_keep_the_po
     [bind] = orders(driver.allocated("uid-w0", "n2"))
     assert isinstance(bind, BindPod)
     assert bind.node == "n2"
+
+
+def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_to_know_of_it() -> None:
+    """A bind failed and was asked for anew while the core failed the gang, and ended it with the old allocation."""
+    driver, (first, second) = reserving(parameters="gangSchedulingStyle=Hard")
+    [bind] = orders(driver.allocated(uid(first)))
+    assert asked(driver.result(refused(bind))) == [uid(first)]
+    driver.cancelled(uid(second))
+    driver.updated(keys.APP_FAILING, "the time is over")
+    driver.updated(keys.APP_FAILED)
+    unknown = AskRejected(APP, PodUid(uid(first)), "application job is not known")
+    driver.told(AllocationVerdict(rejected_asks=(unknown,)))
+    found = compare(driver.ledger, Inventory(Part.APPLICATIONS), set(), driver.now)
+    assert found.found == []
