@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks import cluster, in_process, report, rest_answers
+from benchmarks import cluster, in_process, report, rest_answers, through_both
 from benchmarks.figures import Figure, Options
 from devcluster.errors import DevclusterError
 
@@ -30,6 +30,7 @@ FAMILIES: Mapping[str, Family] = {
     "core": Family(in_process.CORE, in_process.core),
     "shapes": Family(in_process.SHAPES, in_process.shapes),
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
+    "both": Family(through_both.NAMES, through_both.measure),
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),
     "operator": Family(in_process.OPERATOR, in_process.operator),

@@ -18,6 +18,7 @@ PEERS: Mapping[str, Mapping[str, float]] = {
     "core/1000": {"YuniKorn": 4600},
     "core/2000": {"YuniKorn": 4700},
     "core/5000": {"YuniKorn": 4760},
+    "both/50000": {"YuniKorn": 5971},
     "shapes/basic": {"kube-scheduler": 680},
     "shapes/node-affinity": {"kube-scheduler": 220},
     "shapes/anti-affinity": {"kube-scheduler": 60},
@@ -32,8 +33,9 @@ PEERS: Mapping[str, Mapping[str, float]] = {
 """kube-scheduler 1.36.1 (gangs: its alpha PodGroup) and YuniKorn of August 2026, on another machine with 2 cores.
 
 `cluster`: a real API server, 1,000 fake nodes, the same load, client limits raised to 5,000 QPS. `core`: YuniKorn's own
-BenchmarkScheduling without predicates. `shapes`: the gates of kube-scheduler's own CI at 5,000 nodes, whose whole path
-writes to an API server; ours is the core alone. `floor` is creating the pods with no scheduler at all: it says how
+BenchmarkScheduling without predicates. `both`: its BenchmarkSchedulingThroughPut, whose pods come as objects and not as
+bytes. `shapes`: the gates of kube-scheduler's own CI at 5,000 nodes, whose whole path writes to an API server; ours is
+the core alone. `floor` is creating the pods with no scheduler at all: it says how
 fast the machines are, and nothing about schedulers. A ratio of figures from two machines is good for one digit.
 """
 

@@ -1,0 +1,81 @@
+"""Where the processor time of one process goes, by stage of a pod's way: a look at the stack each millisecond of it.
+
+A tracing profiler would make short Python functions look dear, and C code cheap. A look costs some microseconds.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+#: Processor seconds between two looks.
+STEP_S: Final = 0.001
+#: What a file belongs to: the first that fits, from the innermost frame outwards. Whoever is called from obeying obeys.
+PLACES: Final = (
+    ("/benchmarks/", "stub"),
+    ("muster_operator/translate/", "translate"),
+    ("muster_operator/agent/obeying", "obey"),
+    ("muster_operator/agent/answering", "obey"),
+    ("muster_operator/agent/", "agent"),
+    ("muster_operator/link/si/decode", "obey"),
+    ("muster_operator/link/si/", "encode"),
+    ("muster_si/", "encode"),
+    ("muster_operator/link/api/decoding", "decode"),
+    ("muster_operator/link/api/", "requests"),
+    ("muster_operator/link/leading/", "requests"),
+    ("muster_operator/link/loop", "agent"),
+    ("muster_operator/", "decode"),
+    ("/kopf/", "decode"),
+    ("muster_core/edge/si_", "core's codec"),
+    ("muster_core/edge/", "core's edge"),
+    ("muster_core/", "core"),
+)
+STAGES: Final = (*dict.fromkeys(stage for _, stage in PLACES), "other")
+_OUTER: Final = ("obeying.py", "answering.py")
+
+
+class Looks:
+    """How often each stage, and each place in the code, was seen at work."""
+
+    def __init__(self) -> None:
+        self.stages: Counter[str] = Counter()
+        self.places: Counter[str] = Counter()
+        self._known: dict[str, str] = {}
+
+    def shares(self) -> Mapping[str, float]:
+        """Parts of all looks."""
+        everything = max(1, self.stages.total())
+        return {stage: self.stages[stage] / everything for stage in STAGES}
+
+    def look(self, _: int, frame: FrameType | None) -> None:
+        """Note who is at work."""
+        found, place = "other", ""
+        while frame is not None:
+            file = frame.f_code.co_filename
+            stage = self._known.get(file)
+            if stage is None:
+                stage = self._known[file] = next((name for part, name in PLACES if part in file), "")
+            if stage and not place:
+                found, place = stage, f"{file.rpartition('/')[2]}:{frame.f_code.co_name}"
+            if found == "agent" and file.endswith(_OUTER):
+                found = "obey"
+            frame = frame.f_back
+        self.stages[found] += 1
+        self.places[f"{found} {place}"] += 1
+
+
+@contextmanager
+def looking() -> Iterator[Looks]:
+    """Look for as long as the block lasts."""
+    looks = Looks()
+    before = signal.signal(signal.SIGPROF, looks.look)
+    signal.setitimer(signal.ITIMER_PROF, STEP_S, STEP_S)
+    try:
+        yield looks
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

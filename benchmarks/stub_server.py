@@ -1,0 +1,258 @@
+"""An API server without a network: what the operator's HTTP session is replaced by, and what answers behind it.
+
+The line is drawn where the operator hands a request to aiohttp and where it reads bytes of an answer: `StubSession` is
+an `aiohttp.ClientSession` as far as Muster and kopf use one. Behind it lists are bytes, watches bring bytes in pieces
+as a socket would, and every write is answered at once from memory; a bind is followed by the MODIFIED event of its pod.
+Bytes of pods are put together from a template, because whatever the stub does is paid by who is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import kopf
+import orjson
+
+from benchmarks.stand_in import INTRODUCTION, SERVED, Objects
+from muster_operator.link.api.connections import Connections
+from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.si.current import NEEDED
+
+#: Bytes that one read of a watch brings at most, as from a busy socket.
+PIECE: Final = 2**16
+_SUCCESS: Final = orjson.dumps({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201})
+_EMPTY: Final = orjson.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
+_NOT_FOUND: Final = orjson.dumps({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404})
+
+#: The event of a pod, by its name: as it was created (no node), or as it is on this node. The number is its version.
+PodEvent = Callable[[str, str, int], bytes]
+
+
+class StubResponse:
+    """An answer; awaited by kopf, entered by everybody."""
+
+    __slots__ = ("_body", "content", "headers", "status")
+
+    def __init__(self, status: int, body: bytes, content: Feed | None = None) -> None:
+        self.status, self._body, self.content = status, body, content
+        self.headers: Mapping[str, str] = {}
+
+    async def read(self) -> bytes:
+        """All of it."""
+        return self._body
+
+    async def json(self) -> Any:
+        """Decoded."""
+        return orjson.loads(self._body)
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class Feed:
+    """The bytes of one watch, as they come; what waits is made when it is read."""
+
+    version: int = 1_000_000
+    _lines: deque[tuple[str, str]] = field(default_factory=deque)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    event: PodEvent | None = None
+    read: int = 0
+
+    def tell(self, name: str, node: str = "") -> None:
+        """A pod was created, or got its node."""
+        self._lines.append((name, node))
+        self._news.set()
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """What a reader of the body gets."""
+        while True:
+            yield self._piece(min(size, PIECE)) or await self.readany()
+
+    async def readany(self) -> bytes:
+        """What is there, or what comes next."""
+        while not self._lines:
+            self._news.clear()
+            await self._news.wait()
+        return self._piece(PIECE)
+
+    def _piece(self, size: int) -> bytes:
+        made: list[bytes] = []
+        while self._lines and size > 0 and self.event is not None:
+            name, node = self._lines.popleft()
+            self.version += 1
+            line = self.event(name, node, self.version)
+            made.append(line)
+            size -= len(line)
+            self.read += 1
+        return b"".join(made)
+
+
+@dataclass(slots=True)
+class StubServer:
+    """What the server has, and what it was asked for. `bound`: the node of each pod that was bound."""
+
+    lists: dict[str, Objects]
+    kept: dict[str, Any]
+    pods: Feed
+    bound: dict[str, str] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def answer(self, method: str, url: str, body: bytes | None) -> StubResponse:
+        """At once."""
+        path = url.partition("?")[0]
+        if method == "POST" and path.endswith("/binding"):
+            return self._bind(path, orjson.loads(body or b"{}")["target"]["name"])
+        if method == "GET":
+            return self._get(url)
+        self.seen[f"{method} {path.rpartition('/')[2] if method == 'POST' else ''}"] += 1
+        if method == "POST" and path in INTRODUCTION:
+            return StubResponse(201, orjson.dumps(INTRODUCTION[path]))
+        return StubResponse(201 if method == "POST" else 200, body or _SUCCESS)
+
+    def _bind(self, path: str, node: str) -> StubResponse:
+        name = path.split("/")[-2]
+        if name in self.bound:
+            self.twice.append(name)
+        self.bound[name] = node
+        self.pods.tell(name, node)
+        return StubResponse(201, _SUCCESS)
+
+    def _get(self, url: str) -> StubResponse:
+        parts = urlsplit(url)
+        query, path = {key: values[-1] for key, values in parse_qs(parts.query).items()}, parts.path
+        if query.get("watch"):
+            return StubResponse(200, b"", self.pods if path == "/api/v1/pods" else Feed())
+        if path in INTRODUCTION or path in SERVED or path in self.kept:
+            found = INTRODUCTION.get(path) or SERVED.get(path) or self.kept[path]
+            return StubResponse(200, orjson.dumps(found))
+        objects = self.lists.get(path)
+        if "labelSelector" not in query and objects is not None:
+            page = objects.page(int(query.get("limit", "0")), int(query.get("continue", "0")))
+            return StubResponse(200, page)
+        is_list = path.rpartition("/")[2] in _PLURALS
+        return StubResponse(200, _EMPTY) if is_list else StubResponse(404, _NOT_FOUND)
+
+
+#: What there may be a list of, and is not: an empty list, and not nothing.
+_PLURALS: Final = NEEDED | {"configmaps", "deployments", "leases"}
+
+
+class StubSession:
+    """As much of `aiohttp.ClientSession` as is used; `answer` stands where the network was."""
+
+    closed = False
+    connector = None
+
+    def __init__(self, server: StubServer) -> None:
+        self._server = server
+        self.headers: dict[str, str] = {"User-Agent": "stub"}
+
+    def request(self, method: str, url: str, *, data: bytes | None = None, **_: object) -> StubResponse:
+        """Answered by the time it is made."""
+        return self._server.answer(method.upper(), url.removeprefix("http://stub"), data)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class StubConnections(Connections):
+    """The operator's connections, which lead nowhere."""
+
+    def __init__(self, server: StubServer) -> None:
+        super().__init__(StubCredentials(), lambda verb, resource, status, seconds: None)
+        self._stub: Any = StubSession(server)
+
+    async def session(self) -> aiohttp.ClientSession:
+        """The stub, under the headers of the present credentials."""
+        self._info = self._credentials.current()
+        stub: aiohttp.ClientSession = self._stub
+        return stub
+
+    async def for_streams(self) -> kopf.AiohttpSession:
+        """The same for kopf."""
+        return kopf.AiohttpSession(server="http://stub", aiohttp_session=await self.session())
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class StubCredentials(Credentials):
+    """Credentials that nobody checks."""
+
+    def _read(self) -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server="http://stub", token="t")  # noqa: S106 - nobody checks it
+
+
+def pod_event(bodies: Sequence[Mapping[str, Any]], which: Callable[[str], int]) -> PodEvent:
+    """Makes events of pods from a body each class has; `which`: the class of a pod, by its name.
+
+    What differs is marked in a body as in `_MARKS`; a name ends in twelve digits, of which the others are made.
+    """
+    added = [_template(body, "ADDED") for body in bodies]
+    bound = [_template(_on_a_node(body), "MODIFIED") for body in bodies]
+
+    def made(name: str, node: str, version: int) -> bytes:
+        number = name[-12:].encode()
+        values = (name.encode(), b"%d" % version, node.encode(), number, number[-5:])
+        parts, marks = (bound if node else added)[which(name)]
+        return parts % tuple([values[mark] for mark in marks])
+
+    return made
+
+
+_MARKS: Final = (b"@NAME@", b"@VERSION@", b"@NODE@", b"@UID@", b"@TOKEN@")
+
+
+def _template(body: Mapping[str, Any], kind: str) -> tuple[bytes, tuple[int, ...]]:
+    """A line with %b where something differs, and what goes where."""
+    line = orjson.dumps({"type": kind, "object": body}).replace(b"%", b"%%") + b"\n"
+    marks = tuple(_found(line))
+    for mark in _MARKS:
+        line = line.replace(mark, b"%b")
+    return line, marks
+
+
+def _found(line: bytes) -> Iterator[int]:
+    places = sorted(
+        (start, number)
+        for number, mark in enumerate(_MARKS)
+        for start in range(len(line))
+        if line.startswith(mark, start)
+    )
+    return (number for _, number in places)
+
+
+def _on_a_node(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the API server makes of a pod that is bound."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "observedGeneration": 1,
+        "lastProbeTime": None,
+        "lastTransitionTime": "2026-01-01T00:00:01Z",
+    }
+    return {
+        **body,
+        "spec": {**body["spec"], "nodeName": "@NODE@"},
+        "status": {**body["status"], "conditions": [condition]},
+    }

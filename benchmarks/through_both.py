@@ -1,0 +1,284 @@
+"""Operator and core in one process, the API server replaced at the HTTP boundary: 50,000 pods on 5,000 nodes.
+
+    .venv/bin/python -m benchmarks.through_both
+
+The real operator and the real core, wired as `muster run --embedded` wires them. Pods of 10 applications appear on the
+watch as fast as they are read, as JSON of the size that a real API server sends; each is decoded, translated, told to
+the core, placed, bound by a request of the real writers, and seen once more on the watch with its node. The time is
+that from the first pod's event to the last bound pod's, taken in. The stub's own time (`stub`) is part of it.
+
+YuniKorn's BenchmarkSchedulingThroughPut, 5,971 pods a second, is the same work but for the API server's side:
+there pods are ready-made Go objects handed to the shim, and a bind is a function that returns. Ours reads and writes
+bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import psutil
+import structlog
+import uvloop
+
+from benchmarks import recorded
+from benchmarks.figures import Figure
+from benchmarks.figures import Options as Figures
+from benchmarks.stages import Looks, looking
+from benchmarks.stand_in import Objects
+from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubServer, pod_event
+from muster_core import main as core
+from muster_core.edge.administration import Administration
+from muster_operator.assembly import Options, Ways, assembled
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.leading.fence import Fence
+from muster_operator.link.leading.leadership import Unopposed
+from muster_operator.link.metrics import Metrics
+from muster_operator.running import configured
+from muster_operator.serving import Parts, serve
+from muster_si.transport.inprocess import InProcessClient
+
+PODS: Final = 50_000
+NODES: Final = 5_000
+APPLICATIONS: Final = 10
+NAMESPACE: Final = "load"
+DEADLINE_S: Final = 120.0
+#: Names, units and goals; the memory includes the stub and what it keeps of every pod.
+GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
+    "both/50000": ("/s", 12_000.0),
+    "both/50000 cpu": ("/CPU s", None),
+    "both/50000 memory": ("MiB", 1024.0),
+}
+NAMES: Final = tuple(GOALS)
+QUEUES: Final = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: default}]}]}]"
+
+
+@dataclass(slots=True)
+class Found:
+    """One run: seconds of the wall and of the processor, memory in MiB, and events posted and dropped."""
+
+    pods: int
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mib: float = 0.0
+    grown_mib: float = 0.0
+    events: int = 0
+    looks: Looks = field(default_factory=Looks)
+
+
+def a_pod(app: int) -> dict[str, Any]:
+    """A pod of the load generator as the API server shows it: 3 KB; the marks are what differs."""
+    owned = {
+        "f:metadata": {"f:labels": {".": {}, "f:app": {}, "f:applicationId": {}, "f:queue": {}}},
+        "f:spec": {
+            "f:containers": {
+                'k:{"name":"c"}': {
+                    ".": {},
+                    "f:image": {},
+                    "f:imagePullPolicy": {},
+                    "f:name": {},
+                    "f:resources": {".": {}, "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}}},
+                    "f:terminationMessagePath": {},
+                    "f:terminationMessagePolicy": {},
+                }
+            },
+            **{f"f:{name}": {} for name in ("dnsPolicy", "enableServiceLinks", "restartPolicy", "schedulerName")},
+            **{f"f:{name}": {} for name in ("securityContext", "terminationGracePeriodSeconds", "tolerations")},
+        },
+    }
+    token = "kube-api-access-@TOKEN@"  # noqa: S105 - the name of a volume
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "@NAME@",
+            "namespace": NAMESPACE,
+            "uid": "00000000-0000-4000-8000-@UID@",
+            "resourceVersion": "@VERSION@",
+            "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": "load", "applicationId": f"load-g{app}", "queue": "root.default"},
+            "managedFields": [
+                {
+                    "manager": "python-load-generator",
+                    "operation": "Update",
+                    "apiVersion": "v1",
+                    "time": "2026-01-01T00:00:00Z",
+                    "fieldsType": "FieldsV1",
+                    "fieldsV1": owned,
+                }
+            ],
+        },
+        "spec": {
+            "volumes": [{"name": token, "projected": _token_sources()}],
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "pause",
+                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                    "volumeMounts": [
+                        {
+                            "name": token,
+                            "readOnly": True,
+                            "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                        }
+                    ],
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File",
+                    "imagePullPolicy": "Always",
+                }
+            ],
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "dnsPolicy": "ClusterFirst",
+            "serviceAccountName": "default",
+            "serviceAccount": "default",
+            "securityContext": {},
+            "schedulerName": "muster",
+            "tolerations": [{"operator": "Exists"}],
+            "priority": 0,
+            "enableServiceLinks": True,
+            "preemptionPolicy": "PreemptLowerPriority",
+        },
+        "status": {"phase": "Pending", "qosClass": "Burstable"},
+    }
+
+
+def _token_sources() -> dict[str, Any]:
+    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [namespace]}},
+        ],
+        "defaultMode": 420,
+    }
+
+
+def a_server(nodes: int) -> StubServer:
+    """Nodes, one namespace, a queue, and no pod yet."""
+    event = pod_event([a_pod(app) for app in range(APPLICATIONS)], lambda name: int(name[5]))
+    pods = Feed(event=event)
+    lists = {
+        "/api/v1/pods": Objects("pods"),
+        "/api/v1/nodes": Objects("nodes", [orjson.dumps(recorded.node(number)) for number in range(nodes)]),
+        "/api/v1/namespaces": Objects(
+            "namespaces", [orjson.dumps({"metadata": {"name": NAMESPACE, "uid": "n", "resourceVersion": "1"}})]
+        ),
+    }
+    config = {
+        "metadata": {"name": "muster-configs", "namespace": "default", "uid": "config", "resourceVersion": "1"},
+        "data": {"queues.yaml": QUEUES},
+    }
+    return StubServer(lists, {"/api/v1/namespaces/default/configmaps/muster-configs": config}, pods)
+
+
+def run(pods: int = PODS, nodes: int = NODES, *, profiled: bool = False) -> Found:
+    """One measurement."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30), cache_logger_on_first_use=True)
+    return uvloop.run(_measured(pods, nodes, profiled=profiled))
+
+
+async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
+    server, fence, metrics = a_server(nodes), Fence(), Metrics()
+    session = KubeSession(StubCredentials(), fence, measure=metrics.requested)
+    session._connections = StubConnections(server)  # noqa: SLF001 - the boundary: nothing above it knows
+    stop = asyncio.Event()
+    async with core.running(core.Options(rest_port=None)) as scheduler:
+        configuration = await configured(session, "default")
+        ways = Ways(InProcessClient(scheduler), Administration(scheduler))
+        parts = assembled(configuration, session, metrics, ways, Options())
+        serving = asyncio.create_task(serve(parts, Unopposed(fence), session, "default", stop))
+        await _until(lambda: not parts.loop.missing, serving)
+        found = Found(pods)
+        before = _resident_mib()
+        with looking() if profiled else nullcontext(Looks()) as found.looks:
+            began, cpu = time.perf_counter(), time.process_time()
+            for number in range(pods):
+                server.pods.tell(f"load-{number % APPLICATIONS}-{number:012d}")
+            await _until(lambda: server.pods.read == 2 * pods and not len(parts.memo.inbox), serving)
+            found.wall_s, found.cpu_s = time.perf_counter() - began, time.process_time() - cpu
+        found.events = server.seen["POST events"]
+        found.peak_mib, found.grown_mib = _peak_mib(), _resident_mib() - before
+        _check(server, parts, pods)
+        stop.set()
+        await serving
+    return found
+
+
+def _check(server: StubServer, parts: Parts, pods: int) -> None:
+    """That what was measured is the work, done right."""
+    fullest = max(Counter(server.bound.values()).values())
+    assert len(server.bound) == pods, f"{len(server.bound)} of {pods} were bound"
+    assert not server.twice, f"bound twice: {server.twice[:5]}"
+    assert fullest <= 110, f"{fullest} pods on one node"
+    assert not parts.loop.missing, f"the session is not what it was: {parts.loop.missing}"
+
+
+async def _until(is_so: Callable[[], bool], serving: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not is_so():
+            if serving.done():
+                serving.result()
+            await asyncio.sleep(0.001)
+
+
+def _peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _resident_mib() -> float:
+    return psutil.Process().memory_info().rss / 2**20
+
+
+def measure(names: Sequence[str], options: Figures) -> list[Figure]:
+    """All names are one measurement, in a process of its own; one more run says where the time goes."""
+    runs = [_aside("--quick" if options.quick else "") for _ in range(options.runs)]
+    stages = _aside("--profile", "--quick" if options.quick else "")["stages"]
+    figures = []
+    for name in names:
+        unit, goal = GOALS[name]
+        values = [found[name] for found in runs]
+        beside = {f"{stage}, us a pod": [value] for stage, value in stages.items()} if name == NAMES[0] else {}
+        figures.append(Figure(name, unit, values, goal, less_is_better=unit == "MiB", beside=beside))
+    return figures
+
+
+def _aside(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.through_both", "--json", *filter(None, arguments)]
+    found: dict[str, Any] = orjson.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return found
+
+
+def main() -> None:
+    """Measure, and say where the time goes."""
+    size = (5000, 500) if "--quick" in sys.argv else (PODS, NODES)
+    found = run(*size, profiled="--profile" in sys.argv)
+    us = 1e6 * found.cpu_s / found.pods
+    if "--json" in sys.argv:
+        values = (found.pods / found.wall_s, found.pods / found.cpu_s, found.peak_mib)
+        stages = {stage: share * us for stage, share in found.looks.shares().items()}
+        sys.stdout.buffer.write(orjson.dumps({**dict(zip(NAMES, values, strict=True)), "stages": stages}))
+        return
+    print(f"{found.pods / found.wall_s:8,.0f} pods/s   {found.pods / found.cpu_s:8,.0f} a processor second")
+    print(f"{us:8.1f} us a pod; {found.events} events posted meanwhile")
+    print(f"{found.peak_mib:8.0f} MiB at most, {1024 * found.grown_mib / found.pods:.2f} KiB a pod")
+    looks = found.looks.stages.total()
+    for stage, share in found.looks.shares().items() if looks else ():
+        print(f"{stage:14} {us * share:6.1f} us a pod  {share:6.1%}")
+    for place, count in found.looks.places.most_common(70):
+        print(f"    {us * count / looks:6.2f} us  {place}")
+
+
+if __name__ == "__main__":
+    main()
