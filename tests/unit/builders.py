@@ -18,7 +18,7 @@ from muster_core.model.ids import (
 from muster_core.model.placement import UNBOUNDED, AllocationAffinity, PlacementConstraint, Target
 from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.resources import UNLIMITED, Limit, Resources
-from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, Member, NodeSpec
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangPlacement, GangStyle, Member, NodeSpec
 
 RM = RmId("rm")
 PARTITION: PartitionId = partition_id(RM, "default")
@@ -79,6 +79,7 @@ def an_application(
     gang: int = 0,
     each: Resources | None = None,
     style: GangStyle = GangStyle.SOFT,
+    placement: GangPlacement = GangPlacement.RESERVE,
     user: str = "kim",
     groups: tuple[str, ...] = (),
     timeout_s: int = 0,
@@ -99,6 +100,7 @@ def an_application(
         wait_timeout_ns=wait_s * SECOND,
         placeholder_ask=shape.times(gang),
         style=style,
+        gang_placement=placement,
         members=(Member(TaskGroup("workers"), gang, shape),) if gang else (),
         created_ns=created_s * SECOND,
         forced=forced,

@@ -25,7 +25,9 @@ Name = TypeVar("Name", bound=str)
 
 
 def take(partition: Partition, request: muster_pb2.InventoryRequest, words: int) -> muster_pb2.Inventory:
-    """The part that is asked for. `words`: how much was said so far."""
+    """The part that is asked for, without what the resource manager is never told of (places without pods).
+    `words`: how much was said so far.
+    """
     inventory = muster_pb2.Inventory(words=words)
     limit = min(request.limit, LIMIT) if request.limit > 0 else LIMIT
     if request.part == muster_pb2.InventoryRequest.APPLICATIONS:
@@ -53,14 +55,14 @@ def _page(
 
 
 def _keys(app: Application) -> int:
-    return len(app.asks) + len(app.allocations)
+    return len(app.asks) + len(app.allocations)  # more than are said of one whose places have no pods
 
 
 def _application(app: Application) -> muster_pb2.ApplicationInventory:
     return muster_pb2.ApplicationInventory(
         applicationID=app.id,
-        askKeys=list(app.asks),
-        allocations=[_allocation(allocation) for allocation in app.allocations.values()],
+        askKeys=[key for key, ask in app.asks.items() if not ask.spec.podless],
+        allocations=[_allocation(one) for one in app.allocations.values() if not one.spec.podless],
     )
 
 

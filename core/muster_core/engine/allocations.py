@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import affinity, commit, gangs, ledger, lifecycle, notes, quota, revising
+from muster_core.engine import affinity, commit, gangs, ledger, lifecycle, notes, podless, quota, revising
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
@@ -10,7 +10,8 @@ from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.world.applications import Allocation, Application, GroupCount, lacking
+from muster_core.world.applications import Allocation, Application, lacking
+from muster_core.world.gangs import GroupCount
 from muster_core.world.world import Partition, World
 
 
@@ -24,16 +25,19 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
     if app is None:
         return _reject(partition, spec, f"application {spec.application} is not known")
     known = app.allocations.get(_identity(spec))
+    waiting = app.asks.get(spec.key)
+    if (known is not None and known.spec.podless) or (waiting is not None and waiting.spec.podless):
+        return _reject(partition, spec, f"{spec.key} is the scheduler's own key")
     if known is not None:
         refusal = _contradiction(known.spec.key, known.node, spec)
         return _reject(partition, spec, refusal) if refusal else revising.revise(partition, app, known, spec, now_ns)
-    waiting = app.asks.get(spec.key)
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
         ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC)
+    told = podless.give_way(partition, app, spec, now_ns)
     _enter(partition, app, spec, now_ns)
     over = [effect for queue in app.queue.path_up() for effect in quota.went_over(partition, queue, now_ns)]
-    return _after_report(partition, app, spec, now_ns) + over
+    return told + _after_report(partition, app, spec, now_ns) + over
 
 
 def release(world: World, partition: Partition, event: AllocationReleased, now_ns: int) -> list[Effect]:
@@ -74,11 +78,11 @@ def end(
 
 
 def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
-    if event.id is not None:
-        return [app.allocations[event.id]] if event.id in app.allocations else []
-    if event.key is not None:
+    """Of those that the resource manager was told of."""
+    if event.key is not None and event.id is None:
         return [app.allocations[identity] for identity in app.ids.get(event.key, ())]
-    return list(app.allocations.values())
+    found = app.allocations.values() if event.id is None else filter(None, [app.allocations.get(event.id)])
+    return [allocation for allocation in found if not allocation.spec.podless]
 
 
 def _identity(spec: AllocationSpec) -> AllocationId:
@@ -133,9 +137,9 @@ def _ask_of(spec: AllocationSpec) -> AskSpec:
 def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> list[Effect]:
     effects: list[Effect] = []
     if app.state is ApplicationState.FAILING:
-        return gangs.take_back_everything(partition, app, "the application has failed")
+        return gangs.take_back_everything(partition, app, "the application has failed", now_ns)
     if spec.placeholder and (app.state is ApplicationState.RESUMING or app.ending):
-        return gangs.take_back_placeholders(partition, app, "the reservation of the application is over")
+        return gangs.take_back_placeholders(partition, app, "the reservation of the application is over", now_ns)
     if app.state is ApplicationState.NEW:
         effects += lifecycle.accept(partition, app, now_ns)
     since_ns = spec.allocated_ns or now_ns
@@ -152,7 +156,9 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
 def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> list[Effect]:
     """One bound real member means that the gang ran already: no placeholder is made any more (semantics 17)."""
     effects: list[Effect] = []
-    if app.is_reserving:
+    if app.is_reserving and app.spec.is_podless:
+        effects += _after_member(partition, app, since_ns)
+    elif app.is_reserving:
         gangs.finish(partition, app)
         effects += gangs.call_off(partition, app, "a member of the gang is bound already")
     is_earlier = since_ns < (app.started_ns or now_ns + 1)
@@ -161,6 +167,15 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
     if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
         return effects + lifecycle.run(partition, app, now_ns)
     return effects + lifecycle.run_clock(partition, app, now_ns) if is_earlier else effects
+
+
+def _after_member(partition: Partition, app: Application, since_ns: int) -> list[Effect]:
+    """A Direct gang ran, so it had its places: those that are left are held anew, by the clock of that time."""
+    app.gang.recovered = True
+    effects = _recover_clock(partition, app, since_ns)
+    if gangs.is_reserved(app):
+        gangs.finish(partition, app)
+    return effects
 
 
 def _recover_clock(partition: Partition, app: Application, since_ns: int) -> list[Effect]:

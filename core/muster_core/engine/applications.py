@@ -7,7 +7,7 @@ that no moment could satisfy. An application that already had bound pods
 
 from __future__ import annotations
 
-from muster_core.engine import affinity, gangs, history, ledger, lifecycle, notes, queues, quota
+from muster_core.engine import affinity, gangs, history, ledger, lifecycle, notes, podless, queues, quota
 from muster_core.model.config import QueueConfig
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -38,6 +38,7 @@ def add(partition: Partition, spec: ApplicationSpec, now_ns: int) -> list[Effect
         return _reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
     if known is not None:
         return _reject(partition, spec, now_ns, f"application {spec.id} exists already, its state is {known.state}")
+    spec = podless.summed(spec)
     chosen = choose_queue(partition.queues, partition.config.rules, spec)
     if not isinstance(chosen, Chosen):
         return _reject(partition, spec, now_ns, chosen)
@@ -63,7 +64,12 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     wait_ns = spec.wait_timeout_ns or partition.timing.wait_timeout_ns
     if spec.is_gang and wait_ns:
         effects.append(lifecycle.set_clock(partition, app, ClockKind.WAIT, app.sequence, app.submitted_ns + wait_ns))
-    return effects
+    if not spec.is_podless:
+        return effects
+    if podless.refusal(partition, spec):  # it had bound pods when it came: it goes on without places
+        app.gang.over = True
+        return effects
+    return effects + podless.ask(partition, app, now_ns)
 
 
 def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns: int) -> list[Effect]:
@@ -89,7 +95,7 @@ def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int
     for app in [partition.applications[name] for name in leaf.applications]:
         was_possible = before.allows(app.spec.placeholder_ask)
         if app.is_reserving and was_possible and (reason := obstacle(app)):
-            effects += gangs.fail(partition, app, now_ns, f"the quota of its namespace changed: {reason}")
+            effects += gangs.make_impossible(partition, app, now_ns, f"the quota of its namespace changed: {reason}")
     return effects
 
 
@@ -101,14 +107,15 @@ def remove(world: World, partition: Partition, event: ApplicationRemoved, now_ns
         return []
     why = "the application was removed"
     released: list[Release] = []
-    asks = tuple(AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in list(app.asks))
+    told = [key for key, ask in app.asks.items() if not ask.spec.podless]
+    asks = tuple(AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in told)
     for key in list(app.asks):
         ledger.unlink(partition, app, key)
     for allocation in list(app.allocations.values()):
         ledger.drop(partition, app, allocation, now_ns)
-        released.append(
-            Release(partition.id, app.id, allocation.spec.key, allocation.id, Termination.STOPPED_BY_RM, why)
-        )
+        if not allocation.spec.podless:
+            key = allocation.spec.key
+            released.append(Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why))
     lifecycle.leave(partition, app)
     kept = history.remember(partition, app, now_ns)
     if not released and not asks:
@@ -120,6 +127,8 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
     """Why a gang can never have its places there; `on_demand`: what a leaf that is to be made will be."""
     if not spec.is_gang or spec.forced:
         return ""
+    if refused := podless.refusal(partition, spec):
+        return refused
     if on_demand is not None:
         above = bounds_of(queues.nearest(partition.queues, path))
         return gang_obstacle(spec, on_demand.policies.order, [(path, on_demand.max), *above])

@@ -28,7 +28,8 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
         if _completed_meanwhile(partition, spec.application, now_ns):
             return _return(partition, spec, f"application {spec.application} completed before the ask came")
         return _reject(partition, spec, f"application {spec.application} is not known")
-    if spec.placeholder and app.gang.over and app.state not in _ENDING and spec.key not in app.ids:
+    is_late = app.gang.over or app.spec.is_podless  # which has its places from the core
+    if spec.placeholder and is_late and app.state not in _ENDING and spec.key not in app.ids:
         # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
         why = f"the reservation of application {app.id} is over: a placeholder comes too late"
         return _return(partition, spec, why)
@@ -47,7 +48,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
     kind = class_of(spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)
     ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
-    return effects
+    return effects + gangs.await_asks(partition, app, now_ns)
 
 
 def release(world: World, partition: Partition, event: AskReleased, now_ns: int) -> list[Effect]:
@@ -57,7 +58,7 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
         world.ignore("release of an ask of an unknown application")
         return []
     keys = [event.key] if event.key is not None else list(app.asks)
-    gone = [app.asks[key] for key in keys if key in app.asks]
+    gone = [app.asks[key] for key in keys if key in app.asks and not app.asks[key].spec.podless]
     if not gone:
         world.ignore("release of an unknown ask")
         return []
@@ -74,9 +75,17 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
         effects += gangs.after_placing(partition, app, now_ns)
     if app.is_reserving:
         gangs.stop_claiming(partition, app)
+        effects += _await_anew(partition, app, gone, now_ns)
     if any(not ask.spec.placeholder for ask in gone):
         effects += lifecycle.complete_if_done(partition, app, now_ns)
     return effects
+
+
+def _await_anew(partition: Partition, app: Application, gone: list[Ask], now_ns: int) -> list[Effect]:
+    """A member that was called off may be asked for again: its time begins now."""
+    if not app.gang.allocated and any(ask.spec.placeholder for ask in gone):
+        app.gang.clock = 0
+    return gangs.await_asks(partition, app, now_ns)
 
 
 def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
@@ -105,6 +114,9 @@ def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) ->
 def _refusal(app: Application, spec: AskSpec) -> str:
     if app.state in _ENDING:
         return f"application {app.id} is {app.state}"
+    known = app.asks.get(spec.key)
+    if known is not None and known.spec.podless:
+        return f"ask {spec.key} is the scheduler's own"
     if spec.key in app.ids:
         return f"ask {spec.key} is allocated already; release its allocation first"
     if not spec.placeholder:

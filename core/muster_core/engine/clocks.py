@@ -82,7 +82,8 @@ def _complete(partition: Partition, app: Application, now_ns: int) -> list[Effec
     if app.state is not ApplicationState.COMPLETING:
         return []
     app.ending = True
-    effects = gangs.take_back_placeholders(partition, app, "left-over placeholder of a completed application")
+    why = "left-over placeholder of a completed application"
+    effects = gangs.take_back_placeholders(partition, app, why, now_ns)
     return effects + lifecycle.settle(partition, app, now_ns)
 
 

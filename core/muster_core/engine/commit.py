@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import assert_never
 
-from muster_core.engine import gangs, holds, ledger, lifecycle, notes, reservations
+from muster_core.engine import gangs, holds, ledger, lifecycle, notes, reservations, taking_back
 from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
 from muster_core.model.effects import (
     AllocationAnswer,
@@ -44,7 +44,7 @@ def commit(partition: Partition, decision: Decision, now_ns: int) -> list[Effect
         case Swap():
             return _swap(partition, app, decision, now_ns)
         case Eviction():
-            return _evict(partition, app, decision)
+            return _evict(partition, app, decision, now_ns)
         case Pledge():
             ledger.set_pledge(partition, app, decision.amount, backed=decision.backed)
             return []
@@ -72,7 +72,9 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_made(app, ask)
         ledger.book(partition, app, allocation)
         made.append(allocation)
-        new.append(NewAllocation(ask.spec, allocation.id, node, ledger.assume(partition, ask.spec, node, volumes)))
+        choice = ledger.assume(partition, ask.spec, node, volumes)
+        if not ask.spec.podless:
+            new.append(NewAllocation(ask.spec, allocation.id, node, choice))
         shape = (ask.spec.placeholder, ask.spec.resources)
         first, count = totals.get(shape, (ask, 0))
         totals[shape] = (first, count + 1)
@@ -83,7 +85,8 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         ledger.count_pending(app, ask.spec.resources, -count)
     ledger.note_waiting(partition, app)
     notes.places_came(partition, app, made, asked=True)
-    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new)), *clocks, *told]
+    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new))] if new else []
+    effects += [*clocks, *told]
     return effects + _after_placement(partition, app, now_ns, had_placeholder=had_placeholder)
 
 
@@ -123,7 +126,8 @@ def _check_volumes(partition: Partition, volumes: Choice) -> None:
 def _after_placement(partition: Partition, app: Application, now_ns: int, *, had_placeholder: bool) -> list[Effect]:
     effects: list[Effect] = []
     if app.is_reserving:
-        if not had_placeholder:
+        # A Direct gang whose members run already goes on by its old clock.
+        if not had_placeholder and not (app.spec.is_podless and app.gang.clock):
             effects.append(gangs.start_clock(partition, app, now_ns))
         effects += gangs.after_placing(partition, app, now_ns)
         if app.is_reserving:
@@ -156,9 +160,11 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
     if not placeholder.spec.resources.covers(ask.spec.resources):
         raise BrokenDecision("swap", f"ask {ask.spec.key} is larger than its placeholder")
     _check_volumes(partition, decision.volumes)
+    if not decision.same_node and not partition.nodes.available(decision.node).covers(ask.spec.resources):
+        raise BrokenDecision("swap", f"node {decision.node} has no room")
+    if placeholder.spec.podless:
+        return _take_over(partition, app, placeholder, ask, decision, now_ns)
     if not decision.same_node:
-        if not partition.nodes.available(decision.node).covers(ask.spec.resources):
-            raise BrokenDecision("swap", f"node {decision.node} has no room")
         ledger.hold(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
     ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
@@ -176,6 +182,27 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
     ]
 
 
+def _take_over(
+    partition: Partition, app: Application, placeholder: Allocation, ask: Ask, swap: Swap, now_ns: int
+) -> list[Effect]:
+    """A place without a pod is the real ask's at once: nobody has to go first (semantics 16)."""
+    told = say_found(partition, app, ask, SchedulingState.SCHEDULED, swap.node)
+    holds.unreserve(partition, (app.id, ask.spec.key))
+    app.gang.groups[placeholder.spec.group].replaced += 1
+    allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
+    ledger.book(partition, app, allocation)
+    volumes = ledger.assume(partition, ask.spec, swap.node, dict(swap.volumes))
+    notes.places_came(partition, app, (allocation,), asked=True)
+    app.mark_releasing(placeholder, Termination.PLACEHOLDER_REPLACED)
+    ledger.hand_over(partition, app, placeholder, allocation, now_ns)
+    ledger.count_pending(app, ask.spec.resources, -1)
+    ledger.count_made(app, ask)
+    ledger.note_waiting(partition, app)
+    clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
+    new = NewAllocation(ask.spec, allocation.id, allocation.node, volumes)
+    return [AllocationAnswer(partition.rm, new=(new,)), *clocks, *told]
+
+
 def say_found(
     partition: Partition, app: Application, ask: Ask, state: SchedulingState, node: NodeId
 ) -> list[SchedulingStateChanged]:
@@ -183,7 +210,8 @@ def say_found(
     if ask.said is None:
         return []
     ask.said = None
-    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, f"on node {node}")]
+    text = "all its places are held" if ask.spec.podless else f"on node {node}"
+    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text)]
 
 
 def confirm_swap(
@@ -211,15 +239,12 @@ def confirm_swap(
     return [AllocationAnswer(partition.rm, new=(new,)), *clocks]
 
 
-def _evict(partition: Partition, app: Application, decision: Eviction) -> list[Effect]:
+def _evict(partition: Partition, app: Application, decision: Eviction, now_ns: int) -> list[Effect]:
     ask = app.asks.get(decision.ask)
     placeholder = app.allocations.get(decision.placeholder)
     if ask is None or ask.swap is not None or placeholder is None or placeholder.releasing is not None:
         raise BrokenDecision("eviction", "the ask or its placeholder is not free any more")
-    ledger.mark_releasing(app, placeholder, Termination.TIMEOUT)
+    released = taking_back.time_out(partition, app, [placeholder], decision.message, now_ns)
     ledger.wait_again(partition, app, ask, as_usual=True)
-    release = Release(partition.id, app.id, placeholder.spec.key, placeholder.id, Termination.TIMEOUT, decision.message)
-    return [
-        AllocationAnswer(partition.rm, released=(release,)),
-        EventNoted(partition.rm, Notice.REQUEST, ask.spec.key, decision.message, app.id),
-    ]
+    effects: list[Effect] = [AllocationAnswer(partition.rm, released=released)] if released else []
+    return [*effects, EventNoted(partition.rm, Notice.REQUEST, ask.spec.key, decision.message, app.id)]

@@ -74,7 +74,7 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[E
     effects: list[Effect] = []
     for app in possible:
         if reason := obstacle(app):
-            effects += gangs.fail(partition, app, now_ns, f"the configuration changed: {reason}")
+            effects += gangs.make_impossible(partition, app, now_ns, f"the configuration changed: {reason}")
     order_changed(partition)
     return effects + quota.reconsider(partition, was, now_ns)
 

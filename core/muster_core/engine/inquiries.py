@@ -66,6 +66,7 @@ def ask_victims(partition: Partition, decision: Preemption, now_ns: int) -> list
             allocation.spec.key
             for app, identity in decision.victims
             if (allocation := partition.applications[app].allocations[identity]).node == node
+            and not allocation.spec.podless
         )
         effects.append(VictimsAsked(partition.rm, number, key, node, victims))
         effects.append(_clock(partition, decision.application, number, now_ns))
@@ -85,7 +86,7 @@ def hear_places(world: World, event: PlacesJudged, now_ns: int) -> list[Effect]:
     refused = {place: why for place, why in zip(asked, verdicts, strict=False) if why}
     effects: list[Effect] = []
     app = partition.applications.get(inquiry.application)
-    is_whole = app is not None and app.is_reserving and partition.partial != app.id
+    is_whole = app is not None and app.is_reserving and (app.spec.is_whole or partition.partial != app.id)
     for (key, node), why in refused.items():
         effects += _refuse(partition, inquiry.application, key, node, why, now_ns)
     for decision in inquiry.decisions:

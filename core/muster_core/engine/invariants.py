@@ -30,6 +30,9 @@ _LIVE = frozenset(ApplicationState) - {
 }
 
 
+_HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+
+
 def check(world: World) -> list[str]:
     """Every sentence that does not hold, for people; empty = the world is sound."""
     return [f"{partition.id}: {broken}" for partition in world.partitions.values() for broken in _partition(partition)]
@@ -96,13 +99,14 @@ def _links(app: Application) -> Iterator[str]:
         successor = app.asks.get(allocation.successor) if allocation.successor else None
         if allocation.successor and (successor is None or successor.swap is None):
             yield f"placeholder {allocation.id} is to be followed by {allocation.successor}, which does not wait"
-        if allocation.id not in app.ids.get(allocation.spec.key, ()):
+        if (allocation.id in app.ids.get(allocation.spec.key, ())) is allocation.spec.podless:
             yield f"allocation {allocation.id} is not known by its key"
     if sum(len(keys) for keys in app.waiting.values()) > len(app.asks):
         yield f"application {app.id} has a class for an ask that it does not have"
 
 
 def _gang(partition: Partition, app: Application) -> Iterator[str]:
+    yield from _podless(app)
     if not app.is_reserving:
         if app.gang.pledge:
             yield f"application {app.id} has pledged {app.gang.pledge} without reserving"
@@ -110,6 +114,31 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
     is_partial = bool(app.gang.reserved) and bool(lacking(app))
     if is_partial and partition.partial != app.id and not app.gang.recovered:
         yield f"gang {app.id} holds a part of its places beside {partition.partial}"
+
+
+def _podless(app: Application) -> Iterator[str]:
+    """Places without pods are a Direct gang's, are there as long as they are wanted, and come all at once."""
+    asked = [ask for ask in app.asks.values() if ask.spec.podless]
+    held = [one for one in app.allocations.values() if one.spec.podless]
+    if not app.spec.is_podless:
+        if asked or held:
+            yield f"application {app.id} has places without pods"
+        return
+    if asked and held:
+        yield f"gang {app.id} holds a part of its places"
+    if bool(asked) != app.is_reserving:
+        yield f"gang {app.id} {'asks for places and does not reserve' if asked else 'reserves and asks for no places'}"
+    if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.clock:
+        yield f"gang {app.id} runs and waits for its places for ever"
+    if any(one.releasing is not None or one.successor is not None for one in held):
+        yield f"gang {app.id}: a place without a pod waits for a word that nobody will say"
+    if held and (app.state not in _HOLDING or app.ending):
+        yield f"gang {app.id} is {app.state} and holds places"
+    counts = Counter(one.spec.group for one in held)
+    for ask in asked:
+        counts[ask.spec.group] += ask.left
+    if any(counts[member.group] > member.count for member in app.spec.members):
+        yield f"gang {app.id} wants or holds more places than it has members"
 
 
 def _queues(partition: Partition) -> Iterator[str]:

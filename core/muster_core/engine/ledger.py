@@ -20,7 +20,8 @@ from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.world import priorities
-from muster_core.world.applications import Allocation, Application, Ask, GroupCount, occupant_of, resize_sums
+from muster_core.world.applications import Allocation, Application, Ask, occupant_of, resize_sums
+from muster_core.world.gangs import GroupCount
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
@@ -36,7 +37,7 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     count_pending(app, ask.spec.resources, ask.left)
     if ask.spec.placeholder:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
-        group.count += 1
+        group.count += ask.left
     notes.ask_came(partition, ask.spec)
     note_waiting(partition, app)
     partition.stir_one(app)
@@ -152,20 +153,46 @@ def drop(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
     """Take one allocation out of application, queues, user and node."""
+    _leave_place(partition, app, allocation, now_ns, node_removed=node_removed)
+    charge(partition, app, allocation.spec.resources, -1)
+    partition.nodes.give_back(allocation.node, allocation.spec.resources)
+
+
+def _leave_place(
+    partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
+) -> None:
+    """All of `drop` but what queues, user and node give back."""
     _count_use(partition, app, allocation, now_ns)
     app.queue.gone += 1
     app.remove_allocation(allocation)
     if allocation.preemption:
         holds.end_preemption(partition, app, allocation)
     notes.place_left(partition, app, allocation, node_removed=node_removed)
-    charge(partition, app, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
     del on_node[app.id, allocation.id]
     if not on_node:
         del partition.placed[allocation.node]
     if allocation.successor is None:
         leave(partition, allocation.node, allocation.spec)
-    partition.nodes.give_back(allocation.node, allocation.spec.resources)
+
+
+def hand_over(partition: Partition, app: Application, old: Allocation, new: Allocation, now_ns: int) -> None:
+    """A booked allocation takes the place of another one, which is gone: the difference between them is given back.
+
+    Where they are alike nobody else gains or loses, so that no line is opened for it.
+    """
+    app.queue.made += 1
+    app.add_sums(new.spec, 1)
+    is_alike = old.spec.resources == new.spec.resources
+    if not is_alike:
+        charge(partition, app, new.spec.resources, 1)
+    if not is_alike or old.node != new.node:
+        partition.nodes.take(new.node, new.spec.resources)
+    _leave_place(partition, app, old, now_ns)
+    if not is_alike:
+        charge(partition, app, old.spec.resources, -1)
+    if not is_alike or old.node != new.node:
+        partition.nodes.give_back(old.node, old.spec.resources)
 
 
 def retell(partition: Partition, allocation: Allocation, spec: AskSpec) -> None:

@@ -59,10 +59,13 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> lis
     """After the last real ask or allocation went: → Completing, and its clock.
 
     Left-over placeholders do not keep an application from it; a pending
-    placeholder ask, or a gang that is still reserving, does (semantics 13).
+    placeholder ask, or a gang that is still reserving, does (semantics 13); not
+    the core's own asks for a gang that ran already.
     """
-    is_busy = app.real_asks or app.real_allocations or app.placeholder_asks
-    if is_busy or app.is_reserving or app.state not in _ACTIVE:
+    is_busy = bool(app.real_asks or app.real_allocations)
+    if app.state is not ApplicationState.RUNNING or not app.spec.is_podless:
+        is_busy = is_busy or bool(app.placeholder_asks) or app.is_reserving
+    if is_busy or app.state not in _ACTIVE:
         return []
     effects: list[Effect] = [move(partition, app, ApplicationEvent.COMPLETE, now_ns)]
     app.completing = partition.next_number()

@@ -86,8 +86,9 @@ def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effec
     effects: list[Effect] = []
     gone = list(partition.placed.get(node, {}).values())
     _abandon_targets(partition, node, gone)
-    if gone:
-        effects.append(AllocationAnswer(partition.rm, released=tuple(_told(partition, one, node) for one in gone)))
+    told = tuple(_told(partition, one, node) for one in gone if not one.spec.podless)
+    if told:
+        effects.append(AllocationAnswer(partition.rm, released=told))
     for allocation in gone:
         app = partition.applications[allocation.spec.application]
         effects += allocations.end(partition, app, allocation, now_ns, node_removed=True)

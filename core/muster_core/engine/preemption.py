@@ -185,7 +185,8 @@ def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int
         answer = required.plan(partition, app, asks[0])
     else:
         answer = _plan(partition, app, asks, now_ns)
-    if isinstance(answer, Preemption) and partition.inquiries.victims:
+    # What has no pod cannot be judged.
+    if isinstance(answer, Preemption) and partition.inquiries.victims and not asks[0].spec.podless:
         return inquiries.ask_victims(partition, answer, now_ns)
     if isinstance(answer, Preemption):
         try:

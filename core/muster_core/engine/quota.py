@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster_core.engine import notes, reservations, victims
+from muster_core.engine import notes, reservations, taking_back, victims
 from muster_core.model.decisions import QuotaPreemption
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.errors import BrokenDecision
@@ -89,7 +89,9 @@ def carry_out(partition: Partition, decision: QuotaPreemption, now_ns: int) -> l
         ClockKind.VICTIMS, partition.rm, partition.id, ApplicationId(""), AllocationKey(""), number, queue.path
     )
     at_ns = now_ns + partition.timing.release_timeout_ns
-    return [*victims.tell(partition, running, gone, why), ClockSet(clock, at_ns)]
+    told = victims.tell(partition, running, gone, why)
+    taking_back.vacate(partition, gone, now_ns)
+    return [*told, ClockSet(clock, at_ns)]
 
 
 def _reconsider(partition: Partition, queue: Queue, most: Limit, delay_ns: int, now_ns: int) -> list[Effect]:

@@ -30,7 +30,7 @@ def queue_clock(partition: Partition, queue: Queue, kind: ClockKind, number: int
 def watch(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
     """No node had room for an ask of this application: look again when it waited for long enough."""
     leaf = app.queue
-    if app.is_reserving and partition.partial != app.id:
+    if app.is_reserving and (app.spec.is_whole or partition.partial != app.id):
         return []
     if leaf.reservation_clock or not leaf.waiting or app.id in partition.reservations.by_application:
         return []

@@ -15,7 +15,7 @@ from muster_core.engine import growth, inquiries, lifecycle, notes, preemption, 
 from muster_core.engine.commit import commit
 from muster_core.engine.steps import Lap, Step, untimed
 from muster_core.model.decisions import Placement, Swap
-from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.effects import AllocationAnswer, Effect, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
 from muster_core.model.ids import AllocationKey
@@ -27,7 +27,7 @@ from muster_core.plan import gang, ordering, reserving, starting, swap, usual
 from muster_core.plan.ordering import Key
 from muster_core.plan.outline import Outline, Unplaced, wanted
 from muster_core.plan.pace import Pace, Rival
-from muster_core.world.applications import Application, Ask
+from muster_core.world.applications import Application, Ask, AskClass
 from muster_core.world.obstacles import NoNode, NotHeld, NoTurn, Obstacle
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
@@ -107,7 +107,7 @@ class Turn:
         if gang is not None:
             text = f"gang {gang.id} came first in queue {self.leaf.path} and waits for head room"
             why = Shortfall(Lack.TURN, text)
-            effects += say(self.partition, app, [Unplaced(kind, why) for kind in app.waiting])
+            effects += say(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
             self._stand(app, [NoTurn(self.leaf.path)])
             return True
         held = starting.hindrance(self.partition, app)
@@ -115,7 +115,7 @@ class Turn:
         if held is None:
             return False
         growth.set_blocking(self.partition, app, blocks=False)
-        effects += say(self.partition, app, [Unplaced(kind, held.why) for kind in app.waiting])
+        effects += say(self.partition, app, [Unplaced(kind, held.why) for kind in _told(app)])
         self._stand(app, [held.obstacle])
         return True
 
@@ -194,12 +194,15 @@ class Turn:
             effects.append(EventNoted(partition.rm, Notice.APPLICATION, app.id, outline.notice, outline.short_of))
         parked: list[Placement | Swap] = []
         for decision in outline.decisions:
-            if isinstance(decision, Placement | Swap) and partition.inquiries.places:
+            # Places without pods are nobody's to judge.
+            is_asked = partition.inquiries.places and not (app.spec.is_podless and app.is_reserving)
+            if isinstance(decision, Placement | Swap) and is_asked:
                 parked.append(decision)
                 self.left -= len(decision.places) if isinstance(decision, Placement) else 1
                 continue
             try:
-                effects += commit(partition, decision, self.now_ns)
+                said = commit(partition, decision, self.now_ns)
+                effects += joined(effects, said) if isinstance(decision, Swap) else said
             except BrokenDecision as broken:
                 # A plan of this very pass should hold. It wrote nothing, and what was
                 # committed before it must be said: count it, tell it, leave it.
@@ -218,6 +221,19 @@ class Turn:
             effects += reservations.watch(partition, app, self.now_ns)
             effects += preemption.watch_required(partition, app, refused, self.now_ns)
         return effects
+
+
+def joined(said: list[Effect], more: list[Effect]) -> list[Effect]:
+    """What is still to be said of `more`: if both only give places, those are put into the last answer of `said`.
+
+    Members that take over from places without pods come one by one, and would be a message each.
+    """
+    match said, more:
+        case [*_, AllocationAnswer(released=()) as last], [AllocationAnswer(released=()) as next_one]:
+            said[-1] = replace(last, new=last.new + next_one.new)
+            return []
+        case _:
+            return more
 
 
 def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> list[Effect]:
@@ -280,6 +296,12 @@ def back_off(partition: Partition, app: Application, outline: Outline, now_ns: i
         return []
     app.asleep_until_ns = now_ns + policies.backoff_delay_ns
     return [lifecycle.set_clock(partition, app, ClockKind.BACKOFF, app.sequence, app.asleep_until_ns)]
+
+
+def _told(app: Application) -> list[AskClass]:
+    """Whose asks are told why the application waits: for a Direct gang that reserves its own asks speak."""
+    speaks = app.spec.is_podless and app.is_reserving
+    return [kind for kind in app.waiting if kind.placeholder or not speaks]
 
 
 def _has_started(app: Application) -> bool:

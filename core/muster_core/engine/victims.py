@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_core.engine import holds, reservations
+from muster_core.engine import holds, reservations, taking_back
 from muster_core.model.decisions import Preemption, Reservation
 from muster_core.model.effects import AllocationAnswer, ClockSet, Effect, Release
 from muster_core.model.errors import BrokenDecision
@@ -46,6 +46,7 @@ def carry_out(partition: Partition, decision: Preemption, now_ns: int) -> list[E
             partition, Reservation(partition.id, app.id, key, node), now_ns, preemption=running.number
         )
         app.asks[key].preemption, app.asks[key].triggered = running.number, True
+    taking_back.vacate(partition, victims, now_ns)
     clock = Clock(ClockKind.VICTIMS, partition.rm, partition.id, app.id, AllocationKey(""), running.number)
     return [*effects, ClockSet(clock, now_ns + partition.timing.release_timeout_ns)]
 
@@ -53,7 +54,7 @@ def carry_out(partition: Partition, decision: Preemption, now_ns: int) -> list[E
 def tell(
     partition: Partition, running: Running, victims: list[tuple[Application, Allocation]], why: str
 ) -> list[Effect]:
-    """Mark the victims, and say all releases in one answer."""
+    """Mark the victims, and say all releases in one answer. Who calls it vacates them when their room is held."""
     partition.preemptions.running[running.number] = running
     partition.preemptions.count += 1
     partition.preemptions.victims += len(victims)
@@ -65,10 +66,11 @@ def tell(
         holds.mark_preempted(app, victim, running.number)
         if app.is_reserving:
             partition.stir_one(app)  # it lacks one more of its places
-        released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
+        if not victim.spec.podless:
+            released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
     detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
-    return [AllocationAnswer(partition.rm, released=tuple(released))]
+    return [AllocationAnswer(partition.rm, released=tuple(released))] if released else []
 
 
 def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:

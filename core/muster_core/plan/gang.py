@@ -1,4 +1,5 @@
-"""Places for a gang that is reserving: whole, or in part if it is the one that may.
+"""Places for a gang that is reserving: whole, or in part if it is the one that may; never in part if it wants them
+whole (Atomic, Direct: semantics 16).
 
 Reserving starts when the queue path has head room for all the gang lacks, and
 pledges it (seed 000, semantics 11). Then its placeholders are placed: all of
@@ -51,9 +52,11 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     has_room = refused is None
     pledge = Pledge(partition.id, app.id, rest, backed=has_room and bool(rest))
     is_new = (pledge.amount, pledge.backed) != (app.gang.pledge, app.gang.backed)
-    if refused is None:
-        return Outline([pledge] if is_new else [])
     is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
+    if refused is None:
+        # One that has all or nothing is promised nothing before it starves: head room without nodes is of no use.
+        may_pledge = not app.spec.is_whole or is_starving or bool(app.gang.pledge)
+        return Outline([pledge] if is_new and may_pledge else [])
     unplaced = [Unplaced(kind, refused.why) for kind in kinds]
     # What was promised and lost its head room (a lower maximum) waits for it like a starving gang's.
     claims = is_starving or bool(app.gang.pledge)
@@ -66,9 +69,10 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
 
 def _place(partition: Partition, app: Application, kinds: list[AskClass], outline: Outline) -> None:
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
-    has_all = _has_all(app, counts)
-    has_slot = partition.partial in (None, app.id)
-    if not has_slot:
+    has_all = app.spec.is_podless or _has_all(app, counts)
+    is_whole = app.spec.is_whole
+    has_slot = not is_whole and partition.partial in (None, app.id)
+    if not has_slot and not is_whole:
         outline.obstacles.append(NoSlot())
     if not has_all and not has_slot:
         return

@@ -6,6 +6,7 @@ is told which task group lacks how many places. Called by plan/gang.py.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from muster_core.model.resources import NOTHING
 from muster_core.model.specs import Member
 from muster_core.plan import fit, headroom, packing
 from muster_core.plan.draft import Draft
-from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volumes_of
+from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volumes_of, wanted
 from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand
@@ -135,6 +136,8 @@ def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
     """Which member lacks places: how many of its task group have theirs, or would with `more`."""
     there = len(app.gang.live.get(kind.group, ())) + more
     known = [member.count for member in app.spec.members if member.group == kind.group]
+    if app.spec.is_podless:  # members that have a node count, too
+        there = known[0] - wanted(app, kind, sys.maxsize) + more
     total = max([*known, there + 1])
     return f"task group {kind.group} has places for {there} of {total} members{where}"
 

@@ -112,7 +112,7 @@ def choose(partition: Partition, leaf: Queue) -> tuple[Ask, Reservation | None] 
 
 
 def _first(partition: Partition, app: Application) -> Ask | None:
-    if app.is_reserving and partition.partial != app.id:
+    if app.is_reserving and (app.spec.is_whole or partition.partial != app.id):
         return None
     for kind in classes(app):
         ask = app.asks[next(iter(app.waiting[kind]))]

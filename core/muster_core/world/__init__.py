@@ -1,7 +1,7 @@
 """The core's ledgers: queues, applications, nodes, users; they add and remove and keep sums, and hold no policy.
 
 In reading order: `world` holds everything, by resource manager and partition; `queues` the tree,
-`applications` asks, allocations and gangs, `users` who uses how much. `nodes` is the table of nodes
+`applications` asks and allocations, `gangs` what a gang has reserved, `users` who uses how much. `nodes` is the table of nodes
 over `columns` (amounts, one row a node), `labels` (which rows have which label, taint or feature),
 `images` and `attributes` (the same of what placement constraints name). `occupants` says who is
 where: `tags` (allocations by their tags), `terms` (what these want of others) and `attachments`

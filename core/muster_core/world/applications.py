@@ -27,6 +27,7 @@ from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.world.consumption import Consumption
+from muster_core.world.gangs import Gang
 from muster_core.world.queues import Queue
 from muster_core.world.tally import Tally
 
@@ -141,49 +142,6 @@ class Allocation:
 
 
 @dataclass(slots=True, eq=False)
-class GroupCount:
-    """A task group's history (REST: placeholderData)."""
-
-    resources: Resources
-    count: int = 0
-    replaced: int = 0
-    timed_out: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Gang:
-    """What an application has reserved, and how far its reservation is.
-
-    `over`: the reservation ended (reserved, timed out or given up): real asks
-    are scheduled from now on and a placeholder ask comes too late.
-    """
-
-    #: Of live placeholders.
-    reserved: Resources = NOTHING
-    #: Of every placeholder, live or going.
-    allocated: Resources = NOTHING
-    #: Promised on the queues of the path and not yet allocated (semantics 11).
-    pledge: Resources = NOTHING
-    #: The pledge had its head room when it was made; else it waits for it (Queue.awaited).
-    backed: bool = False
-    #: Live placeholders by task group, oldest first.
-    live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
-    groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
-    over: bool = False
-    #: It was seen with places when it was reported: its partial placement is not of
-    #: this world's making (semantics 12, 17).
-    recovered: bool = False
-    #: How often in a row places for all its members were looked for in vain.
-    searches: int = 0
-    #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
-    checked_at: Resources | None = None
-    #: Which placeholder clock runs; a clock of another number is stale.
-    clock: int = 0
-    #: From when on it runs.
-    since_ns: int = 0
-
-
-@dataclass(slots=True, eq=False)
 class Application:  # long: every write to an application goes through here
     """`sequence` orders applications by submission and is unique in its partition."""
 
@@ -213,6 +171,7 @@ class Application:  # long: every write to an application goes through here
     #: Some ask of it wanted more than one allocation, at some time.
     has_multiple: bool = False
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
+    #: By key, of those that the resource manager knows.
     ids: dict[AllocationKey, tuple[AllocationId, ...]] = field(default_factory=dict)
     gang: Gang = field(default_factory=Gang)
     #: Of real allocations.
@@ -299,7 +258,8 @@ class Application:  # long: every write to an application goes through here
         """Take in an allocation; its sums are `add_sums`' business, so that a batch adds once."""
         spec = allocation.spec
         self.allocations[allocation.id] = allocation
-        self.ids[spec.key] = (*self.ids.get(spec.key, ()), allocation.id)
+        if not spec.podless:
+            self.ids[spec.key] = (*self.ids.get(spec.key, ()), allocation.id)
         if spec.placeholder:
             self.gang.live.setdefault(spec.group, {})[allocation.id] = None
         else:
@@ -327,6 +287,8 @@ class Application:  # long: every write to an application goes through here
             self.real_allocations -= 1
             self.allocated = self.allocated.plus(spec.resources, -1)
         del self.allocations[allocation.id]
+        if spec.podless:
+            return
         rest = tuple(other for other in self.ids[spec.key] if other != allocation.id)
         if rest:
             self.ids[spec.key] = rest
@@ -387,5 +349,17 @@ def resize_sums(app: Application, allocation: Allocation, old: Resources) -> Non
 
 def lacking(app: Application) -> Resources:
     """What the gang still lacks of its placeholderAsk, never below nothing (semantics 9)."""
+    if app.spec.is_podless:
+        # Its asks are the core's own: what members with a node stand for was taken off them.
+        return _asked_for(app)
     rest = app.spec.placeholder_ask.plus(app.gang.reserved, -1)
     return Resources({name: amount for name, amount in rest.items() if amount > 0})
+
+
+def _asked_for(app: Application) -> Resources:
+    """By placeholder asks that wait."""
+    total = NOTHING
+    for kind, keys in app.waiting.items():
+        if kind.placeholder:
+            total = total.plus(kind.resources, sum(app.asks[key].left for key in keys))
+    return total

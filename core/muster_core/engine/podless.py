@@ -1,0 +1,120 @@
+"""The places of a Direct gang: asked for by the core itself, held with no pods in them (semantics 16, ADR 0020).
+
+One ask for each task group, for as many places as it has members. The resource
+manager is told of neither ask nor place. A member that has its node already
+stands for one of them, so one less is held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_core.engine import affinity, ledger, lifecycle
+from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.ids import NodeId, TaskGroup, podless_key
+from muster_core.model.notes import Detail
+from muster_core.model.release import Termination
+from muster_core.model.resources import NOTHING
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
+from muster_core.world.applications import Allocation, Application, Ask, class_of, lacking
+from muster_core.world.world import Partition
+
+#: Why an application is refused that leaves the core to guess what it is to hold.
+UNKNOWN_MEMBERS = "gangPlacement is Direct, but the task groups were not told: the core cannot hold places for them"
+
+
+def summed(spec: ApplicationSpec) -> ApplicationSpec:
+    """With a placeholderAsk that is what its members ask for in all, for that is what will be held."""
+    if not spec.is_podless or not spec.members:
+        return spec
+    total = sum((member.resources.times(member.count) for member in spec.members), NOTHING)
+    return replace(spec, placeholder_ask=total)
+
+
+def refusal(partition: Partition, spec: ApplicationSpec) -> str:
+    """Why places cannot be held for its members; empty = they can."""
+    if not spec.is_podless:
+        return ""
+    reasons = (affinity.read(partition, _ask_for(spec, member)) for member in spec.members)
+    return next(filter(None, reasons), "") if spec.members else UNKNOWN_MEMBERS
+
+
+def ask(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+    """Ask for the places of all its members."""
+    tags = partition.nodes.occupants.tags
+    for member in app.spec.members:
+        spec = _ask_for(app.spec, member)
+        kind = class_of(spec, as_usual=True, tags=tags.project(spec.tags))
+        asked_ns = min(app.submitted_ns, now_ns)
+        ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
+    return lifecycle.accept(partition, app, now_ns)
+
+
+def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
+    return AskSpec(
+        spec.partition,
+        spec.id,
+        podless_key(spec.id, member.group),
+        member.resources,
+        constraints=member.constraints,
+        group=member.group,
+        placeholder=True,
+        podless=True,
+        priority=member.priority,
+        max_allocations=member.count,
+        namespace=spec.namespace,
+        tags=dict(member.tags),
+        facts=member.facts,
+        allow_preempt_self=member.allow_preempt_self,
+        allow_preempt_other=member.allow_preempt_other,
+        created_ns=spec.created_ns,
+    )
+
+
+def give_way(partition: Partition, app: Application, told: AllocationSpec, now_ns: int) -> list[Effect]:
+    """Somebody of a task group has a node already, who asked for none: one place less is asked for, or held.
+
+    A placeholder's pod stands for one that is asked for; one that is held is for the members.
+    """
+    if not app.spec.is_podless or not told.group:
+        return []
+    asked = app.asks.get(podless_key(app.id, told.group))
+    if asked is not None and asked.spec.podless:
+        app.gang.groups[told.group].replaced += not told.placeholder
+        return _want_less(partition, app, asked)
+    held = None if told.placeholder else _held(app, told.group, told.node)
+    if held is not None:
+        app.gang.groups[told.group].replaced += 1
+        app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED)
+        ledger.drop(partition, app, held, now_ns)
+    return []
+
+
+def _want_less(partition: Partition, app: Application, asked: Ask) -> list[Effect]:
+    effects: list[Effect] = []
+    if asked.left == 1:
+        effects += withdrawn(partition, app, asked)
+        ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
+    else:
+        asked.left -= 1
+        ledger.count_pending(app, asked.spec.resources, -1)
+        partition.stir_one(app)
+    if app.gang.pledge:
+        left = lacking(app)
+        ledger.set_pledge(partition, app, left, backed=app.gang.backed and bool(left))
+    return effects
+
+
+def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None:
+    """The place that somebody on this node most likely has: one there, else the newest."""
+    places = [app.allocations[identity] for identity in app.gang.live.get(group, ())]
+    podless = [place for place in places if place.spec.podless]
+    return next((place for place in podless if place.node == node), podless[-1] if podless else None)
+
+
+def withdrawn(partition: Partition, app: Application, asked: Ask) -> list[Effect]:
+    """If it was told why the gang waits, it is told that nothing is waited for any more."""
+    if asked.said is None:
+        return []
+    text = "places are held for it no longer, nor waited for"
+    return [SchedulingStateChanged(partition.rm, app.id, asked.spec.key, SchedulingState.SCHEDULED, text)]
