@@ -33,6 +33,7 @@ import uvloop
 from benchmarks import recorded
 from benchmarks.figures import Figure
 from benchmarks.figures import Options as Figures
+from benchmarks.shown_pod import NAMESPACE, shown_pod
 from benchmarks.stages import Looks, looking
 from benchmarks.stand_in import Objects
 from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubServer, pod_event
@@ -50,7 +51,6 @@ from muster_si.transport.inprocess import InProcessClient
 PODS: Final = 50_000
 NODES: Final = 5_000
 APPLICATIONS: Final = 10
-NAMESPACE: Final = "load"
 DEADLINE_S: Final = 120.0
 #: Names, units and goals; the memory includes the stub and what it keeps of every pod.
 GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
@@ -75,99 +75,9 @@ class Found:
     looks: Looks = field(default_factory=Looks)
 
 
-def a_pod(app: int) -> dict[str, Any]:
-    """A pod of the load generator as the API server shows it: 3 KB; the marks are what differs."""
-    owned = {
-        "f:metadata": {"f:labels": {".": {}, "f:app": {}, "f:applicationId": {}, "f:queue": {}}},
-        "f:spec": {
-            "f:containers": {
-                'k:{"name":"c"}': {
-                    ".": {},
-                    "f:image": {},
-                    "f:imagePullPolicy": {},
-                    "f:name": {},
-                    "f:resources": {".": {}, "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}}},
-                    "f:terminationMessagePath": {},
-                    "f:terminationMessagePolicy": {},
-                }
-            },
-            **{f"f:{name}": {} for name in ("dnsPolicy", "enableServiceLinks", "restartPolicy", "schedulerName")},
-            **{f"f:{name}": {} for name in ("securityContext", "terminationGracePeriodSeconds", "tolerations")},
-        },
-    }
-    token = "kube-api-access-@TOKEN@"  # noqa: S105 - the name of a volume
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": "@NAME@",
-            "namespace": NAMESPACE,
-            "uid": "00000000-0000-4000-8000-@UID@",
-            "resourceVersion": "@VERSION@",
-            "generation": 1,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"app": "load", "applicationId": f"load-g{app}", "queue": "root.default"},
-            "managedFields": [
-                {
-                    "manager": "python-load-generator",
-                    "operation": "Update",
-                    "apiVersion": "v1",
-                    "time": "2026-01-01T00:00:00Z",
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": owned,
-                }
-            ],
-        },
-        "spec": {
-            "volumes": [{"name": token, "projected": _token_sources()}],
-            "containers": [
-                {
-                    "name": "c",
-                    "image": "pause",
-                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
-                    "volumeMounts": [
-                        {
-                            "name": token,
-                            "readOnly": True,
-                            "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
-                        }
-                    ],
-                    "terminationMessagePath": "/dev/termination-log",
-                    "terminationMessagePolicy": "File",
-                    "imagePullPolicy": "Always",
-                }
-            ],
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "dnsPolicy": "ClusterFirst",
-            "serviceAccountName": "default",
-            "serviceAccount": "default",
-            "securityContext": {},
-            "schedulerName": "muster",
-            "tolerations": [{"operator": "Exists"}],
-            "priority": 0,
-            "enableServiceLinks": True,
-            "preemptionPolicy": "PreemptLowerPriority",
-        },
-        "status": {"phase": "Pending", "qosClass": "Burstable"},
-    }
-
-
-def _token_sources() -> dict[str, Any]:
-    namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-    return {
-        "sources": [
-            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [namespace]}},
-        ],
-        "defaultMode": 420,
-    }
-
-
 def a_server(nodes: int) -> StubServer:
     """Nodes, one namespace, a queue, and no pod yet."""
-    event = pod_event([a_pod(app) for app in range(APPLICATIONS)], lambda name: int(name[5]))
+    event = pod_event([shown_pod(app) for app in range(APPLICATIONS)], lambda name: int(name[5]))
     pods = Feed(event=event)
     lists = {
         "/api/v1/pods": Objects("pods"),
