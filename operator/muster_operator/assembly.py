@@ -10,9 +10,9 @@ from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.kube import Attempts, Kube, Placeholders
 from muster_operator.link.api.pool import Pool
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.config.reconfigure import Reconfigurer
+from muster_operator.link.config.reconfigure import Reconfigurer, Tell
 from muster_operator.link.config.settings import Configuration
-from muster_operator.link.inbox import Inbox
+from muster_operator.link.inbox import Inbox, Seen
 from muster_operator.link.leading.leadership import Candidacy
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
@@ -70,7 +70,8 @@ def assembled(
     loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s, pool)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
-    reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, pool.submit)
+    tell = Tell(pool.submit, lambda fact: inbox.put(Seen(fact)))
+    reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, tell)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
     return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed))

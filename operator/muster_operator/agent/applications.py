@@ -5,12 +5,14 @@ How it ends is in ``endings``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_operator.agent import gangs, mismatches, namespaces, occupants, refusals, reserving, tasks, telling
-from muster_operator.agent.asks import application_spec, renewal_spec
+from muster_operator.agent.asks import application_spec, can_announce, renewal_spec
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Phase, Task
 from muster_operator.model import vocabulary as words
-from muster_operator.model.groups import GangDefinition, GangProblem
+from muster_operator.model.groups import GangDefinition, GangProblem, Placement
 from muster_operator.model.ids import AppId
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.news import ApplicationSubmitted
@@ -33,7 +35,7 @@ def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
     """The gang that the originator defines; what is wrong with it is said on the pod, never passed over."""
     if ledger.settings.disable_gang or pod.membership.resumed or pod.ref.uid in ledger.resumed:
         return None
-    found = read_gang(pod.membership.gang)
+    found = read_gang(pod.membership.gang, ledger.settings.gang_placement)
     if isinstance(found, GangProblem):
         if pod.node is None:
             note = f"{found.message}. The application runs without a gang."
@@ -62,7 +64,18 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
         namespace=pod.ref.namespace,
     )
     ledger.applications[app.id] = app
+    if gang is not None and gang.is_direct and not can_announce(app, gang):
+        _hold_by_pods(out, app, gang)
     return app
+
+
+def _hold_by_pods(out: Outcome, app: Application, gang: GangDefinition) -> None:
+    """The core cannot hold places of members that it cannot be told of: each gets a placeholder pod."""
+    app.gang = replace(gang, placement=Placement.RESERVE)
+    if app.originator.node is None:
+        note = "gangPlacement: Direct is not possible with task groups of this size; Reserve is used, define fewer or "
+        note += "smaller groups"
+        telling.warn_gang(out, app.originator.ref, words.ACTION_TASK_GROUPS_ERROR, note)
 
 
 def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
@@ -98,7 +111,7 @@ def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found
 def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
     """Ask for the pods of other namespaces' applications that waited for this one to be seen."""
     for app in ledger.applications.values():
-        if app.state is AppState.RUNNING and app.namespace != namespace:
+        if may_ask(app) and app.namespace != namespace:
             for task in app.members.values():
                 if task.state is TaskState.PENDING and task.pod.ref.namespace == namespace:
                     tasks.submit(ledger, out, task, now)
@@ -109,10 +122,16 @@ def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     app = ledger.applications.get(app_id)
     if app is not None and app.state is AppState.NEW:
         submit(ledger, out, app)
-    elif app is not None and app.state is AppState.RUNNING:
+    elif app is not None and may_ask(app):
         for task in app.members.values():
             if task.state is TaskState.PENDING:
                 tasks.submit(ledger, out, task, now)
+
+
+def may_ask(app: Application) -> bool:
+    """Whether its members may: once it runs, or while the core holds places for them without placeholder pods."""
+    is_direct = app.gang is not None and app.gang.is_direct
+    return app.state is AppState.RUNNING or (is_direct and app.state is AppState.RESERVING)
 
 
 def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
@@ -152,8 +171,9 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         join_failed(ledger, out, task, app.failure)
     elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
         tasks.report_bound(ledger, out, task)
-        if app.state is AppState.RUNNING and task.state is TaskState.PENDING:
+        if may_ask(app) and task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
+            reserving.joined(ledger, out, app, task, now)
 
 
 def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
@@ -179,31 +199,40 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         run(ledger, out, app, now)
         return
     step(app, AppEvent.RESERVE)
-    for task in gangs.adopt(app, app.gang):
+    reserving.watch(ledger, app, now)
+    if app.gang.is_direct:
+        submit_waiting(ledger, out, app, now)
+    else:
+        _reserve_by_pods(ledger, out, app, app.gang, now)
+    check_reserved(ledger, out, app, now)
+
+
+def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
+    """Create the placeholders that are missing, and ask for those that are there."""
+    for task in gangs.adopt(app, gang):
         tasks.kill(ledger, out, task, now, "more placeholders than members")
     app.reached = reserving.how_far(app)  # who was before us told of that
-    reserving.watch(ledger, app, now)
-    ordered = gangs.order_missing(ledger, out, app, app.gang, now)
+    ordered = gangs.order_missing(ledger, out, app, gang, now)
     if ordered:
-        members = sum(group.min_member for group in app.gang.groups)
         telling.progress(
-            out, app, words.ACTION_CREATING_PLACEHOLDERS, f"Creating {ordered} placeholders for {members} members"
+            out, app, words.ACTION_CREATING_PLACEHOLDERS, f"Creating {ordered} placeholders for {gang.size} members"
         )
     for task in app.placeholders.values():
         if task.state is TaskState.PENDING:
             tasks.submit(ledger, out, task, now)
-    check_reserved(ledger, out, app, now)
 
 
 def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """All placeholders bound in our eyes and reserved in the core's: the members may ask (semantics 9)."""
+    """All placeholders bound in our eyes and reserved in the core's: the members may ask (semantics 9).
+
+    Where there are none the core's word that it holds all places is enough, and the members have asked already.
+    """
     if app.state is not AppState.RESERVING or not app.core_is_running:
         return
     gangs.forget_unseen(app)
     if not app.open_slots:
-        telling.progress(
-            out, app, words.ACTION_RESERVATION_COMPLETE, f"All {len(app.slots)} placeholders have their node"
-        )
+        telling.progress(out, app, words.ACTION_RESERVATION_COMPLETE, reserving.all_there(app))
+        reserving.over(app)
         run(ledger, out, app, now)
 
 

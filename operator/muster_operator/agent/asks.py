@@ -9,14 +9,14 @@ from typing import Any, Final
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model.allocations import AllocationSpec, AskSpec
 from muster_operator.model.applications import ApplicationSpec
-from muster_operator.model.groups import GangDefinition, TaskGroup
+from muster_operator.model.groups import GangDefinition, Placement, TaskGroup
 from muster_operator.model.ids import NodeName
 from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.translate.company import company_tag
 from muster_operator.translate.placeholders import placeholder_labels
 from muster_si import keys
 
-#: Longer ones the core does not read: it will not warn of a gang that could never fit.
+#: Longer ones the core does not read: it will not warn of a gang that could never fit, nor hold places for it.
 _MAX_MEMBERS_TAG: Final = 65_536
 _IMAGE_PULL_SECRETS: Final = "imagePullSecrets"
 #: What is of no use of a pod that has its node.
@@ -91,12 +91,19 @@ def _members_tag(app: Application, gang: GangDefinition) -> str:
     return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def can_announce(app: Application, gang: GangDefinition) -> bool:
+    """Whether the core can be told of the members before they ask."""
+    return len(_members_tag(app, gang)) <= _MAX_MEMBERS_TAG
+
+
 def _gang_tags(app: Application, gang: GangDefinition) -> dict[str, str]:
     tags = {keys.APP_TAG_TASK_GROUPS: app.source.task_groups}
     if len(members := _members_tag(app, gang)) <= _MAX_MEMBERS_TAG:
         tags[keys.APP_TAG_MEMBERS] = members
     if app.source.parameters:
         tags[keys.APP_TAG_POLICY_PARAMETERS] = app.source.parameters
+    if gang.placement is not Placement.RESERVE:
+        tags[keys.APP_TAG_GANG_PLACEMENT] = gang.placement.value
     if gang.wait_timeout_ms:
         tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] = str(gang.wait_timeout_ms)
     if gang.topology.key:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, gangs, namespaces, refusals, tasks, telling
+from muster_operator.agent import applications, gangs, namespaces, refusals, reserving, tasks, telling
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -29,6 +29,7 @@ def mark_resumed(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str) -> None:
     """The core gave up the reservation of a Soft gang: placeholders go, members are scheduled as usual after that."""
+    reserving.over(app)
     applications.step(app, AppEvent.RESUME)
     note = f"{why or 'the reservation ended'}; the members are scheduled one by one"
     telling.warn_gang(out, app.originator.ref, words.ACTION_GANG_FAILED, note)

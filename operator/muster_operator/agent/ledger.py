@@ -125,7 +125,8 @@ class Application:
     ``is_told_no_gang``: a pod was told that there is no gang to join. ``user`` and ``namespace`` are those of the pod
     that made it.
 
-    While reserving: ``shortage`` is what a placeholder waits for, ``impossible`` why no cluster of these nodes could
+    While reserving: ``shortage`` is what its places wait for (``lacks``: those of each task group, where the core holds
+    them without placeholder pods and so speaks for the groups), ``impossible`` why no cluster of these nodes could
     hold the gang, ``reached`` how many placeholders were seen and bound at the last look, ``look_pause`` seconds ago.
     """
 
@@ -151,6 +152,7 @@ class Application:
     #: How pods that joined do not go with it, as they were told.
     mismatches: set[str] = field(default_factory=set)
     shortage: Condition | None = None
+    lacks: dict[str, Condition] = field(default_factory=dict)
     impossible: Condition | None = None
     reached: tuple[int, int] = (0, 0)
     look_pause: float = 0.0

@@ -10,6 +10,7 @@ from muster_operator.agent import (
     nodes,
     occupants,
     refusals,
+    reserving,
     tasks,
     telling,
     waiting,
@@ -67,13 +68,21 @@ def _obey(ledger: Ledger, out: Outcome, verdict: Verdict, now: float) -> None:
         case NodeVerdict():
             _nodes(ledger, out, verdict)
         case SchedulingStates():
-            for change in verdict.changes:
-                waiting.state_changed(ledger, out, change, now)
+            _states(ledger, out, verdict, now)
         case CoreEvents():
             for event in verdict.events:
                 hearing.core_event(ledger, out, event, now)
         case Recommendations():
             _recommendations(ledger, out, verdict)
+
+
+def _states(ledger: Ledger, out: Outcome, verdict: SchedulingStates, now: float) -> None:
+    """Of pods, and of task groups whose places the core holds without pods."""
+    for change in verdict.changes:
+        if change.key in ledger.tasks:
+            waiting.state_changed(ledger, out, change, now)
+        else:
+            reserving.state_changed(ledger, out, change, now)
 
 
 def _nodes(ledger: Ledger, out: Outcome, verdict: NodeVerdict) -> None:

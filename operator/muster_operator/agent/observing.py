@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_operator.agent import applications, changes, objects, occupants, pods, storage
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
@@ -12,6 +14,7 @@ from muster_operator.model.facts import (
     NodeGone,
     NodeSeen,
     ObjectSeen,
+    PlacementChosen,
     PodGone,
     PodSeen,
     PriorityClassSeen,
@@ -54,6 +57,8 @@ def record(ledger: Ledger, fact: Fact) -> None:
             ledger.priority_classes[name] = allow_preemption
         case ObjectSeen():
             objects.record(ledger, fact.object)
+        case PlacementChosen(placement):
+            ledger.settings = replace(ledger.settings, gang_placement=placement)
         case _:
             storage.record(ledger, fact)
 
@@ -110,6 +115,8 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
             objects.seen(ledger, out, fact.object)
         case NamespaceSeen() | NamespaceGone() | PriorityClassSeen():
             _react_around(ledger, out, fact, now)
+        case PlacementChosen():
+            record(ledger, fact)
         case _:
             storage.seen(ledger, out, fact, now)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from muster_operator.agent import applications, mismatches, objects, pods, refusals, tasks
@@ -19,6 +20,7 @@ from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe, record
 from muster_operator.agent.storage import as_told
 from muster_operator.model.facts import Fact
+from muster_operator.model.groups import Placement
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.news import AskSubmitted, News, NodeCreated, NodeOpened
 from muster_operator.model.outcome import Outcome
@@ -128,13 +130,18 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
-    """A placeholder of a gang takes its place; a terminating one counts no more, others go (semantics 17)."""
+    """A placeholder of a gang takes its place; a terminating one counts no more, others go (semantics 17).
+
+    A gang that has placeholder pods began with them, and goes on so, whatever its placement is by now.
+    """
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
         tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
     elif app is None or app.gang is None or pod.terminating:
         pods.delete_orphan(ledger, out, pod, now)
     else:
+        if app.gang.is_direct:
+            app.gang = replace(app.gang, placement=Placement.RESERVE)
         applications.attach(ledger, app, pod)
 
 

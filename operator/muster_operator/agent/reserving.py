@@ -3,6 +3,9 @@
 A gang that gets on tells it in its one series of events, seldom. One that stands still gets conditions: the originator
 says how far the gang is and what its placeholders lack, the other members where to look. None of them calls for a node:
 the placeholders do that. Only a gang that no cluster of these nodes could hold is marked so itself (semantics 10).
+
+Where the core holds the places without placeholder pods (Direct) it speaks for the task groups, and every member says
+what they lack: nobody else could call for nodes.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from muster_operator.model.ids import AppId
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Condition
 from muster_operator.model.states import AppState, TaskState
+from muster_operator.model.verdicts import SchedulingStateChanged
 
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
+_WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 
 
 def watch(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
@@ -51,6 +56,54 @@ def how_far(app: Application) -> tuple[int, int]:
     return seen, len(app.slots) - len(app.open_slots)
 
 
+def all_there(app: Application) -> str:
+    """That the gang has all its places, for people."""
+    if _is_direct(app) and app.gang is not None:
+        return f"All {app.gang.size} places are held"
+    return f"All {len(app.slots)} placeholders have their node"
+
+
+def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
+    """The core said of a task group what keeps its places from being held; of no pod of ours, else.
+
+    What is said before the first look is told at the first look: most gangs have their places by then.
+    """
+    app = ledger.applications.get(change.app)
+    group = change.key.removeprefix(f"{change.app}/")
+    if app is None or app.gang is None or not _is_direct(app) or app.gang.group(group) is None:
+        return
+    why = waiting.shortage_of(change)
+    if why is None:
+        app.lacks.pop(group, None)
+    else:
+        app.lacks[group] = why
+    lacks = sorted(app.lacks.items(), key=lambda item: (item[1].reason != words.CONDITION_UNSCHEDULABLE, item[0]))
+    app.shortage = lacks[0][1] if lacks else app.impossible
+    if app.look_pause > FIRST_LOOK_S:
+        _explain(ledger, out, app, now)
+
+
+def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    """A member came while the core looks for places: it says what they lack when it has waited for long itself."""
+    if _is_direct(app) and app.look_pause > FIRST_LOOK_S:
+        task.shortage = _of_direct(app)
+        waiting.express(ledger, out, task, now)
+
+
+def over(app: Application) -> None:
+    """The gang waits no more for places without placeholder pods: from now on each member waits for itself."""
+    if _is_direct(app):
+        of_gang = {_of_direct(app), app.impossible}
+        for task in app.members.values():
+            if task.shortage in of_gang:
+                task.shortage = None
+
+
+def _is_direct(app: Application) -> bool:
+    """Whether the core looks for places of it without placeholder pods."""
+    return app.gang is not None and app.gang.is_direct and app.state is AppState.RESERVING
+
+
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
     """Not even an empty cluster of these nodes could hold the gang: its originator says so at once."""
     ledger.cramped.add(app.id)
@@ -73,6 +126,11 @@ def may_fit(ledger: Ledger) -> None:
 
 
 def _explain(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    if _is_direct(app):
+        for task in app.members.values():
+            if task.state in _WAITS:
+                _wait(ledger, out, task, _of_direct(app), now)
+        return
     originator = app.originator.ref
     note = f"gang {app.id} waits for its places; pod {originator.name} says how far it is"
     for task in app.members.values():
@@ -86,6 +144,15 @@ def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) 
         task.waits_since = now - ledger.settings.condition_delay_s
     task.shortage = why
     waiting.express(ledger, out, task, now)
+
+
+def _of_direct(app: Application) -> Condition:
+    """What its places lack, on each of its members."""
+    lack = app.shortage
+    if app.impossible is not None and lack is not None and lack.reason == words.CONDITION_UNSCHEDULABLE:
+        return app.impossible
+    note = f"gang {app.id} waits for its places"
+    return Condition(lack.reason, f"{note}: {lack.message}") if lack else Condition(words.CONDITION_SKIPPED, note)
 
 
 def _of_originator(app: Application) -> Condition:

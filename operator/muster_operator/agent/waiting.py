@@ -37,12 +37,17 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
     task = ledger.tasks.get(change.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         return
-    reason = _REASONS.get(change.state)
-    task.shortage = Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
+    task.shortage = shortage_of(change)
     app = ledger.applications.get(task.app)
     if app is not None and task.pod.membership.placeholder and task.shortage is not None:
         app.shortage = task.shortage
     express(ledger, out, task, now)
+
+
+def shortage_of(change: SchedulingStateChanged) -> Condition | None:
+    """What a pod says that waits for this; None = nothing keeps it waiting."""
+    reason = _REASONS.get(change.state)
+    return Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
 
 
 def express(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster_operator.model.groups import Placement
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
@@ -118,6 +119,13 @@ class AttachmentGone:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlacementChosen:
+    """The configuration says how gangs that name no placement get their places, from now on (semantics 16)."""
+
+    placement: Placement
+
+
 StorageFact = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
 ClusterFact = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
-Fact = PodSeen | PodGone | NodeSeen | NodeGone | ClusterFact | StorageFact
+Fact = PodSeen | PodGone | NodeSeen | NodeGone | ClusterFact | StorageFact | PlacementChosen

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from muster_operator.model.ids import AppId
 from muster_operator.model.pods import GangSource, PodRef
 from muster_operator.model.resources import Resources
+from muster_si import keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,14 @@ class Topology:
 NO_TOPOLOGY: Final = Topology()
 
 
+class Placement(StrEnum):
+    """How a gang gets its places (semantics 16)."""
+
+    RESERVE = keys.PLACEMENT_RESERVE
+    ATOMIC = keys.PLACEMENT_ATOMIC
+    DIRECT = keys.PLACEMENT_DIRECT
+
+
 @dataclass(frozen=True, slots=True)
 class GangDefinition:
     """A gang as its originator defines it (contract 1.3, 1.4).
@@ -55,7 +65,18 @@ class GangDefinition:
     placeholder_timeout_ms: int = 0
     wait_timeout_ms: int = 0
     topology: Topology = NO_TOPOLOGY
+    placement: Placement = Placement.RESERVE
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the core holds its places itself, without placeholder pods."""
+        return self.placement is Placement.DIRECT
+
+    @property
+    def size(self) -> int:
+        """How many members it has at least."""
+        return sum(group.min_member for group in self.groups)
 
     def group(self, name: str) -> TaskGroup | None:
         """The group of that name, if there is one."""

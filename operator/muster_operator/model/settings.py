@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muster_operator.model.groups import Placement
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -29,6 +31,11 @@ class Settings:
 
     disable_gang: bool = False
     """``service.disableGangScheduling``: task groups are then ignored."""
+
+    gang_placement: Placement = Placement.RESERVE
+    """``gang.placement``: that of gangs that name none, when they begin (semantics 16). The agent is told of a change.
+
+    ``Reserve`` is what YuniKorn does and what an autoscaler understands best; ``Direct`` costs fewest writes."""
 
     unique_app_ids: bool = False
     """``admissionController.filtering.generateUniqueAppId``: a pod without an id gets an application of its own."""

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from muster_operator.model.groups import NO_TOPOLOGY, Topology
+from muster_operator.model.groups import NO_TOPOLOGY, Placement, Topology
 from muster_si import keys
 
 #: 31 years: more is a typing error, and would not fit the core's clock.
@@ -17,8 +17,7 @@ _TIMEOUT: Final = "placeholderTimeoutInSeconds"
 _WAIT: Final = "gangWaitTimeoutInSeconds"
 _STYLE: Final = "gangSchedulingStyle"
 _PLACEMENT: Final = "gangPlacement"
-_PLACEMENT_SERVED: Final = "Reserve"
-_PLACEMENTS_KNOWN: Final = ("Atomic", "Direct")
+_PLACEMENTS: Final = {placement.value: placement for placement in Placement}
 _TOPOLOGY: Final = "topologyKey"
 _TOPOLOGY_MODE: Final = "topologyMode"
 _MODES: Final = {"required": True, "preferred": False}
@@ -30,12 +29,16 @@ _LABEL_KEY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Milliseconds, 0 = the core's default. ``warnings`` name the parameter, the problem and what was taken."""
+    """Milliseconds, 0 = the core's default. ``placement``: None = the configuration's.
+
+    ``warnings`` name the parameter, the problem and what was taken.
+    """
 
     style: str = keys.STYLE_SOFT
     placeholder_timeout_ms: int = 0
     wait_timeout_ms: int = 0
     topology: Topology = NO_TOPOLOGY
+    placement: Placement | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -54,11 +57,12 @@ def _style(value: str, warnings: list[str]) -> str:
     return value
 
 
-def _check_placement(value: str, warnings: list[str]) -> None:
-    if value in _PLACEMENTS_KNOWN:
-        warnings.append(f'{_PLACEMENT}: "{value}" is not served yet; Reserve is used, write Reserve')
-    elif value != _PLACEMENT_SERVED:
-        warnings.append(f'{_PLACEMENT}: "{value[:40]}" is unknown; Reserve is used, write Reserve')
+def _placement(value: str, default: Placement, warnings: list[str]) -> Placement | None:
+    if value not in _PLACEMENTS:
+        warnings.append(
+            f'{_PLACEMENT}: "{value[:40]}" is unknown; {default}, the default, is used, write Reserve, Atomic or Direct'
+        )
+    return _PLACEMENTS.get(value)
 
 
 def _topology(pairs: dict[str, str], warnings: list[str]) -> Topology:
@@ -87,14 +91,16 @@ def _pairs(text: str, warnings: list[str]) -> dict[str, str]:
     return pairs
 
 
-def read_parameters(text: str) -> Parameters:
-    """The parameters of an annotation's text; unknown names are ignored (contract 1.4)."""
+def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parameters:
+    """The parameters of an annotation's text; unknown names are ignored (contract 1.4).
+
+    ``default``: the configuration's placement, which a warning names.
+    """
     warnings: list[str] = []
     pairs = _pairs(text, warnings)
     timeout = _milliseconds(_TIMEOUT, pairs[_TIMEOUT], warnings) if _TIMEOUT in pairs else 0
     wait = _milliseconds(_WAIT, pairs[_WAIT], warnings) if _WAIT in pairs else 0
     style = _style(pairs[_STYLE], warnings) if _STYLE in pairs else keys.STYLE_SOFT
-    if _PLACEMENT in pairs:
-        _check_placement(pairs[_PLACEMENT], warnings)
+    placement = _placement(pairs[_PLACEMENT], default, warnings) if _PLACEMENT in pairs else None
     topology = _topology(pairs, warnings)
-    return Parameters(style, timeout, wait, topology, tuple(warnings))
+    return Parameters(style, timeout, wait, topology, placement, tuple(warnings))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.groups import GangDefinition, GangProblem, TaskGroup
+from muster_operator.model.groups import GangDefinition, GangProblem, Placement, TaskGroup
 from muster_operator.model.pods import GangSource
 from muster_operator.model.resources import MAX_AMOUNT, added, times
 from muster_operator.translate.canonical import canonical
@@ -201,8 +201,11 @@ def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=256)
-def read_gang(source: GangSource) -> GangDefinition | GangProblem | None:
-    """The gang that a pod defines, what is wrong with it, or None when it defines none."""
+def read_gang(source: GangSource, default: Placement = Placement.RESERVE) -> GangDefinition | GangProblem | None:
+    """The gang that a pod defines, what is wrong with it, or None when it defines none.
+
+    ``default``: the placement of a gang that names none.
+    """
     if not source.task_groups.strip():
         return None
     try:
@@ -210,7 +213,7 @@ def read_gang(source: GangSource) -> GangDefinition | GangProblem | None:
         ask = placeholder_ask(groups)
     except BadInputError as error:
         return GangProblem(str(error))
-    parameters = read_parameters(source.parameters)
+    parameters = read_parameters(source.parameters, default)
     return GangDefinition(
         groups=groups,
         placeholder_ask=ask,
@@ -218,5 +221,6 @@ def read_gang(source: GangSource) -> GangDefinition | GangProblem | None:
         placeholder_timeout_ms=parameters.placeholder_timeout_ms,
         wait_timeout_ms=parameters.wait_timeout_ms,
         topology=parameters.topology,
+        placement=parameters.placement or default,
         warnings=parameters.warnings,
     )

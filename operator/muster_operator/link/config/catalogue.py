@@ -75,6 +75,12 @@ def _at_start(key: str, default: str, meaning: str) -> Setting:
 
 CLOCKS: Final = (
     _at_once(
+        read.GANG_PLACEMENT,
+        "Reserve",
+        "how gangs without `gangPlacement` get their places: `Reserve`, `Atomic` or `Direct`; it counts for those that "
+        "begin from then on",
+    ),
+    _at_once(
         keys.EXTRA_PLACEHOLDER_TIMEOUT,
         "15m",
         "how long placeholders are waited for, where the application does not say `placeholderTimeoutInSeconds`",

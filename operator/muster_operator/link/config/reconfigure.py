@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -23,12 +23,21 @@ from muster_operator.link.config.settings import Configuration, parse
 from muster_operator.link.errors import ApiRefused, BadSetting, Unreachable
 from muster_operator.link.si.core import CoreLink
 from muster_operator.model.commands import Command
+from muster_operator.model.facts import Fact, PlacementChosen
 from muster_operator.translate.raw import Raw
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
 
 log = structlog.get_logger("muster.config")
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Who hears of a change: people, by events, and the agent."""
+
+    people: Callable[[Command], None]
+    agent: Callable[[Fact], None]
 
 
 class Reconfigurer:
@@ -40,9 +49,9 @@ class Reconfigurer:
         namespace: str,
         core: CoreLink,
         administration: AdministrationAPI,
-        submit: Callable[[Command], None],
+        tell: Tell,
     ) -> None:
-        self._session, self._namespace, self._core, self._submit = session, namespace, core, submit
+        self._session, self._namespace, self._core, self._tell = session, namespace, core, tell
         self._administration = administration
         self._at_start = core.configuration.extra
         self._one_at_a_time = asyncio.Lock()
@@ -83,7 +92,8 @@ class Reconfigurer:
         """
         old = self._core.configuration
         # These are read once, at the start: the core would not know us under another name.
-        new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=old.settings)
+        settings = replace(old.settings, gang_placement=new.settings.gang_placement)
+        new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=settings)
         warnings = await self._judged(new)
         if new == old:
             return warnings
@@ -94,6 +104,7 @@ class Reconfigurer:
         except SchedulerInterfaceError as error:
             log.info("the next session begins with the new configuration", reason=str(error))
         logs.follow(new.log_levels)
+        self._tell.agent(PlacementChosen(new.settings.gang_placement))
         log.info("configuration replaced")
         return warnings
 
@@ -112,7 +123,7 @@ class Reconfigurer:
     def _refuse(self, where: Source | None, reason: str) -> None:
         log.warning("the new configuration is refused, the old one stays in force", configmap=where, reason=reason)
         if where is not None:
-            self._submit(notices.refusal(self._namespace, where, reason))
+            self._tell.people(notices.refusal(self._namespace, where, reason))
 
     def _doubt(
         self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalogue.Finding]
@@ -123,7 +134,7 @@ class Reconfigurer:
         for where, said in told.items():
             if self._told.get(where) != said:
                 log.warning("the configuration is in force, with doubts", configmap=where.name, findings=said)
-                self._submit(notices.doubt(self._namespace, where, said))
+                self._tell.people(notices.doubt(self._namespace, where, said))
         self._told = told
 
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from muster_operator.link.api.pool import Limits
 from muster_operator.link.errors import BadSetting
+from muster_operator.model.groups import Placement
 from muster_operator.model.settings import Settings
 from muster_si import keys
 
@@ -22,6 +23,8 @@ POLICY_GROUP: Final = "service.policyGroup"
 SCHEDULER_NAMES: Final = "service.schedulerNames"
 HOT_REFRESH: Final = "service.enableConfigHotRefresh"
 DISABLE_GANG: Final = "service.disableGangScheduling"
+#: Ours: how gangs that do not say it get their places (semantics 16).
+GANG_PLACEMENT: Final = "gang.placement"
 PLACEHOLDER_IMAGE: Final = "service.placeholderImage"
 RUN_AS_USER: Final = "service.placeholderRunAsUser"
 RUN_AS_GROUP: Final = "service.placeholderRunAsGroup"
@@ -79,7 +82,7 @@ class Configuration:
     """Everything that the ConfigMaps decide."""
 
     settings: Settings = field(default_factory=Settings)
-    """What the agent and the translation read. Not reloaded while the operator runs (contract 3)."""
+    """What the agent and the translation read. Of these only the placement of gangs is reloaded (contract 3)."""
 
     cluster_id: str = "mycluster"
     """The resource manager's id towards the core, and `clusterId` in REST."""
@@ -136,6 +139,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         placeholder_run_as_group=_read(entries, RUN_AS_GROUP, 0, _count),
         placeholder_fs_group=_read(entries, FS_GROUP, 0, _count),
         disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
+        gang_placement=_read(entries, GANG_PLACEMENT, default.gang_placement, _placement),
         unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
         instance_type_label=label,
         volume_bind_s=_read(entries, VOLUME_BIND_TIMEOUT, default.volume_bind_s, _seconds),
@@ -201,6 +205,11 @@ def _count(text: str) -> int | None:
 def _at_least_one(text: str) -> int | None:
     """Write a whole number from 1 on."""
     return _count(text) or None
+
+
+def _placement(text: str) -> Placement | None:
+    """Write Reserve, Atomic or Direct."""
+    return next((placement for placement in Placement if placement.value == text), None)
 
 
 def _text(text: str) -> str | None:

@@ -6,7 +6,8 @@ across (semantics 1, 19).
 
 from __future__ import annotations
 
-from collections import deque
+import json
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from muster_operator.model.allocations import AskSpec, TerminationType
@@ -62,12 +63,31 @@ class Held:
 
 @dataclass
 class App:
-    """An application in the core."""
+    """An application in the core. ``places``: by task group, those held without pods; None = none were looked for."""
 
     spec: ApplicationSpec
     state: str = "Accepted"
+    places: dict[str, int] | None = None
     asks: dict[PodUid, AskSpec] = field(default_factory=dict)
     held: dict[PodUid, Held] = field(default_factory=dict)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether its places are held here, without placeholder pods (semantics 16)."""
+        return self.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT) == keys.PLACEMENT_DIRECT
+
+    def hold(self) -> None:
+        """Hold a place for each member that is not there yet; the members take them as they come."""
+        members = json.loads(self.spec.tags[keys.APP_TAG_MEMBERS])
+        there = Counter(held.ask.task_group for held in self.held.values())
+        self.places = {one["name"]: max(0, one["minMember"] - there[one["name"]]) for one in members}
+
+    def take_place(self, group: str) -> bool:
+        """Whether there was a place of the group; there is one less."""
+        left = (self.places or {}).get(group, 0)
+        if left:
+            self.places = {**(self.places or {}), group: left - 1}
+        return bool(left)
 
     def placeholders(self) -> list[Held]:
         """Live ones, not on their way out."""
@@ -195,7 +215,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
             self.refused.append(f"ask {ask.key}: {reason}")
             self.allocations.append(AllocationVerdict(rejected_asks=(rejected,)))
             return
-        if app.spec.placeholder_ask and app.state == "Accepted" and not ask.placeholder:
+        if app.spec.placeholder_ask and app.state == "Accepted" and not ask.placeholder and not app.is_direct:
             self.refused.append(f"real ask {ask.key} before the gang is reserved")
         app.forget(ask.key)
         app.asks[ask.key] = ask
@@ -224,6 +244,9 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         if not any(self.nodes.values()):
             return
         for app in list(self.apps.values()):
+            if app.is_direct and app.places is None and not self.is_stingy:
+                app.hold()
+                self._settle(app.spec.app)
             for ask in list(app.asks.values()):
                 if ask.placeholder and not self.is_stingy:
                     del app.asks[ask.key]
@@ -241,6 +264,9 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
 
     def _swap_or_allocate(self, app: App, ask: AskSpec) -> None:
         del app.asks[ask.key]
+        if app.take_place(ask.task_group):
+            self._place(app, ask, self._next_node(ask))
+            return
         target = next((held for held in app.placeholders() if held.ask.task_group == ask.task_group), None)
         if target is None:
             self._place(app, ask, self._next_node(ask))
@@ -280,7 +306,11 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         if app.state == "Accepted":
             members = app.spec.placeholder_ask.get("pods", 0)
             pending = any(ask.placeholder for ask in app.asks.values())
-            if real or (not pending and len(app.placeholders()) >= members and (members or app.asks)):
+            if (
+                real
+                or app.places is not None
+                or (not pending and len(app.placeholders()) >= members and (members or app.asks))
+            ):
                 self._move(app, "Running")
         elif app.state == "Resuming" and not any(held.ask.placeholder for held in app.held.values()):
             app.spec = ApplicationSpec(app.spec.app, app.spec.queue, app.spec.user, {"resumed": "true"})
@@ -297,8 +327,8 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
         """The placeholder clock rang while the application reserves: the style's outcome (semantics 8)."""
         app = self.apps[app_id]
         soft = app.spec.style == "Soft"
-        keys = [*app.asks]
-        app.asks.clear()
+        keys = [key for key, ask in app.asks.items() if ask.placeholder or not soft]
+        app.asks = {key: ask for key, ask in app.asks.items() if key not in keys}
         for held in app.held.values():
             held.going = TerminationType.TIMEOUT
         verdict = AllocationVerdict(

@@ -18,6 +18,11 @@ def a_member(name: str = "w0", *, group: str = "g", count: int = 2, parameters: 
     )
 
 
+def a_direct_member(name: str = "w0", **of_member: Any) -> Raw:
+    """Of a gang whose places the core holds itself."""
+    return a_member(name, parameters="gangPlacement=Direct", **of_member)
+
+
 def creates(outcome: Outcome) -> list[CreatePlaceholder]:
     return [command for command in outcome.commands if isinstance(command, CreatePlaceholder)]
 

@@ -31,6 +31,7 @@ from muster_operator.model.news import (
 )
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import Result
+from muster_operator.model.settings import Settings
 from muster_operator.model.verdicts import Verdict
 from tests.unit.operator.agent.asking import Asking
 from tests.unit.operator.agent.core import Core
@@ -59,12 +60,13 @@ class Simulation:  # long: every move is a method, and all of them move the same
     commands: deque[Command] = field(default_factory=deque)
     results: deque[Result] = field(default_factory=deque)
     asking: Asking | None = None
+    settings: Settings = field(default_factory=Settings)
     differences: list[Difference] = field(default_factory=list)
 
     def start(self) -> Simulation:
         """The operator starts: it lists, registers and recovers."""
         self.kubernetes.watch.clear()
-        self.ledger = Ledger()
+        self.ledger = Ledger(self.settings)
         for fact in self.kubernetes.list_all():
             observe(self.ledger, fact, self.now)
         self._begin()

@@ -15,12 +15,16 @@ from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.agent.simulation import Choose, Simulation
 from tests.unit.operator.objects import APP_ID, Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
 
-APPS = [AppId("soft"), AppId("hard"), AppId("plain")]
+APPS = [AppId("soft"), AppId("hard"), AppId("direct"), AppId("plain")]
 
 
 def a_job_pod(app: str, number: int) -> Raw:
-    """A pod of one of three applications: a Soft gang of two, a Hard one, and none."""
-    parameters = {"soft": "gangSchedulingStyle=Soft", "hard": "gangSchedulingStyle=Hard"}
+    """A pod of one of four applications: a Soft gang of two, a Hard one, one without placeholders, and none."""
+    parameters = {
+        "soft": "gangSchedulingStyle=Soft",
+        "hard": "gangSchedulingStyle=Hard",
+        "direct": "gangPlacement=Direct",
+    }
     if app == "plain":
         return a_pod(f"{app}{number}", app=app)
     annotations = gang_annotations(a_group("g", 2), parameters=parameters[app], member_of="g")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.groups import GangDefinition, GangProblem, Topology
+from muster_operator.model.groups import GangDefinition, GangProblem, Placement, Topology
 from muster_operator.model.pods import GangSource
 from muster_operator.translate.task_groups import read_gang
 from tests.unit.operator.objects import a_group
@@ -17,8 +17,8 @@ def read(text: str, parameters: str = "") -> GangDefinition | GangProblem | None
     return read_gang(GangSource(text, parameters))
 
 
-def gang(*groups: Any, parameters: str = "") -> GangDefinition:
-    found = read(json.dumps(groups), parameters)
+def gang(*groups: Any, parameters: str = "", default: Placement = Placement.RESERVE) -> GangDefinition:
+    found = read_gang(GangSource(json.dumps(groups), parameters), default)
     assert isinstance(found, GangDefinition), found
     return found
 
@@ -194,8 +194,11 @@ def test_without_parameters_a_gang_is_soft_with_the_cores_time_out() -> None:
         ("placeholderTimeoutInSeconds=ten", 'placeholderTimeoutInSeconds: "ten" is not a number of seconds'),
         ("placeholderTimeoutInSeconds=-1", 'placeholderTimeoutInSeconds: "-1" is not a number'),
         ("gangWaitTimeoutInSeconds=99999999999999999999", "gangWaitTimeoutInSeconds: "),
-        ("gangPlacement=Atomic", 'gangPlacement: "Atomic" is not served yet; Reserve is used'),
-        ("gangPlacement=best", 'gangPlacement: "best" is unknown; Reserve is used, write Reserve'),
+        (
+            "gangPlacement=best",
+            'gangPlacement: "best" is unknown; Reserve, the default, is used, write Reserve, Atomic or Direct',
+        ),
+        ("gangPlacement=direct", 'gangPlacement: "direct" is unknown; Reserve, the default, is used'),
         ("gangSchedulingStyle", 'schedulingPolicyParameters: "gangSchedulingStyle" is ignored, write name=value'),
         ("a=b=c", 'schedulingPolicyParameters: "a=b=c" is ignored'),
         ("=1", 'schedulingPolicyParameters: "=1" is ignored'),
@@ -233,5 +236,15 @@ def test_text_after_the_definition_spoils_it() -> None:
     assert problem('[{"name": "g", "minMember": 1, "minResource": {}}] {}').startswith("task-groups: is not JSON")
 
 
-def test_the_placement_that_is_served_needs_no_warning() -> None:
-    assert gang(a_group(), parameters="gangPlacement=Reserve").warnings == ()
+@pytest.mark.parametrize("placement", [*Placement])
+def test_a_placement_that_is_named_counts_whatever_the_default(placement: Placement) -> None:
+    found = gang(a_group(), parameters=f"gangPlacement={placement}", default=Placement.ATOMIC)
+    assert (found.placement, found.warnings) == (placement, ())
+
+
+def test_a_gang_that_names_no_placement_or_none_that_exists_has_the_default() -> None:
+    assert gang(a_group()).placement is Placement.RESERVE
+    assert gang(a_group(), default=Placement.DIRECT).placement is Placement.DIRECT
+    unknown = gang(a_group(), parameters="gangPlacement=best", default=Placement.ATOMIC)
+    assert unknown.placement is Placement.ATOMIC
+    assert "Atomic, the default, is used" in unknown.warnings[0]

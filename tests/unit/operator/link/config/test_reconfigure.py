@@ -13,7 +13,7 @@ import pytest
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.config import notices
 from muster_operator.link.config.notices import tell_end
-from muster_operator.link.config.reconfigure import Reconfigurer
+from muster_operator.link.config.reconfigure import Reconfigurer, Tell
 from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import BadSetting
 from muster_operator.link.inbox import Inbox
@@ -21,6 +21,8 @@ from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import CoreLink
 from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import Command, PostEvent, Subject
+from muster_operator.model.facts import Fact, PlacementChosen
+from muster_operator.model.groups import Placement
 from muster_si import muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SessionLost
@@ -55,10 +57,15 @@ class Author:
     def __init__(self, peer: Peer, judge: Judge, session: KubeSession, started: Mapping[str, str]) -> None:
         self.data: dict[str, str] = {}
         self.commands: list[Command] = []
+        self.facts: list[Fact] = []
         self.inbox = Inbox(Metrics())
         self.link = CoreLink(peer, Encoder("rm", "default"), parse(started), self.inbox, lambda: None)
         self._reconfigurer = Reconfigurer(
-            session, "muster", self.link, cast("AdministrationAPI", judge), self.commands.append
+            session,
+            "muster",
+            self.link,
+            cast("AdministrationAPI", judge),
+            Tell(self.commands.append, self.facts.append),
         )
 
     async def writes(self, data: dict[str, str]) -> list[PostEvent]:
@@ -182,6 +189,17 @@ async def test_a_setting_that_takes_a_restart_says_so_until_it_is_as_it_was() ->
         assert event.note == "service.placeholderImage = pause:2 counts after a restart; now it is pause:1"
         assert await author.writes({"service.placeholderImage": "pause:1"}) == []
         assert author.link.configuration.settings.placeholder_image == "pause:1"
+
+
+async def test_another_placement_of_gangs_counts_at_once_and_a_wrong_one_does_not() -> None:
+    async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
+        assert await author.writes({"gang.placement": "Direct", "service.placeholderImage": "pause:1"}) == []
+        settings = author.link.configuration.settings
+        assert (settings.gang_placement, settings.placeholder_image) == (Placement.DIRECT, "pause:1")
+        [event] = await author.writes({"gang.placement": "direct", "service.placeholderImage": "pause:1"})
+        assert "gang.placement = 'direct' is wrong: Write Reserve, Atomic or Direct." in event.note
+        assert author.link.configuration.settings.gang_placement is Placement.DIRECT
+        assert author.facts == [PlacementChosen(Placement.DIRECT)]
 
 
 async def test_an_end_at_the_start_is_told_on_the_config_map_at_fault() -> None:

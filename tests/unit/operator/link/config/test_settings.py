@@ -53,6 +53,7 @@ def test_unknown_keys_go_to_the_core_and_queue_configurations_do_not() -> None:
         ("service.disableGangScheduling", "yes please"),
         ("service.enableConfigHotRefresh", "2"),
         ("service.placeholderImage", "pause 3.7"),
+        ("gang.placement", "direct"),
         ("service.schedulerNames", "muster,,x"),
         ("service.schedulerNames", "Muster Scheduler"),
         ("kubernetes.qps", "-5"),
