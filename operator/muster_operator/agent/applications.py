@@ -64,7 +64,7 @@ def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
         namespace=pod.ref.namespace,
     )
     ledger.applications[app.id] = app
-    if gang is not None and gang.is_direct and not can_announce(app, gang):
+    if gang is not None and gang.is_direct and not can_announce(ledger, app, gang):
         _hold_by_pods(out, app, gang)
     return app
 

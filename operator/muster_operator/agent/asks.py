@@ -14,6 +14,7 @@ from muster_operator.model.ids import NodeName
 from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.translate.company import company_tag
 from muster_operator.translate.placeholders import placeholder_labels
+from muster_operator.translate.preferences import preferences_tag
 from muster_si import keys
 
 #: Longer ones the core does not read: it will not warn of a gang that could never fit, nor hold places for it.
@@ -86,19 +87,33 @@ def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
     }
 
 
-def _members_tag(app: Application, gang: GangDefinition) -> str:
+def _podless(ledger: Ledger, app: Application, group: TaskGroup) -> dict[str, Any]:
+    """What a placeholder of the group would say of itself, where none is made."""
+    pod, preferences = app.originator, preferences_tag(json.loads(group.pod_fields))
+    facts = {
+        "priority": pod.priority,
+        "allowPreemptSelf": ledger.priority_classes.get(pod.priority_class, True),
+        "allowPreemptOther": pod.preempts_others,
+    }
+    return {**facts, "preferences": json.loads(preferences)} if preferences else facts
+
+
+def _members_tag(ledger: Ledger, app: Application, gang: GangDefinition) -> str:
     members = [_member(app, group) for group in gang.groups]
+    if gang.is_direct:
+        for member, group in zip(members, gang.groups, strict=True):
+            member.update(_podless(ledger, app, group))
     return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def can_announce(app: Application, gang: GangDefinition) -> bool:
+def can_announce(ledger: Ledger, app: Application, gang: GangDefinition) -> bool:
     """Whether the core can be told of the members before they ask."""
-    return len(_members_tag(app, gang)) <= _MAX_MEMBERS_TAG
+    return len(_members_tag(ledger, app, gang)) <= _MAX_MEMBERS_TAG
 
 
-def _gang_tags(app: Application, gang: GangDefinition) -> dict[str, str]:
+def _gang_tags(ledger: Ledger, app: Application, gang: GangDefinition) -> dict[str, str]:
     tags = {keys.APP_TAG_TASK_GROUPS: app.source.task_groups}
-    if len(members := _members_tag(app, gang)) <= _MAX_MEMBERS_TAG:
+    if len(members := _members_tag(ledger, app, gang)) <= _MAX_MEMBERS_TAG:
         tags[keys.APP_TAG_MEMBERS] = members
     if app.source.parameters:
         tags[keys.APP_TAG_POLICY_PARAMETERS] = app.source.parameters
@@ -128,7 +143,7 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
         app=app.id,
         queue=app.queue,
         user=pod.membership.user,
-        tags=tags | _gang_tags(app, app.gang),
+        tags=tags | _gang_tags(ledger, app, app.gang),
         placeholder_ask=app.gang.placeholder_ask,
         style=app.gang.style,
         execution_timeout_ms=app.gang.placeholder_timeout_ms,

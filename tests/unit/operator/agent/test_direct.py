@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Look
 from muster_operator.model.commands import BindPod, FailPod, MarkResumed, PostEvent, SetCondition
-from muster_operator.model.facts import PlacementChosen
+from muster_operator.model.facts import PlacementChosen, PriorityClassSeen
 from muster_operator.model.groups import Placement
 from muster_operator.model.ids import AppId, PodUid
 from muster_operator.model.news import ApplicationSubmitted, AskReleased
@@ -26,6 +28,8 @@ from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, l
 from tests.unit.operator.agent.gang import a_direct_member, a_member, creates, pod_of
 from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
 
+DIRECT = "gangPlacement=Direct"
+SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
 FULL = "task group g has places for 1 of 2 members: 0/1 nodes are available: 1 Insufficient cpu."
 QUOTA = "Not enough queue quota: queue root.a has vcore=0 left of its maximum 1000, vcore=2000 is asked for"
 FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.SCHEDULED
@@ -53,6 +57,20 @@ def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
 def tag(out: Outcome) -> str | None:
     [submitted] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
     return submitted.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT)
+
+
+def test_the_core_is_told_of_each_place_what_a_placeholder_would_have_said_of_itself() -> None:
+    like = {"preference": {"matchExpressions": [SSD]}, "weight": 5}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [like]}}
+    driver = live()
+    driver.fact(PriorityClassSeen("calm", allow_preemption=False))
+    pod = a_pod("w0", app=APP, annotations=gang_annotations(a_group("g", affinity=affinity), parameters=DIRECT))
+    pod["spec"] |= {"priority": 7, "priorityClassName": "calm", "preemptionPolicy": "Never"}
+    out = driver.see(pod)
+    [submitted] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
+    [member] = json.loads(submitted.spec.tags[keys.APP_TAG_MEMBERS])
+    assert (member["priority"], member["allowPreemptSelf"], member["allowPreemptOther"]) == (7, False, False)
+    assert member["preferences"]["nodeAffinity"][0]["weight"] == 5
 
 
 def test_members_ask_as_soon_as_the_application_is_accepted_and_nothing_is_created() -> None:
