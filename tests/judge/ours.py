@@ -31,7 +31,7 @@ from muster_core.plan.feasibility import filters
 from muster_core.plan.guards import SCORES
 from muster_core.plan.liking import node_facts
 from muster_core.plan.outline import shape_of
-from muster_core.world.applications import AskClass
+from muster_core.world.classes import AskClass
 from muster_core.world.columns import FloatColumn
 from muster_core.world.world import Partition, World
 from muster_operator.agent.ledger import Ledger

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from muster_core.model.company import NAMESPACE, TERMINATING, PodTerm
+from muster_core.model.company import ANY_COMPANY, NAMESPACE, TERMINATING, PodTerm
 from muster_core.model.ids import NodeId
 from muster_core.model.placement import Target
 from muster_core.model.specs import AllocationSpec, AskSpec, Member
@@ -21,6 +21,8 @@ def read(partition: Partition, spec: AskSpec | AllocationSpec) -> str:
     """Begin to count what its constraints read. Returns why an ask's cannot be; empty = they can.
     What is there already counts whatever it reads.
     """
+    if spec.facts.company is ANY_COMPANY and (not isinstance(spec, AskSpec) or spec.placement is None):
+        return ""
     read = {key for targets in _read(spec) for key in targets}
     if not read:
         return ""

@@ -13,7 +13,8 @@ from muster_core.model.placement import Tags
 from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.world.applications import Application, Ask, class_of
+from muster_core.world.applications import Application, Ask
+from muster_core.world.classes import class_like, class_of
 from muster_core.world.world import Partition, World
 
 #: How long ago an application may have completed without its resource manager knowing.
@@ -45,7 +46,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
         _forget(partition, app, known, Detail.APP_REQUEST)
     effects = recommendations.note_refusals(partition, spec, now_ns) if spec.avoid else []
     effects += _wake(partition, app, spec, now_ns)
-    kind = class_of(spec, as_usual=spec.placeholder or not spec.group, tags=tags)
+    kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)
     ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
     return effects + gangs.await_asks(partition, app, now_ns)

@@ -7,7 +7,8 @@ BrokenDecision before its first write; after that it writes the whole of it
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from muster_core.engine import gangs, holds, ledger, lifecycle, notes, reservations, taking_back
@@ -23,13 +24,16 @@ from muster_core.model.effects import (
 )
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ClockKind
+from muster_core.model.facts import NO_FACTS
 from muster_core.model.ids import AllocationKey, NodeId
 from muster_core.model.notes import EventNoted, Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
-from muster_core.model.storage import Choice
+from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.world.applications import Allocation, Application, Ask
+from muster_core.world.classes import AskClass
 from muster_core.world.world import Partition
 
 
@@ -52,68 +56,109 @@ def commit(partition: Partition, decision: Decision, now_ns: int) -> list[Effect
             assert_never(decision)
 
 
+@dataclass(slots=True)
+class _Batch:
+    """What a placement makes, and what is to be said of it."""
+
+    volumes: Mapping[str, str]
+    made: list[Allocation] = field(default_factory=list)
+    new: list[NewAllocation] = field(default_factory=list)
+    clocks: list[Effect] = field(default_factory=list)
+    told: list[Effect] = field(default_factory=list)
+
+
 def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> list[Effect]:
-    counts = _check_placement(partition, app, decision)
+    wanted = _check_placement(partition, app, decision)
     had_placeholder = bool(app.gang.reserved)
-    volumes = dict(decision.volumes)
-    for (kind_resources, node), count in counts.items():
-        partition.nodes.take(node, kind_resources, count)
-    new: list[NewAllocation] = []
-    made: list[Allocation] = []
-    told: list[Effect] = []
-    totals: dict[tuple[bool, Resources], tuple[Ask, int]] = {}
-    clocks: list[Effect] = []
-    for key, node in decision.places:
-        ask = app.asks[key]
-        told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
-        if partition.reservations and _use_hold(partition, app, key, node):
-            clocks += reservations.watch(partition, app, now_ns)
-        allocation = Allocation(ask.spec, ledger.next_id(app, ask), node, now_ns)
-        ledger.count_made(app, ask)
-        ledger.book(partition, app, allocation)
-        made.append(allocation)
-        choice = ledger.assume(partition, ask.spec, node, volumes)
-        if not ask.spec.podless:
-            new.append(NewAllocation(ask.spec, allocation.id, node, choice))
-        shape = (ask.spec.placeholder, ask.spec.resources)
-        first, count = totals.get(shape, (ask, 0))
-        totals[shape] = (first, count + 1)
-        if ask.spec.timeout_ns:
-            clocks.append(run_clock(partition, app, allocation, now_ns))
-    for ask, count in totals.values():
-        ledger.count_in(partition, app, ask.spec, count)
-        ledger.count_pending(app, ask.spec.resources, -count)
+    for resources, counts in wanted.items():
+        partition.nodes.take_all(counts, resources)
+    batch = _Batch(dict(decision.volumes))
+    totals: dict[tuple[bool, Resources], tuple[AskSpec, int]] = {}
+    for spec, places in _runs(app, decision):
+        for ask, node in places:
+            _make(partition, app, ask, node, now_ns, batch)
+        shape = (spec.placeholder, spec.resources)
+        first, count = totals.get(shape, (spec, 0))
+        totals[shape] = (first, count + len(places))
+    for spec, count in totals.values():
+        ledger.count_in(partition, app, spec, count)
+        ledger.count_pending(app, spec.resources, -count)
     ledger.note_waiting(partition, app)
-    notes.places_came(partition, app, made, asked=True)
-    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(new))] if new else []
-    effects += [*clocks, *told]
+    notes.places_came(partition, app, batch.made, asked=True)
+    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(batch.new))] if batch.new else []
+    effects += [*batch.clocks, *batch.told]
     return effects + _after_placement(partition, app, now_ns, had_placeholder=had_placeholder)
 
 
-def _check_placement(partition: Partition, app: Application, decision: Placement) -> Counter[tuple[Resources, NodeId]]:
-    counts: Counter[tuple[Resources, NodeId]] = Counter()
-    per_key: Counter[AllocationKey] = Counter()
-    total = NOTHING
+def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tuple[Ask, NodeId]]]]:
+    """The places of a decision by what follows each other of one class, with the first spec of each: what is the same
+    for all of them is then done once.
+    """
+    runs: list[tuple[AskSpec, list[tuple[Ask, NodeId]]]] = []
+    kind: AskClass | None = None
     for key, node in decision.places:
-        ask = app.asks.get(key)
-        per_key[key] += 1
-        if ask is None or ask.swap is not None or ask.left < per_key[key]:
-            raise BrokenDecision("placement", f"ask {key} does not wait for that many places")
-        counts[ask.spec.resources, node] += 1
+        ask = app.asks[key]
+        if ask.kind is not kind:
+            kind = ask.kind
+            runs.append((ask.spec, []))
+        runs[-1][1].append((ask, node))
+    return runs
+
+
+def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, batch: _Batch) -> None:
+    """One allocation; its sums are the batch's."""
+    spec = ask.spec
+    if ask.said is not None:
+        batch.told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
+    if partition.reservations and _use_hold(partition, app, spec.key, node):
+        batch.clocks += reservations.watch(partition, app, now_ns)
+    allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
+    ledger.count_made(app, ask)
+    ledger.book(partition, app, allocation)
+    batch.made.append(allocation)
+    choice = ledger.assume(partition, spec, node, batch.volumes) if spec.facts is not NO_FACTS else NO_CHOICE
+    if not spec.podless:
+        batch.new.append(NewAllocation(spec, allocation.id, node, choice))
+    if spec.timeout_ns:
+        batch.clocks.append(run_clock(partition, app, allocation, now_ns))
+
+
+def _check_placement(partition: Partition, app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
+    """How many of each amount go to each node. Raises BrokenDecision."""
+    wanted = _counts(app, decision)
     _check_volumes(partition, decision.volumes)
-    for (resources, node), count in counts.items():
-        total = total.plus(resources, count)
-        if node not in partition.nodes or not partition.nodes.available(node).covers(resources.times(count)):
-            raise BrokenDecision("placement", f"node {node} has no room for {count} of {resources}")
+    total = NOTHING
+    for resources, counts in wanted.items():
+        total = total.plus(resources, sum(counts.values()))
+        node = partition.nodes.without_room(counts, resources)
+        if node is not None:
+            raise BrokenDecision("placement", f"node {node} has no room for {counts[node]} of {resources}")
     for queue in app.queue.path_up():
-        excess = queue.max.excess(queue.allocated + total)
-        if any(total[name] for name in excess):
-            raise BrokenDecision("placement", f"queue {queue.path} would exceed its maximum by {excess}")
+        if queue.max:
+            excess = queue.max.excess(queue.allocated + total)
+            if any(total[name] for name in excess):
+                raise BrokenDecision("placement", f"queue {queue.path} would exceed its maximum by {excess}")
     for holder, limit, account in partition.users.limits(app):
         excess = limit.max.excess(account.allocated + total)
         if any(total[name] for name in excess):
             raise BrokenDecision("placement", f"{holder.kind} {holder.name} would exceed the limit by {excess}")
-    return counts
+    return wanted
+
+
+def _counts(app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
+    wanted: dict[Resources, dict[NodeId, int]] = {}
+    given: dict[AllocationKey, int] = {}
+    resources, counts = NOTHING, dict[NodeId, int]()
+    for key, node in decision.places:
+        ask = app.asks.get(key)
+        given[key] = now = given.get(key, 0) + 1
+        if ask is None or ask.swap is not None or ask.left < now:
+            raise BrokenDecision("placement", f"ask {key} does not wait for that many places")
+        if ask.spec.resources is not resources:
+            resources = ask.spec.resources
+            counts = wanted.setdefault(resources, {})
+        counts[node] = counts.get(node, 0) + 1
+    return wanted
 
 
 def _check_volumes(partition: Partition, volumes: Choice) -> None:

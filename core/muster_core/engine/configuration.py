@@ -46,9 +46,13 @@ def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> list[Eff
 
 def drop_closed(world: World) -> None:
     """Forget partitions that are no longer configured, once they have neither applications nor nodes."""
-    for partition in list(world.partitions.values()):
-        if partition.is_closing and not partition.applications and not len(partition.nodes):
-            del world.partitions[partition.id]
+    closed = [
+        name
+        for name, partition in world.partitions.items()
+        if not partition.applications and partition.is_closing and not len(partition.nodes)
+    ]
+    for name in closed:
+        del world.partitions[name]
 
 
 def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_ns: int) -> list[Effect]:

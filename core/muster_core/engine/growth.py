@@ -12,7 +12,8 @@ from typing import Final
 from muster_core.model.ids import NO_NODE, NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.plan.feasibility import filters
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass
 from muster_core.world.gains import ANY_CLAIM
 from muster_core.world.obstacles import NoSlot, NoStart, NoTurn
 from muster_core.world.queues import Queue

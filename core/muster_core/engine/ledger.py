@@ -20,7 +20,8 @@ from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.world import priorities
-from muster_core.world.applications import Allocation, Application, Ask, occupant_of, resize_sums
+from muster_core.world.applications import Allocation, Application, Ask, resize_sums
+from muster_core.world.classes import occupant_of
 from muster_core.world.gangs import GroupCount
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
@@ -33,13 +34,15 @@ _INSTANCE_TYPE: Final = "si/instance-type"
 
 def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     """Let an ask wait, counted as pending on every queue of the path."""
+    is_first = ask.kind not in app.waiting
     app.add_ask(ask)
     count_pending(app, ask.spec.resources, ask.left)
     if ask.spec.placeholder:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
         group.count += ask.left
     notes.ask_came(partition, ask.spec)
-    note_waiting(partition, app)
+    if is_first:  # who waits, and with what priority, is told by the classes
+        note_waiting(partition, app)
     partition.stir_one(app)
 
 
@@ -89,9 +92,11 @@ def count_made(app: Application, ask: Ask) -> None:
 
 def count_pending(app: Application, amount: Resources, times: int) -> None:
     """Count an amount as waited for, by the application and on every queue of the path."""
-    app.pending = app.pending.plus(amount, times)
-    for queue in app.queue.path_up():
-        queue.pending = queue.pending.plus(amount, times)
+    app.waits.add(amount, times)
+    queue = app.queue
+    queue.waits.add(amount, times)
+    for above in queue.above:
+        above.waits.add(amount, times)
 
 
 def charge(partition: Partition, app: Application, amount: Resources, times: int) -> None:

@@ -16,7 +16,8 @@ from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
-from muster_core.world.applications import Allocation, Application, Ask, class_of, lacking
+from muster_core.world.applications import Allocation, Application, Ask, lacking
+from muster_core.world.classes import class_of
 from muster_core.world.world import Partition
 
 #: Why an application is refused that leaves the core to guess what it is to hold.

@@ -30,7 +30,8 @@ from muster_core.plan import ordering
 from muster_core.plan.preemption import guarantee, required, rivals
 from muster_core.plan.preemption.rights import is_under_guarantee, leaves_below, usage
 from muster_core.plan.swap import has_placeholder
-from muster_core.world.applications import Application, Ask, AskClass
+from muster_core.world.applications import Application, Ask
+from muster_core.world.classes import AskClass
 from muster_core.world.preemptions import Rivalry
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition

@@ -20,7 +20,8 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.search.demand import Places
 from muster_core.plan.shape import Shape
 from muster_core.plan.together import place_all
-from muster_core.world.applications import Allocation, occupant_of
+from muster_core.world.applications import Allocation
+from muster_core.world.classes import occupant_of
 from muster_core.world.world import Partition
 
 #: So many asks have to come back from a node, within so long.

@@ -48,18 +48,9 @@ from muster_core.model.events import (
 )
 from muster_core.world.world import Partition, World
 
+_PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
 _PartitionEvent = (
-    ApplicationAdded
-    | ApplicationRemoved
-    | AskAdded
-    | AskReleased
-    | AllocationReported
-    | AllocationReleased
-    | NodeAdded
-    | NodeUpdated
-    | NodeTold
-    | UtilizationReported
-    | FactsTold
+    ApplicationAdded | ApplicationRemoved | NodeAdded | NodeUpdated | NodeTold | UtilizationReported | FactsTold
 )
 
 
@@ -75,7 +66,9 @@ def step(world: World, event: Event, now_ns: int) -> list[Effect]:
 
 
 def _step(world: World, event: Event, now_ns: int) -> list[Effect]:
-    match event:
+    match event:  # those of asks and allocations first: all others together are few
+        case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
+            return _step_places(world, event, now_ns)
         case ManagerRegistered():
             return registration.register(world, event, now_ns)
         case FencePassed():
@@ -126,31 +119,29 @@ def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> list[E
         case FactsTold():
             return cluster.tell(partition, event)
         case _:
-            return _step_places(world, partition, event, now_ns)
+            assert_never(event)
 
 
-def _step_places(
-    world: World,
-    partition: Partition,
-    event: AskAdded | AskReleased | AllocationReported | AllocationReleased,
-    now_ns: int,
-) -> list[Effect]:
+def _step_places(world: World, event: _PlacesEvent, now_ns: int) -> list[Effect]:
+    partition = _partition_of(world, event)
+    if partition is None:
+        return gone.refuse(world, event)
     match event:
         case AskAdded():
             return asks.add(partition, event.spec, now_ns)
         case AskReleased():
             return asks.release(world, partition, event, now_ns)
-        case AllocationReported():
-            return allocations.report(partition, event.spec, now_ns)
         case AllocationReleased():
             return allocations.release(world, partition, event, now_ns)
+        case AllocationReported():
+            return allocations.report(partition, event.spec, now_ns)
         case _:
             assert_never(event)
 
 
-def _partition_of(world: World, event: _PartitionEvent) -> Partition | None:
+def _partition_of(world: World, event: _PartitionEvent | _PlacesEvent) -> Partition | None:
     match event:
-        case ApplicationAdded() | AskAdded() | AllocationReported() | NodeAdded() | NodeUpdated():
+        case AskAdded() | ApplicationAdded() | AllocationReported() | NodeAdded() | NodeUpdated():
             return world.partitions.get(event.spec.partition)
         case _:
             return world.partitions.get(event.partition)

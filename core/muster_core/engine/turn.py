@@ -27,7 +27,8 @@ from muster_core.plan import gang, ordering, reserving, starting, swap, usual
 from muster_core.plan.ordering import Key
 from muster_core.plan.outline import Outline, Unplaced, wanted
 from muster_core.plan.pace import Pace, Rival
-from muster_core.world.applications import Application, Ask, AskClass
+from muster_core.world.applications import Application, Ask
+from muster_core.world.classes import AskClass
 from muster_core.world.obstacles import NoNode, NotHeld, NoTurn, Obstacle
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition

@@ -55,14 +55,18 @@ class Resources:
 
     def plus(self, other: Resources, times: int) -> Resources:
         """This amount and `times` of the other (negative `times` takes away)."""
-        total = dict(self._amounts)
+        total = self._amounts.copy()
         for name, amount in other._amounts.items():
-            total[name] = total.get(name, 0) + times * amount
-        return Resources(total)
+            left = total.get(name, 0) + times * amount
+            if left:
+                total[name] = left
+            else:
+                total.pop(name, None)
+        return _of(total)
 
     def times(self, count: int) -> Resources:
         """`count` of this amount."""
-        return Resources({n: a * count for n, a in self._amounts.items()})
+        return _of({n: a * count for n, a in self._amounts.items()}) if count else NOTHING
 
     def widened(self, other: Resources) -> Resources:
         """The larger amount of the two, name by name."""
@@ -70,11 +74,23 @@ class Resources:
 
     def covers(self, other: Resources) -> bool:
         """Whether no amount of `other` is larger than here."""
-        return all(self[n] >= a for n, a in other._amounts.items())
+        have = self._amounts
+        for name, amount in other._amounts.items():  # noqa: SIM110 - half the time of `all` with a generator
+            if have.get(name, 0) < amount:
+                return False
+        return True
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{n}={a}" for n, a in sorted(self._amounts.items()))
         return f"Resources({inside})"
+
+
+def _of(amounts: dict[str, int]) -> Resources:
+    """Of amounts that are known not to be 0, and that nobody else keeps: sums are made all the time."""
+    found = Resources.__new__(Resources)
+    found._amounts = amounts  # noqa: SLF001 - a second constructor
+    found._hash = None  # noqa: SLF001
+    return found
 
 
 class Limit:

@@ -17,7 +17,8 @@ from muster_core.model.placement import Target, TargetOperator
 from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.plan.feasibility import resources_fit
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass
 from muster_core.world.world import Partition
 
 _LACKS_NODES: Final = (Lack.NODES, Lack.CLUSTER)

@@ -9,7 +9,8 @@ goes or changes: drafts live within one cycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from muster_core.plan.assumptions import Assumptions
 from muster_core.world.columns import BoolColumn, IntColumn
 from muster_core.world.nodes import NodeTable
 
+#: Fewer rows than this are quicker charged one by one.
+_FEW: Final = 6
+
 
 def emptied(nodes: NodeTable) -> Draft:
     """The draft in which nobody but `occupied` uses the nodes, and nobody is there to stay away from."""
@@ -30,7 +34,7 @@ def emptied(nodes: NodeTable) -> Draft:
     return draft
 
 
-class Draft:
+class Draft:  # long: everything that is supposed goes through here
     """What-ifs over a node table."""
 
     __slots__ = ("_came", "_columns", "_written", "assumptions", "is_deserted", "nodes", "within")
@@ -81,12 +85,18 @@ class Draft:
     def charge(self, row: int, resources: Resources, count: int) -> None:
         """`take` by row; a negative count frees."""
         for name, amount in resources.items():
-            column = self._written.get(name)
-            if column is None:
-                current = self.available(name)
-                column = np.zeros(self.size, dtype=np.int64) if current is None else current.copy()
-                self._written[name] = column
+            column = self._own(name)
             column[row] = column.item(row) - count * amount
+
+    def charge_all(self, charges: Sequence[tuple[int, int]], resources: Resources) -> None:
+        """The same of many rows, all different, with their counts."""
+        if len(charges) < _FEW:
+            for row, count in charges:
+                self.charge(row, resources, count)
+            return
+        rows, counts = np.array(charges, dtype=np.int64).T
+        for name, amount in resources.items():
+            self._own(name)[rows] -= counts * amount
 
     def enter(self, row: int, occupant: Occupant, count: int = 1) -> None:
         """Suppose that so many of these came to a row, as filters see them; negative = went. Room is `charge`'s."""
@@ -112,6 +122,15 @@ class Draft:
             capacity, occupied = self.capacity(name), self._columns.occupied.column(name, self.size)
             if capacity is not None:
                 self._written[name] = capacity.copy() if occupied is None else capacity - occupied
+
+    def _own(self, name: str) -> IntColumn:
+        """The column of what is left, to be written to."""
+        column = self._written.get(name)
+        if column is None:
+            current = self.available(name)
+            column = np.zeros(self.size, dtype=np.int64) if current is None else current.copy()
+            self._written[name] = column
+        return column
 
     def fork(self) -> Draft:
         """A draft that starts from this one and leaves it alone."""

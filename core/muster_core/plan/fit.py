@@ -9,7 +9,7 @@ would rather go are placed one after the other on a board (board.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Generator, Iterator
+from collections.abc import Container, Generator, Iterator, Sequence
 
 import numpy as np
 
@@ -38,8 +38,7 @@ def place(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[tuple[
     Nodes come in the order in which they were first chosen.
     """
     fills = _fills(draft, shape, count, sort)
-    for row, there in fills:
-        charge(draft, shape, row, there)
+    charge_all(draft, shape, fills)
     at = draft.nodes.rows.at
     return [(at(row), there) for row, there in fills]
 
@@ -49,6 +48,15 @@ def charge(draft: Draft, shape: Shape, row: int, count: int = 1) -> None:
     draft.charge(row, shape.resources, count)
     binding.assume(draft, shape, row, count)
     draft.enter(row, shape.occupant, count)
+
+
+def charge_all(draft: Draft, shape: Shape, fills: Sequence[Fill]) -> None:
+    """The same of many rows, all different."""
+    draft.charge_all(fills, shape.resources)
+    if draft.nodes.occupants.is_noted(shape.occupant.facts):  # claims are noted, too
+        for row, there in fills:
+            binding.assume(draft, shape, row, there)
+            draft.enter(row, shape.occupant, there)
 
 
 def _fills(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[Fill]:
@@ -64,12 +72,13 @@ def _fills(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[Fill]
     if count == 1:
         rows = np.flatnonzero(fitting)
         return [(Preference(draft, shape, sort).first(rows), 1)] if len(rows) else []
-    room = resources_fit.counts(draft.available, shape.resources, allowed, count)
-    rows = np.flatnonzero(room)
+    rows = np.flatnonzero(fitting)
     if not len(rows):
         return []
     preference = Preference(draft, shape, sort)
-    return FILLERS[sort.order](preference, preference.best(rows, count), room, count)
+    best = preference.best(rows, count)
+    room = resources_fit.counts_of(draft.available, shape.resources, best, count)
+    return FILLERS[sort.order](preference, best, room, count)
 
 
 def fits_on(draft: Draft, shape: Shape, node: NodeId) -> bool:

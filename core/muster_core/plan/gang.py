@@ -24,7 +24,8 @@ from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places, Short
 from muster_core.plan.search.work import Work
 from muster_core.plan.together import place_all
-from muster_core.world.applications import Application, AskClass, lacking
+from muster_core.world.applications import Application, lacking
+from muster_core.world.classes import AskClass
 from muster_core.world.obstacles import NoNode, NoSlot, NotTogether
 from muster_core.world.world import Partition
 

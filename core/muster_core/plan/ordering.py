@@ -14,7 +14,8 @@ from typing import Final
 
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.resources import Resources
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 

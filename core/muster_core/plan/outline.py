@@ -11,7 +11,8 @@ from muster_core.model.shortfall import Shortfall
 from muster_core.model.storage import Choice
 from muster_core.plan.draft import Draft
 from muster_core.plan.shape import Shape
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass
 from muster_core.world.obstacles import Obstacle
 
 

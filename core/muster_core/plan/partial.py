@@ -24,7 +24,8 @@ from muster_core.plan.packing import Part
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand
 from muster_core.plan.shape import Shape
-from muster_core.world.applications import Application, AskClass, occupant_of
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass, occupant_of
 from muster_core.world.misfits import Misfit
 from muster_core.world.obstacles import NoNode, NotTogether
 from muster_core.world.world import Partition

@@ -27,7 +27,8 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.ordering import applications, classes
 from muster_core.plan.outline import Outline, shape_of, volumes_of
 from muster_core.plan.swap import has_placeholder
-from muster_core.world.applications import Application, Ask, AskClass
+from muster_core.world.applications import Application, Ask
+from muster_core.world.classes import AskClass
 from muster_core.world.columns import BoolColumn
 from muster_core.world.obstacles import NotTogether
 from muster_core.world.queues import Queue

@@ -20,7 +20,7 @@ Source: contract 2.2, nodesortpolicy; Kubernetes 1.36, the default profile of ku
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heapreplace
+from heapq import heappop, heapreplace
 from typing import Final
 
 import numpy as np
@@ -34,6 +34,9 @@ from muster_core.world.columns import FloatColumn, IntColumn
 
 #: A row and how many go there.
 Fill = tuple[int, int]
+#: Key, rank and position of one row.
+_Place = tuple[float, int, int]
+_ALL: Final = slice(None)
 
 
 _BY_PODS = (("pods", 1.0),)
@@ -66,15 +69,21 @@ class Preference:
         self._fixed: FloatColumn | None = None if liked is None else liked / -POINTS
         self._balance = _balance(draft, shape) if sort.balanced else None
 
-    def keys(self) -> FloatColumn:
-        """The key of every row as it is now."""
-        keys = np.zeros(self._size) if self._fixed is None else self._fixed.copy()
-        for factor, _, capacity, available, reciprocal in self._parts:
-            share = (capacity - available) * reciprocal
+    def keys(self, rows: IntColumn | None = None, placed: int = 0) -> FloatColumn:
+        """The key of every row, or of some, as it is now, or after `placed` more."""
+        at: IntColumn | slice = _ALL if rows is None else rows
+        keys = np.zeros(self._size if rows is None else len(rows))
+        if self._fixed is not None:
+            keys += self._fixed[at]
+        for factor, amount, capacity, available, reciprocal in self._parts:
+            used = capacity[at] - available[at]
+            if placed:
+                used += placed * amount
+            share = used * reciprocal[at]
             share *= factor
             keys += share
         if self._balance is not None:
-            keys += self._balance.keys()
+            keys += self._balance.keys(at, placed)
         return keys
 
     def key(self, row: int, placed: int) -> float:
@@ -87,10 +96,16 @@ class Preference:
             key += self._balance.key(row, placed)
         return key
 
-    def ranked(self, rows: IntColumn) -> list[tuple[float, int, int, int]]:
-        """(key, rank, row, 0 placed) of each of the rows; their order is the order of preference."""
-        size = len(rows)
-        return list(zip(self.keys()[rows].tolist(), self._ranks[rows].tolist(), rows.tolist(), [0] * size, strict=True))
+    def ordered(self, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
+        """Positions of the rows in the order of preference, and their keys in that order."""
+        keys = self.keys(rows)
+        order = np.lexsort((self._ranks[rows], keys))
+        return order, keys[order]
+
+    def ranks(self, rows: IntColumn) -> list[int]:
+        """Each row's place among equals."""
+        found: list[int] = self._ranks[rows].tolist()
+        return found
 
     def first(self, rows: IntColumn) -> int:
         """The most preferred of the rows, of which there is at least one."""
@@ -136,28 +151,43 @@ def _reciprocal(draft: Draft, name: str, capacity: IntColumn) -> FloatColumn:
 
 
 def spread(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
-    """One after the other onto the node that is least used at that moment."""
-    heap = preference.ranked(rows)
-    heapify(heap)
+    """One after the other onto the node that is least used at that moment. `room`: of each of the rows, 1 or more."""
+    order, keys = preference.ordered(rows)
+    rows, room = rows[order], room[order]
+    after = preference.keys(rows, 1)
+    if count <= len(rows) and after[:count].min() > keys[count - 1]:
+        # Whoever got one is less preferred from then on than all who are still to get theirs: one each, and done.
+        return [(row, 1) for row in rows[:count].tolist()]
+    heap = list(zip(keys.tolist(), preference.ranks(rows), range(len(rows)), strict=True))
+    return _one_by_one(preference, heap, (rows.tolist(), room.tolist(), after.tolist()), count)
+
+
+def _one_by_one(
+    preference: Preference, heap: list[_Place], known: tuple[list[int], list[int], list[float]], count: int
+) -> list[Fill]:
+    """`heap`: in the order of preference; `known`: row, room, and key after the first place, of each position."""
+    rows, room, after = known
     placed: dict[int, int] = {}
     while count and heap:
-        _, rank, row, there = heap[0]
+        _, rank, at = heap[0]
         count -= 1
-        placed[row] = there = there + 1
-        if there < room.item(row):
-            heapreplace(heap, (preference.key(row, there), rank, row, there))
+        row = rows[at]
+        placed[row] = there = placed.get(row, 0) + 1
+        if there < room[at]:
+            heapreplace(heap, (after[at] if there == 1 else preference.key(row, there), rank, at))
         else:
             heappop(heap)
     return list(placed.items())
 
 
 def pack(preference: Preference, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
-    """Node after node, the fullest first, each until nothing more fits."""
+    """Node after node, the fullest first, each until nothing more fits. `room`: of each of the rows."""
+    order, _ = preference.ordered(rows)
     fills: list[Fill] = []
-    for _, _, row, _ in sorted(preference.ranked(rows)):
+    for row, most in zip(rows[order].tolist(), room[order].tolist(), strict=True):
         if not count:
             break
-        there = min(room.item(row), count)
+        there = min(most, count)
         fills.append((row, there))
         count -= there
     return fills

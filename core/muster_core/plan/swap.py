@@ -24,7 +24,8 @@ from muster_core.plan.guards import guards
 from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of, volumes_of
 from muster_core.plan.shape import Shape
-from muster_core.world.applications import Allocation, Application, AskClass, occupant_of
+from muster_core.world.applications import Allocation, Application
+from muster_core.world.classes import AskClass, occupant_of
 from muster_core.world.obstacles import NoNode, NotTogether
 from muster_core.world.world import Partition
 

@@ -13,7 +13,8 @@ from muster_core.plan.outline import Outline, Unplaced, assign, has_untold, shap
 from muster_core.plan.pace import FREELY, Pace
 from muster_core.plan.reserving import lift
 from muster_core.plan.swap import has_placeholder
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass
 from muster_core.world.obstacles import NoNode
 from muster_core.world.world import Partition
 

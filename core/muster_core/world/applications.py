@@ -15,83 +15,24 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Swap
-from muster_core.model.facts import NO_FACTS, NOBODY, Occupant, PodFacts
-from muster_core.model.ids import NO_NODE, AllocationId, AllocationKey, ApplicationId, NodeId, TaskGroup
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
 from muster_core.model.notes import Detail
-from muster_core.model.placement import NO_TAGS, PlacementConstraint, Tags
+from muster_core.model.placement import Tags
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.model.states import ApplicationState
+from muster_core.world.classes import AskClass, class_of
 from muster_core.world.consumption import Consumption
 from muster_core.world.gangs import Gang
 from muster_core.world.queues import Queue
+from muster_core.world.sums import Sum
 from muster_core.world.tally import Tally
 
 #: Changes of state that are kept of one application for people to look at.
 _STATES_KEPT: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class AskClass:
-    """The scheduling class of an ask within its application: what live filters
-    and quotas read of it (semantics 21). Queue, user and namespace are the application's.
-    """
-
-    resources: Resources
-    constraints: Constraints
-    avoid: frozenset[NodeId]
-    priority: int
-    group: TaskGroup
-    placeholder: bool
-    #: It no longer looks for a placeholder to take over from (semantics 14, 15).
-    as_usual: bool
-    #: Seed 001's constraint; None = none.
-    placement: PlacementConstraint | None = None
-    #: As others see what is placed of it: those of its tags that some selector of the partition reads, and its facts.
-    occupant: Occupant = NOBODY
-    #: The one node it may run on (DaemonSets); empty = any.
-    required_node: NodeId = NO_NODE
-    _hash: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Hash once: a class is looked up far more often than it is made."""
-        parts = (self.resources, self.constraints, self.avoid, self.priority, self.group, self.placeholder)
-        object.__setattr__(
-            self, "_hash", hash((parts, self.as_usual, self.placement, self.occupant, self.required_node))
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @property
-    def depends_on_others(self) -> bool:
-        """Whether what is placed elsewhere may change where it may go, so that room on nodes is not all it needs."""
-        return self.placement is not None or self.occupant.facts.is_particular
-
-
-def occupant_of(facts: PodFacts, tags: Tags) -> Occupant:
-    """What filters see of an allocation with these facts and read tags."""
-    return Occupant(tags, facts) if tags or facts is not NO_FACTS else NOBODY
-
-
-def class_of(spec: AskSpec, *, as_usual: bool, tags: Tags = NO_TAGS) -> AskClass:
-    """The scheduling class of an ask; `tags`: those of its tags that matter to others."""
-    return AskClass(
-        spec.resources,
-        spec.constraints,
-        spec.avoid,
-        spec.priority,
-        spec.group,
-        spec.placeholder,
-        as_usual,
-        spec.placement,
-        occupant_of(spec.facts, tags),
-        spec.required_node,
-    )
 
 
 @dataclass(slots=True, eq=False)
@@ -178,8 +119,10 @@ class Application:  # long: every write to an application goes through here
     allocated: Resources = NOTHING
     #: The most of each resource that it ever had allocated (REST: maxUsedResource).
     peak: Resources = NOTHING
-    #: Of asks, waiting or parked.
-    pending: Resources = NOTHING
+    #: Of asks, waiting or parked; read as `pending`.
+    waits: Sum = field(default_factory=Sum)
+    #: The class of the newest ask: the next one is mostly of the same.
+    newest: AskClass | None = None
     #: Head room in its queues that preemption made for its asks (Queue.claimed).
     claimed: Resources = NOTHING
     real_allocations: int = 0
@@ -208,10 +151,16 @@ class Application:  # long: every write to an application goes through here
     #: Which completing clock runs; a clock of another number is stale.
     completing: int = 0
 
+    id: ApplicationId = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know its id itself: nothing is read more often."""
+        self.id = self.spec.id
+
     @property
-    def id(self) -> ApplicationId:
-        """Its id."""
-        return self.spec.id
+    def pending(self) -> Resources:
+        """Of asks, waiting or parked."""
+        return self.waits.value
 
     @property
     def is_reserving(self) -> bool:

@@ -96,6 +96,14 @@ class Rows:
             raise UnknownSubject("node", node)
         return row
 
+    def find(self, nodes: Iterable[NodeId]) -> list[int] | None:
+        """The rows of these nodes, in their order; None where one of them is not there."""
+        known = self._rows
+        try:
+            return [known[node] for node in nodes]
+        except KeyError:
+            return None
+
     def at(self, row: int) -> NodeId:
         """The node of that row. Raises UnknownSubject for a free row."""
         node = self._ids[row]
@@ -183,6 +191,24 @@ class Amounts:
             if column is None:
                 column = self._columns[name] = np.zeros(self._length, dtype=np.int64)
             column[row] = column.item(row) + times * amount
+
+    def change_all(self, rows: IntColumn, amounts: Resources, times: IntColumn) -> None:
+        """The same of rows that are all different, each as often as `times` says at its place."""
+        for name, amount in amounts.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = np.zeros(self._length, dtype=np.int64)
+            column[rows] += times * amount
+
+    def first_below(self, rows: IntColumn, amounts: Resources, times: IntColumn) -> int | None:
+        """The position of the first of the rows that has less than so many times the amounts; None = none has."""
+        positions: list[int] = []
+        for name, amount in amounts.items():
+            column = self._columns.get(name)
+            below = times * amount > (0 if column is None else column[rows])
+            if below.any():
+                positions.append(int(below.argmax()))
+        return min(positions, default=None)
 
     def forget_empty(self, names: Iterable[str]) -> None:
         """Drop those of the columns that have nothing but zeros."""

@@ -15,7 +15,7 @@ import numpy as np
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Shortfall
-from muster_core.world.applications import AskClass
+from muster_core.world.classes import AskClass
 from muster_core.world.columns import Amounts, Flags
 
 

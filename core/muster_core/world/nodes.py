@@ -15,7 +15,10 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from muster_core.model.constraints import Constraints, Taint
+from muster_core.model.errors import UnknownSubject
 from muster_core.model.facts import Preferences
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId
 from muster_core.model.placement import Target
@@ -32,6 +35,8 @@ from muster_core.world.occupants import Occupants
 
 #: Refused binds that are remembered of a node.
 _REFUSALS_KEPT: Final = 16
+#: Fewer nodes than this are quicker asked and charged one by one than by columns.
+_FEW: Final = 6
 
 
 @dataclass(slots=True, eq=False)
@@ -246,6 +251,31 @@ class NodeTable:  # long: every write to a node goes through here
         if foreign:
             record = self._records[node]
             record.foreign = record.foreign.plus(resources, count)
+
+    def take_all(self, taken: Mapping[NodeId, int], resources: Resources) -> None:
+        """`take` on many nodes at once, so often as each says. Raises UnknownSubject before the first write."""
+        if len(taken) < _FEW:
+            for node, count in taken.items():
+                self.take(node, resources, count)
+            return
+        rows = self.rows.find(taken)
+        if rows is None:
+            raise UnknownSubject("node", next(node for node in taken if node not in self.rows))
+        times = np.fromiter(taken.values(), dtype=np.int64, count=len(rows))
+        self._available.change_all(np.array(rows, dtype=np.int64), resources, -times)
+
+    def without_room(self, wanted: Mapping[NodeId, int], resources: Resources) -> NodeId | None:
+        """The first of the nodes that has no room for so many, or is not there; None = all have it."""
+        rows = self.rows.find(wanted)
+        if rows is None:
+            return next(node for node in wanted if node not in self.rows)
+        if len(rows) < _FEW:
+            return next(
+                (n for n, times in wanted.items() if not self.available(n).covers(resources.times(times))), None
+            )
+        times = np.fromiter(wanted.values(), dtype=np.int64, count=len(rows))
+        position = self._available.first_below(np.array(rows, dtype=np.int64), resources, times)
+        return None if position is None else self.rows.at(rows[position])
 
     def give_back(self, node: NodeId, resources: Resources, count: int = 1, *, foreign: bool = False) -> None:
         """Undo a `take`. Raises UnknownSubject."""

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Resources
-from muster_core.world.applications import Application, AskClass
+from muster_core.world.applications import Application
+from muster_core.world.classes import AskClass
 from muster_core.world.lines import Line
 from muster_core.world.users import Holder
 

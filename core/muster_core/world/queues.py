@@ -17,6 +17,7 @@ from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.states import QueueState
 from muster_core.world.lines import Agenda
+from muster_core.world.sums import Sum
 from muster_core.world.tally import Tally
 
 
@@ -64,8 +65,8 @@ class Queue:
     waiting: dict[ApplicationId, None] = field(default_factory=dict)
     #: Of allocations, placeholders and held swap targets alike.
     allocated: Resources = NOTHING
-    #: Of asks that wait.
-    pending: Resources = NOTHING
+    #: Of asks that wait; read as `pending`.
+    waits: Sum = field(default_factory=Sum)
     #: More than the maximum is allocated, and rightly so: it was reported as existing,
     #: or the maximum was lowered under it.
     excused: bool = False
@@ -99,6 +100,17 @@ class Queue:
     #: Of a leaf.
     agenda: Agenda = field(default_factory=Agenda)
     shares: Shares = field(default_factory=Shares)
+    #: Those above it, the root last: a queue never moves.
+    above: tuple[Queue, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know the way up: it is walked for every ask and every decision."""
+        self.above = (self.parent, *self.parent.above) if self.parent is not None else ()
+
+    @property
+    def pending(self) -> Resources:
+        """Of asks that wait."""
+        return self.waits.value
 
     @property
     def draining(self) -> bool:
@@ -115,12 +127,9 @@ class Queue:
         """Whether nothing hangs in or below it."""
         return not self.children and not self.applications
 
-    def path_up(self) -> Iterator[Queue]:
+    def path_up(self) -> tuple[Queue, ...]:
         """This queue, its parent, and so on up to the root."""
-        queue: Queue | None = self
-        while queue is not None:
-            yield queue
-            queue = queue.parent
+        return (self, *self.above)
 
 
 @dataclass(slots=True, eq=False)

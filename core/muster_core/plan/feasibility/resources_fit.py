@@ -57,6 +57,16 @@ def counts(available: Available, asked: Resources, among: BoolColumn, at_most: i
     return np.maximum(found, 0, out=found)
 
 
+def counts_of(available: Available, asked: Resources, rows: IntColumn, at_most: int) -> IntColumn:
+    """The same of rows that have room for one, in their order: dividing whole columns takes long."""
+    found = np.full(len(rows), at_most, dtype=np.int64)
+    for name, amount in asked.items():
+        column = available(name)
+        if column is not None:
+            np.minimum(found, column[rows] // amount, out=found)
+    return found
+
+
 def insufficient(available: Available, asked: Resources, among: BoolColumn) -> Iterator[tuple[str, BoolColumn]]:
     """Per asked resource, those `among` the nodes that have too little of it."""
     for name, amount in sorted(asked.items()):

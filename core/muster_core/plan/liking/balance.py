@@ -27,16 +27,19 @@ class Balance:
         self._first, self._second, self._asked = first, second, asked
         self._both: BoolColumn = (first[0] > 0) & (second[0] > 0)
 
-    def keys(self) -> FloatColumn:
-        """Of every row as it is now."""
+    def keys(self, at: IntColumn | slice, placed: int = 0) -> FloatColumn:
+        """Of these rows as they are now, or after `placed` more."""
         (one, left, by), (other, rest, per) = self._first, self._second
-        here, there = one - left, other - rest
+        here, there, by, per = one[at] - left[at], other[at] - rest[at], by[at], per[at]
+        if placed:
+            here += placed * self._asked[0]
+            there += placed * self._asked[1]
         without = _gaps(here, by, there, per)
         here += self._asked[0]
         there += self._asked[1]
         change = _gaps(here, by, there, per)
         change -= without
-        change *= self._both
+        change *= self._both[at]
         change *= _QUARTER
         return change
 

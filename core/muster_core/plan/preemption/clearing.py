@@ -13,7 +13,7 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.preemption.candidates import Candidate
 from muster_core.plan.preemption.rights import Balance
 from muster_core.plan.shape import Shape
-from muster_core.world.applications import occupant_of
+from muster_core.world.classes import occupant_of
 
 
 def in_the_way(draft: Draft, shape: Shape, node: NodeId, leaving: list[Candidate]) -> list[Candidate] | None:

@@ -12,6 +12,7 @@ from muster_core.edge.rest.shapes.records import Health
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
 from muster_core.world.reservations import Hold
+from muster_core.world.sums import Sum
 from muster_core.world.world import World
 from tests.unit.builders import SECOND
 from tests.unit.core.edge.conftest import Bench
@@ -76,7 +77,8 @@ def give_back_too_much(scene: Scene) -> None:
 
 
 def count_a_queue_wrong(scene: Scene) -> None:
-    scene.partition.queues.root.pending = Resources({"vcore": -1})
+    scene.partition.queues.root.waits = Sum()
+    scene.partition.queues.root.waits.add(Resources({"vcore": -1}), 1)
 
 
 def count_the_total_wrong(scene: Scene) -> None:
