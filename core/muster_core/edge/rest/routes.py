@@ -186,6 +186,14 @@ _READING: Final = (
         list[nodes.Outstanding],
         reading.autoscaling,
     ),
+    _view(
+        f"{_P}/queue/{{queue}}/waiting",
+        0,
+        "Applications of a leaf that wait for something, who is tried first comes first.",
+        list[apps.Waiting],
+        reading.waiting_in_queue,
+        *(_OFFSET, _LIMIT),
+    ),
 )
 
 _OTHERS: Final = (

@@ -48,7 +48,7 @@ Registration = si_pb2.RegisterResourceManagerRequest
 Configuration = si_pb2.UpdateConfigurationRequest
 
 #: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
-BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "version": version("muster-scheduler")}
+BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "buildVersion": version("muster-scheduler")}
 
 _PARTS: Final = {
     Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,

@@ -68,6 +68,11 @@ def applications_of_queue_by_state(asked: Asked) -> Pieces:
     return array(applications.all_of(asked.portion(asked.with_status(found)), asked.partition(), asked.now_ns))
 
 
+def waiting_in_queue(asked: Asked) -> Pieces:
+    """Ours: who waits in a leaf, in the order in which they are tried."""
+    return array(asked.portion(applications.line(asked.queue(), asked.partition())))
+
+
 def one_application(asked: Asked) -> Pieces:
     """Row 12."""
     return one(applications.application(asked.application(), asked.partition(), asked.now_ns))

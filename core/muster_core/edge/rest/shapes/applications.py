@@ -13,6 +13,12 @@ class LogEntry(Shape):
     message: str
     lastOccurrence: TimeNs
     count: int
+    lack: str | None = Field(
+        None, description="what is missing: quota, user quota, applications, turn, nodes, reserved, cluster"
+    )
+    reasons: dict[str, int] | None = Field(
+        None, description="nodes by the reason why each does not do; -1 = it is of the pod, and of every node"
+    )
 
 
 class Swap(Shape):
@@ -91,6 +97,19 @@ class ResourceHistory(Shape):
     resourceUsage: dict[str, Amounts]
     preemptedResource: dict[str, Amounts]
     placeholderResource: dict[str, Amounts]
+
+
+class Waiting(Shape):
+    """An application that waits for something in its leaf, and what decides on its place in the order."""
+
+    applicationID: str
+    applicationState: str
+    priority: int = Field(description="the highest of what it waits for")
+    submissionTime: TimeNs
+    pendingResource: Amounts
+    usedResource: Amounts
+    placeholderResource: Amounts = Field(description="of its placeholders")
+    blocksOthers: bool = Field(description="a gang whose turn it is: what did not start yet waits behind it")
 
 
 class Application(Shape):

@@ -28,6 +28,7 @@ class Cluster(Shape):
     rmBuildInformation: list[Build]
     partition: str
     clusterName: str = Field(description="always `kubernetes`")
+    coreVersion: str = Field(description="of the scheduler core that answers")
 
 
 class Capacity(Shape):

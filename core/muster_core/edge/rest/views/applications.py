@@ -16,7 +16,9 @@ from muster_core.model.ids import PartitionId
 from muster_core.model.release import Termination
 from muster_core.model.shortfall import Lack
 from muster_core.model.states import ApplicationState
+from muster_core.plan import ordering
 from muster_core.world.applications import Allocation, Application, Ask
+from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
 _MILLISECOND: Final = 1_000_000
@@ -112,6 +114,24 @@ def allocation(item: Allocation, partition: PartitionId) -> shapes.Allocation:
     )
 
 
+def line(leaf: Queue, partition: Partition) -> list[shapes.Waiting]:
+    """Who waits in a leaf, who is tried first comes first."""
+    blockers = leaf.agenda.blockers
+    return [
+        shapes.Waiting(
+            applicationID=app.id,
+            applicationState=app.state.value,
+            priority=app.shown or 0,
+            submissionTime=app.submitted_ns,
+            pendingResource=amounts(app.pending),
+            usedResource=amounts(app.allocated),
+            placeholderResource=amounts(app.gang.allocated),
+            blocksOthers=app.id in blockers,
+        )
+        for app in ordering.applications(partition, leaf)
+    ]
+
+
 def with_state(partition: Partition, state: str) -> list[Application]:
     """`active`, `rejected` or `completed` (which is ended, in whatever way but rejected)."""
     if state == "active":
@@ -141,7 +161,15 @@ def _reasons(app: Application, item: Ask, now_ns: int) -> list[shapes.LogEntry]:
     ]
     why = app.refusals.get(item.kind)
     if why is not None and item.swap is None:
-        log.append(shapes.LogEntry(message=why.text(), lastOccurrence=now_ns, count=1))
+        log.append(
+            shapes.LogEntry(
+                message=why.text(),
+                lastOccurrence=now_ns,
+                count=1,
+                lack=why.lack.value,
+                reasons=dict(why.counts) or None,
+            )
+        )
     return log
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version as installed_version
 from typing import Final
 
 from muster_core.edge.rest.shapes import clusters as shapes
@@ -16,6 +17,7 @@ from muster_core.world.world import Partition
 
 #: Of a rule's value, by the rule's name (contract 4.1).
 _VALUE_NAMES: Final = {"fixed": "queue", "tag": "tagName"}
+_VERSION: Final = installed_version("muster-scheduler")
 _BUILD: Final = frozenset(shapes.Build.model_fields) - {"rmId"}
 
 
@@ -26,6 +28,7 @@ def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) 
         rmBuildInformation=[_build(session) for session in sessions if session.rm == partition.rm],
         partition=partition_name(partition.id),
         clusterName="kubernetes",
+        coreVersion=_VERSION,
     )
 
 

@@ -1,5 +1,6 @@
 """Each view has the names of contract 4.1, shows what the world holds, and knows what it does not have."""
 
+from importlib.metadata import version
 from typing import Any
 
 import aiohttp
@@ -8,10 +9,12 @@ from yarl import URL
 
 from muster_core.edge.rest.shapes import applications, clusters, nodes, queues, records, usage
 from muster_core.edge.rest.shapes.base import Shape
+from muster_core.model.events import ApplicationAdded
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Resources
 from muster_core.world.preemptions import Rivalry, pair
 from muster_core.world.reservations import Hold
+from tests.unit.builders import an_application, an_ask
 from tests.unit.core.edge.rest.conftest import Ask
 from tests.unit.core.engine.scene import Scene
 
@@ -76,6 +79,7 @@ async def fetch(http: aiohttp.ClientSession, path: str) -> Any:
 async def test_clusters_and_partitions_are_arrays(http: aiohttp.ClientSession, scene: Scene) -> None:
     [cluster] = await fetch(http, "/ws/v1/clusters")
     assert (cluster["clusterName"], cluster["partition"]) == ("kubernetes", "default")
+    assert cluster["coreVersion"] == version("muster-scheduler")
     assert cluster["startTime"] > 10**18
     [partition] = await fetch(http, "/ws/v1/partitions")
     assert (partition["name"], partition["state"], partition["clusterId"]) == ("default", "Active", "rm")
@@ -241,6 +245,31 @@ async def test_users_and_groups_have_a_tree_of_usage_with_their_limits(ask: Ask,
 async def test_what_nodes_are_missing_for_is_told(ask: Ask, scene: Scene) -> None:
     [found] = await ask("autoscaling")
     assert (found["resource"], found["count"], found["applications"]) == ({"pods": 1, "vcore": 9000}, 1, 1)
+
+
+async def test_who_waits_in_a_leaf_is_told_in_the_order_of_trying(ask: Ask, scene: Scene) -> None:
+    scene.tell(ApplicationAdded(an_application("late", queue="root.b")))
+    scene.ask(an_ask("late-big", app="late", vcore=9000, priority=9))
+    scene.tell(ApplicationAdded(an_application("idle", queue="root.b")))
+    found = await ask("queue/root.b/waiting")
+    assert [(item["applicationID"], item["priority"]) for item in found] == [("late", 9), ("waits", 7)]
+    assert found[1]["pendingResource"]["vcore"] == 9000
+    assert [item["blocksOthers"] for item in found] == [False, False]
+    assert await ask("queue/root.b/waiting?offset=1&limit=1") == found[1:]
+
+
+async def test_a_gang_whose_turn_it_is_blocks_others(ask: Ask, scene: Scene) -> None:
+    scene.gang(ApplicationAdded(an_application("next", gang=5, queue="root.a")), 5)
+    scene.tell(ApplicationAdded(an_application("behind", queue="root.a")))
+    scene.ask(an_ask("small", app="behind", vcore=1000))
+    found = await ask("queue/root.a/waiting")
+    assert [item["applicationID"] for item in found if item["blocksOthers"]] == ["next"]
+
+
+async def test_why_an_ask_waits_is_counted_by_reason(ask: Ask, scene: Scene) -> None:
+    [shown] = (await ask("application/waits"))["requests"]
+    [log] = shown["allocationLog"]
+    assert (log["lack"], log["reasons"]) == ("nodes", {"Insufficient cpu": 3})
 
 
 @pytest.mark.parametrize(
