@@ -18,7 +18,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test e2e soak chaos bench demo proto diagrams
+.PHONY: help setup check test e2e soak chaos bench demo image proto diagrams
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,16 @@ bench: setup ## measure, and show the numbers of kube-scheduler and YuniKorn bes
 
 demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 leaves the cluster up)
 	$(BIN)/python -m devcluster.demo $(ARGS)
+
+# BASE=another base image, IMAGE=name:tag. Behind a proxy with its own authority hand over a BASE that trusts it.
+ENGINE := $(firstword $(foreach program,docker podman,$(if $(shell command -v $(program) 2>/dev/null),$(program))))
+IMAGE ?= muster:dev
+image: ## build the container image with docker or podman (IMAGE=muster:dev BASE=python:3.12-slim)
+	@test -n "$(ENGINE)" || { echo "make image needs docker or podman, and found neither on PATH" >&2; exit 1; }
+	$(ENGINE) build --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) \
+	  --build-arg VERSION=$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
+	  --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
+	  --build-arg CREATED=$(shell date -u +%Y-%m-%dT%H:%M:%SZ) .
 
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto

@@ -42,14 +42,19 @@ SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl")
 KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 JUDGE = Program("judge", "judge", "muster.local/devcluster/judge", _STAMPED)
+HELM = Program("helm", "install", "helm.sh/helm/v3/cmd/helm")
+KUBECONFORM = Program("kubeconform", "install", "github.com/yannh/kubeconform/cmd/kubeconform")
 
 CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
-"""What a cluster needs. The scheduler and kubectl are built when asked for."""
+"""What a cluster needs."""
 
-TESTED_WITH = (*CONTROL_PLANE, JUDGE)
-"""What the tests need: a cluster, and kube-scheduler's opinion of where pods may go."""
+INSTALLERS = (HELM, KUBECTL, KUBECONFORM)
+"""What renders, checks and applies the chart and the manifests made of it."""
 
-ALL = (*TESTED_WITH, SCHEDULER, KUBECTL)
+TESTED_WITH = (*CONTROL_PLANE, JUDGE, *INSTALLERS)
+"""What the tests need: a cluster, kube-scheduler's opinion of where pods may go, and what installs Muster."""
+
+ALL = (*TESTED_WITH, SCHEDULER)
 
 
 def cache_root() -> Path:
