@@ -7,9 +7,10 @@ In reading order: `step` is the door for events and takes each to `registration`
 over. `growth` says who may go on when something grew; `cycle` gives leaves their `turn`, which asks
 plan/ about those and hands its decisions to `commit`. `affinity` begins to count what an ask's
 constraint reads, `utilization` keeps reports, `recommendations` says what might be done about a
-node. What becomes of a reservation is in `gangs`, of an application in `lifecycle`; `reservations`
-holds room on nodes, `preemption` and `quota` send `victims` away. `notes` says it all to those who
-watch, and `steps` names what a cycle does to whoever times it. All of them write through `ledger`
-and `holds`, which keep application, queue, user and node in line; `invariants` counts anew and says
-what is not.
+node. What becomes of a reservation is in `gangs`, of an application in `lifecycle`, the places of a
+gang without pods are in `podless`; `taking_back` knows who has to be told when something goes;
+`reservations` holds room on nodes, `preemption` and `quota` send `victims` away. `notes` says it
+all to those who watch, and `steps` names what a cycle does to whoever times it. All of them write
+through `ledger` and `holds`, which keep application, queue, user and node in line; `invariants`
+counts anew and says what is not.
 """

@@ -49,7 +49,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
     kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
     asked_ns = min(spec.created_ns or now_ns, now_ns)
     ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
-    return effects + gangs.await_asks(partition, app, now_ns)
+    return effects + gangs.await_asks(partition, app, now_ns) if spec.placeholder else effects
 
 
 def release(world: World, partition: Partition, event: AskReleased, now_ns: int) -> list[Effect]:

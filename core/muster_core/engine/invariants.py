@@ -111,6 +111,8 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
         if app.gang.pledge:
             yield f"application {app.id} has pledged {app.gang.pledge} without reserving"
         return
+    if app.spec.is_whole and app.gang.reserved and not app.gang.recovered:
+        yield f"gang {app.id} holds a part of its places and wants all or none"
     is_partial = bool(app.gang.reserved) and bool(lacking(app))
     if is_partial and partition.partial != app.id and not app.gang.recovered:
         yield f"gang {app.id} holds a part of its places beside {partition.partial}"

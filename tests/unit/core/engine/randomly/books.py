@@ -40,12 +40,16 @@ class Books:
                 self._hear(answer)
 
     def _hear(self, answer: AllocationAnswer) -> None:
+        told = [one.key for one in answer.released_asks] + [one.key for one in answer.rejected_asks]
+        assert not any(map(is_podless, told)), f"somebody is told of {told}"
         for one in answer.released:
+            assert not is_podless(one.key), f"{one.key} is to go, of which nobody was told"
             if one.partition == self.partition:
                 self.given.pop((one.application, one.id), None)
                 if one.termination is not Termination.STOPPED_BY_RM:
                     self.owed.append(Owed(one.application, one.key, one.id, one.termination))
         for new in answer.new:
+            assert not new.ask.podless, f"{new.ask.key} has no pod, and is given"
             if new.ask.partition == self.partition:
                 place = (new.ask.application, new.id)
                 assert place not in self.given, f"{place} is given twice"
@@ -57,15 +61,27 @@ class Books:
         if place in self.given:
             self.given[place] = replace(self.given[place], ask=known.spec)
 
+    def find(self, partition: Partition, app: ApplicationId, identity: AllocationId) -> None:
+        """An allocation was reported: if it was taken in, and not told to go at once, it is there."""
+        owner = partition.applications.get(app)
+        known = owner.allocations.get(identity) if owner is not None else None
+        if known is not None and known.releasing is None:
+            self.given[app, identity] = NewAllocation(known.spec, identity, known.node)
+
     def agree_with(self, partition: Partition) -> None:
-        """The core and its resource manager know the same allocations."""
+        """The core and its resource manager know the same allocations, but for places without pods."""
         held = {
             (app.id, allocation.id)
             for app in partition.applications.values()
             for allocation in app.allocations.values()
-            if allocation.releasing is None
+            if allocation.releasing is None and not allocation.spec.podless
         }
         assert held == self.given.keys(), f"{self.partition}: {held ^ self.given.keys()} is known to one side only"
+
+
+def is_podless(key: AllocationKey) -> bool:
+    """Whether it is one of those that the core makes for itself (model/ids.py)."""
+    return "/" in key
 
 
 def as_existing(new: NewAllocation) -> AllocationSpec:

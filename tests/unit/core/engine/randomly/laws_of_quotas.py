@@ -34,6 +34,9 @@ def check(world: World, said: Iterable[Effect], before: Running) -> None:
     for answer in said:
         for new in answer.new if isinstance(answer, AllocationAnswer) else ():
             partition = world.partitions[new.ask.partition]
+            owner = partition.applications.get(new.ask.application)
+            if owner is not None and new.id in owner.allocations and owner.allocations[new.id].replaced_placeholder:
+                continue
             amount = dict(new.ask.resources.items())
             for who, allocated, most in _bounds(partition, new.ask.application):
                 over = {name: allocated[name] for name in amount if name in most and allocated[name] > most[name]}

@@ -7,16 +7,31 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from muster_core.model.constraints import ANYWHERE
 from muster_core.model.events import AllocationReleased, ApplicationAdded, ApplicationRemoved, AskAdded, AskReleased
+from muster_core.model.facts import PodFacts
+from muster_core.model.ids import TaskGroup
 from muster_core.model.release import Termination
 from muster_core.model.resources import Limit
-from muster_core.model.specs import GangStyle, NamespaceQuota
-from tests.unit.builders import PARTITION, an_application, an_ask
+from muster_core.model.specs import ApplicationSpec, GangPlacement, GangStyle, Member, NamespaceQuota
+from tests.unit.builders import PARTITION, an_application, an_ask, resources
 from tests.unit.core.engine.randomly.configurations import QUEUES
 from tests.unit.core.engine.randomly.ground import Ground
+from tests.unit.core.engine.randomly.rules_of_asks import COMPANIES, ROLES, SSD
 
 _CLOCKS = ((0, 0), (30, 0), (0, 60))
+_PLACEMENTS = (*[GangPlacement.RESERVE] * 2, GangPlacement.ATOMIC, GangPlacement.DIRECT, GangPlacement.DIRECT)
 _STOPPED = Termination.STOPPED_BY_RM
+
+
+def _with_others(spec: ApplicationSpec, number: int) -> ApplicationSpec:
+    """A gang whose members are of two groups, and particular."""
+    [workers] = spec.members
+    facts = COMPANIES[number % len(COMPANIES)]
+    tags = tuple(ROLES[number % len(ROLES)].items())
+    workers = replace(workers, facts=PodFacts(company=facts.company), tags=tags, priority=number % 3)
+    others = Member(TaskGroup("other"), 1, resources(vcore=1500, pods=1), SSD if number % 2 else ANYWHERE)
+    return replace(spec, members=(workers, others) if number % 4 else (workers,))
 
 
 class Applications(Ground):
@@ -29,8 +44,17 @@ class Applications(Ground):
         asked=st.sampled_from([5, 5, 5, 1, 0]),
         style=st.sampled_from(GangStyle),
         clocks=st.sampled_from(_CLOCKS),
+        placement=st.sampled_from(_PLACEMENTS),
     )
-    def submit(self, queue: str, members: int, asked: int, style: GangStyle, clocks: tuple[int, int]) -> None:
+    def submit(  # long: each is drawn
+        self,
+        queue: str,
+        members: int,
+        asked: int,
+        style: GangStyle,
+        clocks: tuple[int, int],
+        placement: GangPlacement,
+    ) -> None:
         """A gang with some or all of its placeholder asks at once, or some plain pods."""
         name = self.new_name("app")
         number, (timeout_s, wait_s) = self.site.number, clocks
@@ -39,6 +63,7 @@ class Applications(Ground):
             queue=queue,
             gang=members,
             style=style,
+            placement=placement,
             timeout_s=timeout_s,
             wait_s=wait_s,
             user=f"user{number % 2}",
@@ -50,6 +75,10 @@ class Applications(Ground):
         ]
         if not members:
             asks = [AskAdded(an_ask(f"{name}q{index}", app=name, priority=number % 3)) for index in range(asked)]
+        if members and placement is GangPlacement.DIRECT:
+            spec = _with_others(spec, number)
+            real = (an_ask(f"{name}r{index}", app=name, group="workers") for index in range(min(members, asked)))
+            asks = [AskAdded(ask) for ask in real]
         self.tell(ApplicationAdded(spec), *asks)
 
     @precondition(lambda self: self.apps())

@@ -19,7 +19,7 @@ from tests.unit.builders import PARTITION, SECOND, an_affinity, an_allocation, a
 from tests.unit.core.engine.randomly.ground import Ground
 from tests.unit.core.engine.randomly.rules_of_storage import MOUNTS
 
-_SSD = Constraints(node_selector=(("disk", "ssd"),))
+SSD = Constraints(node_selector=(("disk", "ssd"),))
 ROLES: tuple[dict[str, str], ...] = (
     {},
     {"role": "x", NAMESPACE: "red"},
@@ -84,7 +84,7 @@ class Asks(Ground):
     def send_member(self, data: st.DataObject, vcore: int, *, ssd: bool) -> None:
         """A real member of a gang that has placeholders."""
         app = self.one_of(data, [app for app in self.apps() if app.gang.live])
-        constraints = _SSD if ssd else ANYWHERE
+        constraints = SSD if ssd else ANYWHERE
         ask = an_ask(self.new_name("m"), app=app.id, vcore=vcore, group="workers", constraints=constraints)
         self.tell(AskAdded(data.draw(_dressed(ask))))
 
@@ -103,7 +103,7 @@ class Asks(Ground):
         """Keys are few: some replace an ask that waits or is parked, some are allocated already, some are another's."""
         app = self.one_of(data, self.apps())
         self.new_name("r")
-        constraints = _SSD if ssd else ANYWHERE
+        constraints = SSD if ssd else ANYWHERE
         key = f"r{self.site.number % 5}"
         ask = an_ask(key, app=app.id, vcore=vcore, group=group, count=count, constraints=constraints)
         self.tell(AskAdded(data.draw(_dressed(replace(ask, timeout_ns=timeout_s * SECOND)))))
@@ -137,6 +137,16 @@ class Asks(Ground):
             facts = COMPANIES[self.site.number % len(COMPANIES)]
             asks.append(AskAdded(replace(ask, placement=placement, facts=facts)))
         self.tell(*asks)
+
+    @precondition(lambda self: self.nodes() and any(app.spec.is_gang for app in self.apps()))
+    @rule(data=st.data(), vcore=st.sampled_from([300, 1000, 1500]), seconds=st.sampled_from([0, 0, 50, 500]))
+    def bind_member(self, data: st.DataObject, vcore: int, seconds: int) -> None:
+        """A member of a gang has its node, and never asked for it."""
+        app = self.one_of(data, [app for app in self.apps() if app.spec.is_gang])
+        node, key = data.draw(st.sampled_from(self.nodes())), self.new_name("b")
+        spec = an_allocation(key, node, app=app.id, vcore=vcore, group=data.draw(st.sampled_from(["workers", "other"])))
+        self.tell(AllocationReported(replace(spec, allocated_ns=self.stage.now_ns - seconds * SECOND)))
+        self.books.find(self.partition, app.id, spec.id)
 
     @precondition(lambda self: any(app.asks for app in self.apps()))
     @rule(data=st.data())

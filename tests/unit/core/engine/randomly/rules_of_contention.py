@@ -11,6 +11,7 @@ from muster_core.model.config import Configuration, QueueConfig
 from muster_core.model.events import ApplicationAdded, AskAdded, ConfigurationReplaced
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import Limit, Resources
+from muster_core.model.specs import GangPlacement
 from tests.unit.builders import SECOND, an_application, an_ask
 from tests.unit.core.engine.randomly.ground import Ground
 
@@ -28,13 +29,19 @@ class Contention(Ground):
         pods=st.integers(1, 3),
         members=st.sampled_from([0, 0, 2]),
         daemon=st.booleans(),
+        held=st.sampled_from([0, 0, 2, 3, 6]),
     )
-    def contend(self, rich: str, poor: str, pods: int, members: int, *, daemon: bool) -> None:
-        """One takes what there is, then another comes that may have a right to it."""
+    def contend(  # long: each is drawn
+        self, rich: str, poor: str, pods: int, members: int, held: int, *, daemon: bool
+    ) -> None:
+        """One takes what there is, or has it held; then another comes that may have a right to it."""
         first, second = self.new_name("rich"), self.new_name("poor")
+        direct = GangPlacement.DIRECT
         self.tell(
-            ApplicationAdded(an_application(first, queue=rich, user="user0", groups=("dev",))),
-            *(AskAdded(an_ask(f"{first}-{index}", app=first, tags={"role": "y"})) for index in range(14)),
+            ApplicationAdded(
+                an_application(first, queue=rich, user="user0", groups=("dev",), gang=held, placement=direct)
+            ),
+            *(AskAdded(an_ask(f"{first}-{index}", app=first, tags={"role": "y"})) for index in range(14 - held)),
         )
         asks = [an_ask(f"{second}-{index}", app=second, priority=index) for index in range(pods)]
         if members:

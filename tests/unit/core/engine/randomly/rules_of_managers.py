@@ -20,6 +20,8 @@ from muster_core.model.events import (
     NodeTold,
 )
 from muster_core.model.ids import ApplicationId, PartitionId
+from muster_core.model.resources import NOTHING
+from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import ApplicationState, NodeState
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
@@ -86,12 +88,12 @@ class Managers(Ground):
         apps = _live(old)
         self.tell(*(ApplicationAdded(replace(app.spec, forced=True)) for app in apps))
         for node in list(old.nodes):
-            existing = [as_existing(new) for new in self.books.given.values() if new.node == node]
+            existing = [_as_existing(old, new) for new in self.books.given.values() if new.node == node]
             existing += [spec for spec in old.foreign.values() if spec.node == node]
             self.tell(NodeAdded(old.nodes.record(node).spec, draining=True, existing=tuple(existing)))
         self._same_as({app.id: app for app in apps})
         for app in apps:
-            asks = (ask.spec for ask in app.asks.values() if ask.spec.key not in app.ids)
+            asks = (ask.spec for ask in app.asks.values() if ask.spec.key not in app.ids and not ask.spec.podless)
             self.tell(*(AskAdded(replace(ask, max_allocations=app.asks[ask.key].left)) for ask in asks))
 
     def _open_nodes(self, old: Partition) -> None:
@@ -100,10 +102,12 @@ class Managers(Ground):
                 self.tell(NodeTold(PARTITION, node, NodeAction.OPEN))
 
     def _same_as(self, known: dict[ApplicationId, Application]) -> None:
-        """The world that was told anew holds what the old one held."""
+        """The world that was told anew holds what the old one held, but for places without pods."""
         for name, before in known.items():
             after = self.partition.applications[name]
-            assert (after.allocated, after.gang.allocated) == (before.allocated, before.gang.allocated)
+            with_pods = [one for one in before.allocations.values() if one.spec.placeholder and not one.spec.podless]
+            assert after.allocated == before.allocated
+            assert after.gang.allocated == sum((one.spec.resources for one in with_pods), NOTHING)
             if after.real_allocations:
                 assert after.state is ApplicationState.RUNNING
 
@@ -113,6 +117,13 @@ class Managers(Ground):
             if site.id not in self.stage.world.partitions:
                 site.books.given.clear()
                 site.books.owed.clear()
+
+
+def _as_existing(old: Partition, new: NewAllocation) -> AllocationSpec:
+    """With the time since when it has its node."""
+    owner = old.applications.get(new.ask.application)
+    known = owner.allocations.get(new.id) if owner is not None else None
+    return replace(as_existing(new), allocated_ns=known.allocated_ns if known is not None else 0)
 
 
 def _live(old: Partition) -> list[Application]:
