@@ -2,7 +2,8 @@
 
 In order: those that did not opt out, then those that did; no originator before
 the others; then the lower priority; then whoever breaks no gang; then the
-smaller, then the younger. Opted-out ones and originators are last, not safe.
+smaller, then a place without a pod, where nothing runs yet; then the younger.
+Opted-out ones and originators are last, not safe.
 
 A member *breaks* its gang if the gang has no more than its task group's
 minimum left. Members beyond that minimum, and members of a gang that lost one
@@ -38,7 +39,7 @@ _TRIED: Final = 8
 #: How a candidate stands to its gang.
 _FREE, _LOST, _WHOLE = 0, 1, 2
 
-_Key = tuple[bool, bool, int, int, int, int, int, float, int, int, int]
+_Key = tuple[bool, bool, int, int, int, int, int, float, bool, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ class Ranking:
         cost = self._cost(spec.resources)
         key = (
             *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
-            *(tier, size, number, cost, -allocation.allocated_ns, -app.sequence, len(self._known)),
+            *(tier, size, number, cost, not spec.podless, -allocation.allocated_ns, -app.sequence, len(self._known)),
         )
         made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)
         return made

@@ -5,7 +5,7 @@ their guarantees, rounded down, down to the leaves; what a leaf cannot give
 another one gives. No ask has to wait for it, and neither fences nor priorities
 between queues count. In a leaf those that are no originator go first, then
 those that did not opt out, then who frees most of what is over; then the lower
-priority, the younger, the smaller. No queue falls below its guarantee.
+priority, a place without a pod, the younger, the smaller. No queue falls below its guarantee.
 
 Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays
 over the maximum then.
@@ -80,9 +80,10 @@ def _take(
         chosen[victim.id] = victim
 
 
-def _order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, int, float, int]:
+def _order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, bool, int, float, int]:
     spec = candidate.allocation.spec
     matching = sum(1 for name in spec.resources if name in over) / max(sum(1 for _ in spec.resources), 1)
     since = -candidate.allocation.allocated_ns
     opted_out = not spec.allow_preempt_self
-    return spec.originator, opted_out, -matching, spec.priority, since, candidate.cost, candidate.key[-1]
+    value = (spec.originator, opted_out, -matching, spec.priority)
+    return *value, not spec.podless, since, candidate.cost, candidate.key[-1]

@@ -67,8 +67,8 @@ def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candid
     return sorted(found, key=_order)
 
 
-def _order(candidate: Candidate) -> tuple[bool, bool, int, int, float, int]:
+def _order(candidate: Candidate) -> tuple[bool, bool, int, bool, int, float, int]:
     spec = candidate.allocation.spec
     since = -candidate.allocation.allocated_ns
     opted_out = not spec.allow_preempt_self
-    return spec.originator, opted_out, spec.priority, since, candidate.cost, candidate.key[-1]
+    return spec.originator, opted_out, spec.priority, not spec.podless, since, candidate.cost, candidate.key[-1]
