@@ -25,8 +25,10 @@ from muster_operator.link.loop import Loop
 from muster_operator.main import app
 from muster_operator.model.outcome import Outcome
 from muster_operator.translate.raw import Raw
+from muster_operator.translate.sketch import Sketch
 
 BEAT_S: Final = 0.002
+_MARK: Final = f'"{STAMP}":"'.encode()
 
 
 class Notes:
@@ -59,6 +61,12 @@ def _at(ordered: list[float], share: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3) if ordered else 0.0
 
 
+def _stamp(json: bytes) -> bytes:
+    """The time of writing, looked for and not decoded: the product does not read it."""
+    at = json.find(_MARK) + len(_MARK)
+    return json[at : at + 20] if at >= len(_MARK) else b""
+
+
 @dataclass(frozen=True, slots=True)
 class Stamped(Seen):
     """A fact, and when the server wrote the object that it is from, nanoseconds of the monotonic clock."""
@@ -69,9 +77,9 @@ class Stamped(Seen):
 class MeasuredInbox(Inbox):
     """The product's inbox; facts of stamped objects are stamped."""
 
-    def _take_in(self, plural: str, kind: str | None, raw: Raw) -> None:
+    def _take_in(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
         super()._take_in(plural, kind, raw)
-        stamp = (raw["metadata"].get("annotations") or {}).get(STAMP)
+        stamp = _stamp(bytes(raw.json)) if isinstance(raw, Sketch) and raw.is_event else b""
         if stamp and self._waiting and isinstance(seen := self._waiting[-1], Seen):
             self._waiting[-1] = Stamped(seen.fact, int(stamp))
 

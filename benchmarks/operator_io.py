@@ -33,6 +33,7 @@ from muster_operator.model.commands import BindPod
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
 from muster_operator.translate.raw import Raw
+from muster_operator.translate.sketch import Sketch
 from tests.unit.operator.handlers.test_framework import DISCOVERY
 
 BINDS = 20_000
@@ -129,7 +130,7 @@ class Counting(Inbox):
         super().__init__(metrics)
         self.pods, self.first = 0, asyncio.Event()
 
-    async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+    async def watched(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
         """Count and take."""
         if plural == "pods":
             self.pods += 1

@@ -80,7 +80,7 @@ def _token_sources() -> Raw:
 
 def _managed() -> Raw:
     fields = ("image", "imagePullPolicy", "name", "terminationMessagePath", "terminationMessagePolicy")
-    requests = {".": {}, "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}}}
+    requests: Raw = {".": {}, "f:requests": {".": {}, "f:cpu": {}, "f:memory": {}}}
     container = {".": {}, **{f"f:{field}": {} for field in fields}, "f:resources": requests}
     plain = ("dnsPolicy", "enableServiceLinks", "restartPolicy", "schedulerName", "securityContext", "tolerations")
     return {

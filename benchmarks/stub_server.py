@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
@@ -82,10 +82,9 @@ class Feed:
         self._lines.append((name, node))
         self._news.set()
 
-    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """What a reader of the body gets."""
-        while True:
-            yield self._piece(min(size, PIECE)) or await self.readany()
+    def at_eof(self) -> bool:
+        """It never ends."""
+        return False
 
     async def readany(self) -> bytes:
         """What is there, or what comes next."""

@@ -3,7 +3,7 @@
 A list is told as a whole, because nothing else says what vanished unseen. The watch begins at the list's
 resourceVersion; each event and each bookmark moves that on, after the handlers had it, so a stream that is cut or that
 its server ends is taken up without a list, which for 20,000 pods is 160 MB. kopf's own watcher lists again after a 410
-or an error and cannot be told a version; `watch_objs`, one level below it, can. A new list is made only
+or an error and cannot be told a version; the request below it (`handlers.watch`) can. A new list is made only
 
 * where the API server says 410 Gone: it no longer knows what came after that version,
 * where a bookmark is older than what was seen: the store was restored from a backup,
@@ -23,17 +23,19 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import aiohttp
 import kopf
 import structlog
-from kopf._cogs.clients import errors, watching
+from kopf._cogs.clients import errors
 
-from muster_operator.link.api.decoding import decoded_object
+from muster_operator.handlers.watch import lines
+from muster_operator.link.api.decoding import decoded_event, decoded_object, decoded_pod, decoded_pod_event
 from muster_operator.link.api.listing import pages
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
+from muster_operator.translate.sketch import Sketch
 
 log = structlog.get_logger("muster.stream")
 
@@ -54,6 +56,8 @@ REFUSALS: Final = 3
 TURN: Final = 100
 
 _GONE: Final = 410
+#: How an event and an object of a list are read, where not as all others.
+_DECODERS: Final = {"pods": (decoded_pod_event, decoded_pod)}
 
 Handler = Callable[..., Awaitable[None]]
 
@@ -110,6 +114,7 @@ class Stream:
     def __init__(self, topic: Topic, settings: kopf.OperatorSettings, relist_s: float = RELIST_S) -> None:
         self._topic, self._settings, self._relist_s = topic, settings, relist_s
         self._plural: str = topic.resource.plural
+        self._decode_event, self._decode_object = _DECODERS.get(self._plural, (decoded_event, decoded_object))
         self._version = ""  # empty = list first
         self._list_due = 0.0
         self._failures = self._refusals = self._taken = self._handled = 0
@@ -150,7 +155,7 @@ class Stream:
             async for page in stream:
                 version = page.version
                 for item in page.items:
-                    raw = decoded_object(item)
+                    raw = self._decode_object(item)
                     keys.add(key_of(self._plural, raw))
                     await self._handle({"type": None, "object": raw})
         await topic.listener.listed(self._plural, frozenset(keys))
@@ -164,17 +169,12 @@ class Stream:
             Expired: that is not known any more.
             Refused: the stream reports an error.
         """
-        never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        events = watching.watch_objs(
-            settings=self._settings,
-            resource=self._topic.resource,
-            namespace=self._topic.namespace,
-            since=self._version,
-            operator_pause_waiter=cast("Any", never),
-        )
-        async with aclosing(cast("Any", events)) as stream:
-            async for event in stream:
-                await self._take(event)
+        topic = self._topic
+        async with aclosing(lines(topic.resource, topic.namespace, self._version, self._settings)) as stream:
+            async for some in stream:
+                for line in some:
+                    if line:
+                        await self._take(self._decode_event(line))
 
     async def _take(self, event: Any) -> None:
         kind, raw = event["type"], event["object"]
@@ -182,7 +182,7 @@ class Stream:
             if raw.get("code") == _GONE:
                 raise Expired(raw.get("message", ""))
             raise Refused(f"the watch reports {raw}")
-        version = raw["metadata"]["resourceVersion"]
+        version = raw.metadata.resource_version if isinstance(raw, Sketch) else raw["metadata"]["resourceVersion"]
         self._topic.listener.heard(self._plural, kind)
         if kind != "BOOKMARK":
             await self._handle(event)
@@ -224,6 +224,8 @@ class Stream:
 
 def key_of(plural: str, raw: Any) -> str:
     """What tells an object from others of its kind in a list: a pod's uid, another's name, or namespace and name."""
+    if isinstance(raw, Sketch):
+        return raw.metadata.uid
     metadata = raw["metadata"]
     if plural == "pods":
         return str(metadata["uid"])

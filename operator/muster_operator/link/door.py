@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster_operator.link.facts import fact_of
+from muster_operator.link.api.decoding import whole
+from muster_operator.link.facts import DELETED, fact_of
 from muster_operator.link.versions import Versions
-from muster_operator.model.facts import Fact
+from muster_operator.model.facts import Fact, PodSeen
 from muster_operator.model.settings import Settings
+from muster_operator.translate.classes import PodClasses
 from muster_operator.translate.raw import Raw
+from muster_operator.translate.sketch import Sketch
 
 
 class Door:
@@ -20,10 +23,14 @@ class Door:
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
-        self._versions = Versions()
+        self._versions, self._classes = Versions(), PodClasses()
 
-    def fact(self, plural: str, kind: str | None, raw: Raw) -> Fact | None:
+    def fact(self, plural: str, kind: str | None, raw: Raw | Sketch) -> Fact | None:
         """What an object says; None if it says nothing new, as most of a list does, or is of no use."""
         if not self._versions.is_news(plural, kind, raw):
             return None
-        return fact_of(plural, kind, raw, self._settings())
+        if not isinstance(raw, Sketch):
+            return fact_of(plural, kind, raw, self._settings())
+        if kind != DELETED and (pod := self._classes.read(raw, self._settings())) is not None:
+            return PodSeen(pod)
+        return fact_of(plural, kind, whole(raw), self._settings())

@@ -22,6 +22,7 @@ from muster_operator.model.inventory import Inventory
 from muster_operator.model.results import Result
 from muster_operator.model.settings import Settings
 from muster_operator.translate.raw import Raw
+from muster_operator.translate.sketch import Sketch
 
 #: Inputs that may wait before the watch streams are held back.
 LIMIT: Final = 2000
@@ -39,7 +40,7 @@ class Unreadable:
     """An object that could not be read: a fault of ours, for objects that are merely odd are no fact."""
 
     plural: str
-    raw: Raw
+    raw: Raw | Sketch
     error: Exception
 
 
@@ -142,13 +143,13 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         """From now on somebody else sees these objects too, at once and without a watch of their own."""
         self._also |= dict.fromkeys(plurals, onlooker)
 
-    async def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+    async def watched(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
         """Take an object from a watch stream; waits while the inbox is full."""
         self._metrics.count_watched(plural, kind or "LIST")
         if len(self._waiting) >= self._limit:
             self._room.clear()
             await self._room.wait()
-        if plural in self._also:
+        if plural in self._also and not isinstance(raw, Sketch):  # which is of a pod, and nobody else sees pods
             self._also[plural].watched(plural, kind, raw)
         self._take_in(plural, kind, raw)
 
@@ -209,7 +210,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._waiting.append(item)
         self._something.set()
 
-    def _take_in(self, plural: str, kind: str | None, raw: Raw) -> None:
+    def _take_in(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
         try:
             fact = self._door.fact(plural, kind, raw)
         except Exception as error:  # noqa: BLE001 - the loop counts and logs it, as it does with its own

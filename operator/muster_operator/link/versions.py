@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Final
 
 from muster_operator.translate.raw import Raw, mapping, text
+from muster_operator.translate.sketch import Sketch
 
 #: The kind of an object that was read by itself, and may be older than what the stream has shown since.
 READ: Final = "READ"
@@ -20,10 +21,13 @@ class Versions:
         self._seen: dict[str, str] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
-    def is_news(self, plural: str, kind: str | None, raw: Raw) -> bool:
+    def is_news(self, plural: str, kind: str | None, raw: Raw | Sketch) -> bool:
         """Whether this state is new; it is remembered. `kind`: as in a watch event, READ, or None from a list."""
-        metadata = mapping(raw.get("metadata"))
-        key, version = f"{plural}/{text(metadata.get('uid'))}", text(metadata.get("resourceVersion"))
+        if isinstance(raw, Sketch):
+            key, version = f"{plural}/{raw.metadata.uid}", raw.metadata.resource_version
+        else:
+            metadata = mapping(raw.get("metadata"))
+            key, version = f"{plural}/{text(metadata.get('uid'))}", text(metadata.get("resourceVersion"))
         if kind == "DELETED":
             self._forget(key)
             return True

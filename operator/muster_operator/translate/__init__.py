@@ -2,6 +2,7 @@
 
 Reading order: ``raw``, ``quantities``, ``canonical`` (how to read and write), ``requests``, ``features``,
 ``constraints``, ``preferences``, ``company``, ``ports``, ``membership``, ``kubelet`` and ``pods`` (a pod),
+``sketch`` and ``classes`` (a thousand alike),
 ``parameters`` and ``task_groups`` (a gang), ``images`` and ``nodes``, ``namespaces``; the other way: ``placeholders``.
 No garbage raises out of a public ``read_*`` function.
 """

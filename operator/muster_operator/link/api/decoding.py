@@ -12,6 +12,8 @@ from typing import Any, Final, TypedDict
 import msgspec
 import orjson
 
+from muster_operator.translate.sketch import Sketch, sketched_event, sketched_pod
+
 
 class _Manager(TypedDict, total=False):
     """ManagedFieldsEntry, but for `fieldsV1`."""
@@ -88,9 +90,31 @@ def decoded_object(json: bytes | memoryview) -> Any:
         return orjson.loads(json)
 
 
-def decoded_event(json: str | bytes) -> Any:
+def decoded_event(json: bytes | memoryview) -> Any:
     """An event of a watch. Raises ValueError: it is no JSON."""
     try:
         return _EVENT.decode(json)
     except msgspec.DecodeError:
         return orjson.loads(json)
+
+
+def decoded_pod(json: bytes | memoryview) -> Any:
+    """A pod of a list, as a Sketch if it can be read as one. Raises ValueError: it is no JSON."""
+    try:
+        return sketched_pod(json)
+    except msgspec.DecodeError:
+        return decoded_object(json)
+
+
+def decoded_pod_event(json: bytes) -> Any:
+    """An event of a watch of pods, with a Sketch where it can be read as one. Raises ValueError: it is no JSON."""
+    try:
+        event = sketched_event(json)
+    except msgspec.DecodeError:  # a bookmark, an error, or a pod that is odd
+        return decoded_event(json)
+    return {"type": event.type, "object": event.object}
+
+
+def whole(sketch: Sketch) -> Any:
+    """All of the pod that a sketch is of. Raises ValueError: it is no JSON."""
+    return decoded_event(sketch.json)["object"] if sketch.is_event else decoded_object(sketch.json)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 import pytest
-from kopf._cogs.clients import api, auth, errors, watching
+from kopf._cogs.clients import api, auth, errors
 from kopf._core.reactor import orchestration, queueing
 
 from muster_operator.handlers import cluster, config, fastlane
@@ -35,10 +35,9 @@ def a_lane() -> Lane:
 
 @pytest.fixture(autouse=True)
 def kopf_as_it_was() -> Iterator[None]:
-    watcher, json = queueing.watcher, getattr(api, "json")  # noqa: B009 - kopf's import, not its export
+    watcher = queueing.watcher
     yield
     assert queueing.watcher is watcher
-    assert getattr(api, "json") is json  # noqa: B009
 
 
 def test_this_kopf_has_all_that_the_lane_needs() -> None:
@@ -52,17 +51,11 @@ def test_kopf_starts_its_watchers_through_the_name_that_is_replaced() -> None:
         assert f"{name}=" in source
 
 
-def test_a_watch_begins_at_the_version_it_is_told_and_asks_for_bookmarks() -> None:
-    source = inspect.getsource(watching.watch_objs)
-    assert "params['resourceVersion'] = since" in source
-    assert "params['allowWatchBookmarks'] = 'true'" in source
-    assert "api.stream(" in source
-
-
-def test_a_watch_hands_on_errors_and_bookmarks_as_they_come() -> None:
-    source = inspect.getsource(watching.watch_objs)
-    assert "yield raw_input" in source
-    assert "ERROR" not in source
+def test_kopf_asks_on_behalf_of_others_with_its_own_session_and_hands_on_what_it_is_answered() -> None:
+    source = inspect.getsource(api.request)
+    assert "context.session.request(" in source
+    assert "errors.check_response(response)" in source
+    assert "return response" in source
 
 
 def test_the_errors_that_the_lane_survives_are_those_that_kopf_raises() -> None:
@@ -108,8 +101,8 @@ def test_the_lane_is_put_in_and_taken_out_again() -> None:
 def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = queueing.watcher
     with monkeypatch.context() as patched:
-        patched.delattr(watching, "watch_objs")
-        assert fastlane.missing() == ["kopf._cogs.clients.watching.watch_objs"]
+        patched.delattr(api, "request")
+        assert fastlane.missing() == ["kopf._cogs.clients.api.request"]
         assert fastlane.install(a_lane()) is None
         assert queueing.watcher is slow
 

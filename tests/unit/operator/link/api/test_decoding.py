@@ -61,7 +61,7 @@ def test_an_object_keeps_everything_but_who_wrote_which_field(made: dict[str, An
 def test_an_error_says_what_it_says() -> None:
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old"}
     event = {"type": "ERROR", "object": status | {"reason": "Expired", "code": 410, "details": {"uid": "x"}}}
-    assert decoded_event(orjson.dumps(event).decode()) == event
+    assert decoded_event(orjson.dumps(event)) == event
 
 
 @pytest.mark.parametrize("odd", [{"type": "ADDED", "object": {"metadata": 7}}, {"type": "ADDED", "object": []}, 3])

@@ -1,0 +1,54 @@
+"""A watch of one resource, read as it comes: pieces of bytes, cut into events.
+
+The request is kopf's, with its session, its patience and its errors. What kopf does behind it, three generators one in
+the other and a timer for each event, cost as much as decoding the event: here they are run through once for each piece
+that the socket brings. What a cut leaves of a line is dropped; the stream is taken up before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import aiohttp
+import kopf
+from kopf._cogs.clients import api
+
+log = logging.getLogger("muster.watch")
+
+#: An end like any other: the stream is taken up where it was.
+_CUT: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+
+
+async def lines(
+    resource: Any, namespace: Any, since: str, settings: kopf.OperatorSettings
+) -> AsyncGenerator[list[bytes], None]:
+    """What changed since that version, an event a line, until the stream ends or is silent for too long.
+
+    Raises:
+        APIError: the API server does not serve it.
+    """
+    params = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
+    networking, watching = settings.networking, settings.watching
+    timeout = aiohttp.ClientTimeout(
+        total=watching.client_timeout, sock_connect=networking.connect_timeout or networking.request_timeout
+    )
+    try:
+        response = await api.request(
+            method="get",
+            url=resource.get_url(namespace=namespace, params=params),
+            settings=settings,
+            timeout=timeout,
+            logger=log,
+        )
+        async with response:
+            rest = b""
+            while not response.content.at_eof():
+                async with asyncio.timeout(watching.inactivity_timeout):
+                    piece = await response.content.readany()
+                *some, rest = (rest + piece if rest else piece).split(b"\n")
+                yield some
+    except _CUT as error:
+        log.debug("a watch of %s was cut: %r", resource.plural, error)

@@ -1,0 +1,177 @@
+"""A pod that is read by its class is the pod that it is when it is read whole, whatever stands in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from muster_operator.link.api.decoding import decoded_object, decoded_pod, decoded_pod_event, whole
+from muster_operator.model.pods import ForeignPod, Pod
+from muster_operator.model.settings import Settings
+from muster_operator.translate.classes import PodClasses
+from muster_operator.translate.pods import read_pod
+from muster_operator.translate.sketch import Sketch
+from tests.unit.operator.objects import Raw, a_container, a_group, a_pod, gang_annotations
+from tests.unit.operator.translate.test_garbage import a_rich_pod, broken
+
+SETTINGS = Settings()
+TABLE = json.loads((Path(__file__).parent / "pods_of_kube_scheduler.json").read_text())
+
+
+def by_class(known: PodClasses, raw: Raw, settings: Settings = SETTINGS) -> Pod | ForeignPod | None:
+    """As the operator reads it: by its class where that is possible, else whole."""
+    found = decoded_pod(orjson.dumps(raw))
+    pod = known.read(found, settings) if isinstance(found, Sketch) else None
+    return pod or read_pod(whole(found) if isinstance(found, Sketch) else found, settings)
+
+
+def is_of_a_class(known: PodClasses, raw: Raw, settings: Settings = SETTINGS) -> bool:
+    found = decoded_pod(orjson.dumps(raw))
+    return isinstance(found, Sketch) and known.read(found, settings) is not None
+
+
+@st.composite
+def partial(draw: st.DrawFn) -> Raw:
+    """A pod with some of the fields that are read."""
+    pod = a_rich_pod()
+    for part in ("metadata", "spec", "status"):
+        for field in draw(st.sets(st.sampled_from(sorted(pod[part])))):
+            if (part, field) not in {("metadata", "name"), ("metadata", "uid")}:
+                del pod[part][field]
+    if draw(st.booleans()):
+        pod["spec"]["schedulerName"] = draw(st.sampled_from(["muster", "default-scheduler"]))
+    return pod
+
+
+@given(partial() | broken(a_rich_pod()))
+def test_every_member_of_a_class_is_read_as_if_it_was_alone(raw: Any) -> None:
+    try:
+        text = orjson.dumps(raw)
+    except TypeError:
+        assume(False)
+    assume(isinstance(raw, dict) and isinstance(raw.get("metadata"), dict))
+    known, other = PodClasses(), orjson.loads(text)
+    other["metadata"] |= {"name": "other", "uid": "uid-other", "creationTimestamp": "2026-02-02T00:00:00Z"}
+    other["metadata"]["labels"] = {**_labels(other), "index": "7"}
+    for one in (raw, other, raw):
+        assert by_class(known, one) == read_pod(decoded_object(orjson.dumps(one)), SETTINGS)
+
+
+def _labels(raw: Raw) -> Raw:
+    labels = raw["metadata"].get("labels")
+    return labels if isinstance(labels, dict) else {}
+
+
+@pytest.mark.parametrize("number", range(0, len(TABLE), 7))
+def test_resizes_and_sidecars_are_counted_alike(number: int) -> None:
+    made, known = TABLE[number], PodClasses()
+    pod = a_pod() | {"spec": {"schedulerName": "muster", **made["spec"]}, "status": made["status"]}
+    assert by_class(known, pod) == read_pod(pod, SETTINGS)
+
+
+def running(pod: Raw) -> None:
+    pod["spec"]["nodeName"] = "n1"
+    since = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}
+    pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}, since]}
+
+
+def terminating(pod: Raw) -> None:
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+
+def waiting(pod: Raw) -> None:
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "why"}]
+
+
+def indexed(pod: Raw) -> None:
+    pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = "3"
+
+
+def with_a_token(pod: Raw) -> None:
+    pod["spec"]["volumes"] = [{"name": "kube-api-access-x7k2p", "projected": {"sources": []}}]
+
+
+def annotated_by_others(pod: Raw) -> None:
+    pod["metadata"]["annotations"]["cni.example.com/address"] = "10.0.0.7"
+
+
+@pytest.mark.parametrize("change", [running, terminating, waiting, indexed, with_a_token, annotated_by_others])
+def test_what_a_pod_has_for_itself_is_no_class_of_its_own(change: Callable[[Raw], None]) -> None:
+    annotations = gang_annotations(a_group(), member_of="workers")
+    plain, changed = (a_pod(name, app="job", annotations=dict(annotations), volumes=[{"name": "x"}]) for name in "ab")
+    change(changed)
+    known = PodClasses()
+    assert is_of_a_class(known, plain)
+    assert is_of_a_class(known, changed)
+    assert len(known) == 1
+    assert by_class(known, changed) == read_pod(changed, SETTINGS)
+
+
+def test_other_applications_groups_and_amounts_are_other_classes() -> None:
+    known = PodClasses()
+    pods = [
+        a_pod(app="one"),
+        a_pod(app="two"),
+        a_pod(app="one", annotations=gang_annotations(a_group(), member_of="workers")),
+        a_pod(app="one", containers=[a_container(cpu="3")]),
+        a_pod(app="one", nodeSelector={"zone": "a"}),
+    ]
+    assert len({repr(by_class(known, pod)) for pod in pods}) == len(pods)
+
+
+def test_a_pod_whose_facts_hang_on_its_name_is_read_whole() -> None:
+    known = PodClasses()
+    assert not is_of_a_class(known, a_pod(volumes=[{"name": "scratch", "ephemeral": {}}]))
+    assert not is_of_a_class(known, a_pod(app="job-uniqueautogen"))
+    assert not is_of_a_class(known, a_pod(), Settings(unique_app_ids=True))
+
+
+def test_a_pod_that_is_refused_is_read_whole() -> None:
+    known = PodClasses()
+    assert not is_of_a_class(known, a_pod(containers=[a_container(cpu="no amount")]))
+    assert not is_of_a_class(known, a_pod(app="a" * 64))
+
+
+def test_settings_that_change_hold_for_classes_that_are_known() -> None:
+    known, pod = PodClasses(), a_pod(app="job")
+    assert isinstance(by_class(known, pod), Pod)
+    assert isinstance(by_class(known, pod, Settings(scheduler_names=frozenset({"other"}))), ForeignPod)
+
+
+def test_spread_by_the_pods_own_labels_makes_classes_by_all_labels() -> None:
+    spread = {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["hash"]}
+    known, found = PodClasses(), set()
+    for value in ("a", "b"):
+        pod = a_pod(app="job", topologySpreadConstraints=[spread | {"labelSelector": {}}])
+        pod["metadata"]["labels"]["hash"] = value
+        read = by_class(known, pod)
+        assert read == read_pod(pod, SETTINGS)
+        found.add(repr(read))
+    assert len(found) == 2
+
+
+def test_a_watch_tells_pods_as_sketches_and_all_else_as_it_is() -> None:
+    pod = a_pod(app="job")
+    event = decoded_pod_event(orjson.dumps({"type": "ADDED", "object": pod}))
+    assert event["type"] == "ADDED"
+    assert isinstance(event["object"], Sketch)
+    assert whole(event["object"]) == pod
+    for other in (
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}, "spec": {"containers": None}}},
+        {"type": "ERROR", "object": {"kind": "Status", "code": 410}},
+    ):
+        assert decoded_pod_event(orjson.dumps(other)) == other
+
+
+def test_memory_is_bounded() -> None:
+    known = PodClasses(limit=10)
+    for number in range(25):
+        assert is_of_a_class(known, a_pod(app=f"job-{number}"))
+        assert len(known) <= 10
