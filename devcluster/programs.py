@@ -42,19 +42,26 @@ SCHEDULER = _kubernetes("kube-scheduler")
 KUBECTL = _kubernetes("kubectl")
 KWOK = Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 JUDGE = Program("judge", "judge", "muster.local/devcluster/judge", _STAMPED)
-HELM = Program("helm", "install", "helm.sh/helm/v3/cmd/helm")
-KUBECONFORM = Program("kubeconform", "install", "github.com/yannh/kubeconform/cmd/kubeconform")
+
+# Helm renders for the Kubernetes that it was made for, which its own release stamps the same way.
+_FOR_KUBERNETES = "-s -w " + " ".join(
+    f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
+    for package in ("chartutil", "lint/rules")
+    for part, number in (("Major", _MAJOR), ("Minor", _MINOR))
+)
+HELM = Program("helm", "install", "helm.sh/helm/v3/cmd/helm", _FOR_KUBERNETES)
+KUBECONFORM = Program("kubeconform", "install", "github.com/yannh/kubeconform/cmd/kubeconform", _FOR_KUBERNETES)
 
 CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
 """What a cluster needs."""
 
-INSTALLERS = (HELM, KUBECTL, KUBECONFORM)
+INSTALLERS = (KUBECTL, HELM, KUBECONFORM)
 """What renders, checks and applies the chart and the manifests made of it."""
 
 TESTED_WITH = (*CONTROL_PLANE, JUDGE, *INSTALLERS)
 """What the tests need: a cluster, kube-scheduler's opinion of where pods may go, and what installs Muster."""
 
-ALL = (*TESTED_WITH, SCHEDULER)
+ALL = (*CONTROL_PLANE, JUDGE, SCHEDULER, *INSTALLERS)
 
 
 def cache_root() -> Path:
