@@ -6,7 +6,7 @@ All are safe to repeat: creates have names that follow from the gang, deletes an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from muster_operator.model.groups import PlaceholderSpec
@@ -132,7 +132,8 @@ class PostEvent:
     """A Kubernetes event (events.k8s.io/v1) that a user acts on (semantics 28).
 
     ``namespace`` and ``uid`` are empty for what is in no namespace. Events of equal non-empty ``series`` are one event
-    whose note and count move on; an empty one stands alone.
+    whose note and count move on; an empty one stands alone. ``at``: when it happened, epoch seconds (0 = now); the
+    pool notes it, for an event may wait.
     """
 
     subject: Subject
@@ -145,6 +146,7 @@ class PostEvent:
     note: str
     importance: Importance = Importance.RESULT
     series: str = ""
+    at: float = field(default=0.0, compare=False)
 
 
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted

@@ -37,6 +37,11 @@ class EventBuffer:
             self._count -= 1
             self._dropped()
 
+    def oldest(self) -> float:
+        """When the event happened that waits longest, epoch seconds; infinity = nothing waits."""
+        firsts = (next(iter(waiting.values())) for waiting in self._by_importance.values() if waiting)
+        return min((event.at for event in firsts), default=float("inf"))
+
     def take(self) -> PostEvent | None:
         """The oldest of the most important; None = nothing waits."""
         for importance in sorted(Importance, reverse=True):

@@ -196,7 +196,7 @@ class Kube:
 
     async def _post_event(self, command: PostEvent) -> Result:
         """An event, or one more turn of its series; a series that expired at the server begins anew."""
-        now = datetime.now(tz=UTC)
+        now = datetime.fromtimestamp(command.at, tz=UTC) if command.at else datetime.now(tz=UTC)
         known = self._series.turn(command)
         if known is not None:
             reply = await self._with_retries(

@@ -4,9 +4,12 @@ Binds go before deletes, deletes before creates, creates before patches, patches
 thousand placeholders are to go, the real pod of the first one does not wait for the last one. Only binds may have every
 place; five thousand creates in flight, or asleep before their next try, leave room for a bind that comes now. Jobs of
 one pod run in the order in which they came, never two at once; a job that waits behind a less urgent one of its pod
-lends it its urgency. A kind that the API server told to slow down waits (`brakes`) and the others go on. Events wait in
-a buffer of their own and start only while nothing else could. With a rate limit (`kubernetes.qps`) jobs wait for their
-turn in that order too.
+lends it its urgency. A kind that the API server told to slow down waits (`brakes`) and the others go on. With a rate
+limit (`kubernetes.qps`) jobs wait for their turn in that order too.
+
+Events wait in a buffer of their own until no other write is under way, nor was a moment ago: one costs the API server
+as much as half a bind, and in a burst it is the binds that people wait for. Ten seconds at most, for the events of who
+is never done; they carry the time at which what they tell has happened.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster_operator.link.api.brakes import Brakes
@@ -41,7 +44,8 @@ class Limits:
     """`writers`: requests in flight at once. `event_writers`: of those, for events. `events`: buffer of events.
 
     An event that waits is about 1 KB. `qps` is the rate of writes a second (0 = unlimited), `burst` how many may go at
-    once after a quiet time.
+    once after a quiet time. Events start when no other write was under way for `quiet_s` seconds, or when one of them
+    has waited for `patience_s`.
     """
 
     writers: int = 64
@@ -49,6 +53,8 @@ class Limits:
     events: int = 20_000
     qps: float = 0.0
     burst: int = 0
+    quiet_s: float = 0.1
+    patience_s: float = 10.0
 
     def of(self, kind: Urgency) -> int:
         """How many of a kind may be in flight."""
@@ -85,11 +91,12 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         self._in_flight: Counter[Urgency] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
+        self._wrote = float("-inf")  # when the last write that is no event ended
 
     def submit(self, command: Command) -> None:
         """Take a command over; it runs when its turn comes."""
         if isinstance(command, PostEvent):
-            self._events.put(command)
+            self._events.put(replace(command, at=time.time()))
         else:
             self._submit_write(_Job(command, key_of(command), urgency_of(command)))
         self._wake.set()
@@ -129,7 +136,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         rate = _Rate(self._limits.qps, self._limits.burst)
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._braked_s()):
+                async with asyncio.timeout(self._pause_s()):
                     await self._wake.wait()
             self._wake.clear()
             while self._in_flight.total() < self._limits.writers:
@@ -177,17 +184,29 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 job.started = True
                 return job
         held_back = all(not queue or self._brakes.left_s(kind) > 0 for kind, queue in self._queues.items())
-        event = self._events.take() if held_back and self._may_start(Urgency.EVENT) else None
+        if not held_back or not self._may_start(Urgency.EVENT) or self._events_wait_s() != 0:
+            return None
+        event = self._events.take()
         return None if event is None else _Job(event, "", Urgency.EVENT, started=True)
+
+    def _events_wait_s(self) -> float | None:
+        """Seconds until events may start, as far as other writes go; None = until those that are in flight end."""
+        if not len(self._events) or time.time() - self._events.oldest() >= self._limits.patience_s:
+            return 0.0
+        if self._in_flight.total() > self._in_flight[Urgency.EVENT]:
+            return None
+        return max(0.0, self._wrote + self._limits.quiet_s - time.monotonic())
 
     def _may_start(self, kind: Urgency) -> bool:
         return self._in_flight[kind] < self._limits.of(kind) and self._brakes.left_s(kind) == 0
 
-    def _braked_s(self) -> float | None:
-        """Seconds until a kind that waits may go on; None = nothing waits for that."""
+    def _pause_s(self) -> float | None:
+        """Seconds until something may go on that the clock alone holds back; None = there is no such thing."""
         waiting = [kind for kind, queue in self._queues.items() if queue]
         waiting += [Urgency.EVENT] if len(self._events) else []
-        return min((left for kind in waiting if (left := self._brakes.left_s(kind)) > 0), default=None)
+        pauses = [self._brakes.left_s(kind) for kind in waiting]
+        pauses += [self._events_wait_s() or 0.0] if len(self._events) else []
+        return min((pause for pause in pauses if pause > 0), default=None)
 
     def _start(self, job: _Job) -> None:
         self._in_flight[job.urgency] += 1
@@ -201,6 +220,8 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
             await self._execute(job.command)
         finally:
             self._in_flight[kind] -= 1
+            if kind is not Urgency.EVENT:
+                self._wrote = time.monotonic()
             if job.key:
                 self._release(job.key)
             self._wake.set()

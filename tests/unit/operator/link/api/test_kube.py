@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -222,6 +223,12 @@ async def test_a_series_that_expired_at_the_server_begins_anew() -> None:
         server.plan(f"PATCH /api/v1/namespaces/ns/events/{name}", lambda: status(404, "NotFound"))
         await kube.execute(an_event(series="gang"))
     assert [request.method for request in server.seen] == ["POST", "PATCH", "POST"]
+
+
+async def test_an_event_that_waited_tells_when_it_happened() -> None:
+    server = ApiServer()
+    await run(server, replace(an_event(), at=1_700_000_000.25))
+    assert server.seen[0].body["eventTime"] == "2023-11-14T22:13:20.250000Z"
 
 
 async def test_an_event_longer_than_the_api_takes_is_shortened() -> None:

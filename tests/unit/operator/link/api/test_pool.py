@@ -39,8 +39,8 @@ class Api:
 
 
 @asynccontextmanager
-async def a_pool(api: Api, **limits: int) -> AsyncIterator[Pool]:
-    pool = Pool(api.execute, Limits(**limits), on_drop=api.drop)
+async def a_pool(api: Api, limits: Limits) -> AsyncIterator[Pool]:
+    pool = Pool(api.execute, limits, on_drop=api.drop)
     task = asyncio.create_task(pool.run())
     try:
         yield pool
@@ -58,7 +58,7 @@ async def finished(pool: Pool, api: Api) -> list[Command]:
 
 async def test_binds_go_before_deletes_before_creates_before_patches_before_events() -> None:
     api = Api()
-    async with a_pool(api, writers=1) as pool:
+    async with a_pool(api, Limits(writers=1)) as pool:
         commands: list[Command] = [an_event(), a_condition("c"), a_create(), a_delete("d"), a_bind("b")]
         for command in commands:
             pool.submit(command)
@@ -67,7 +67,7 @@ async def test_binds_go_before_deletes_before_creates_before_patches_before_even
 
 async def test_writes_to_one_pod_run_one_at_a_time_in_their_order() -> None:
     api = Api()
-    async with a_pool(api, writers=8) as pool:
+    async with a_pool(api, Limits(writers=8)) as pool:
         for command in (a_condition(), a_bind(), a_delete()):
             pool.submit(command)
         await asyncio.sleep(0.01)
@@ -78,7 +78,7 @@ async def test_writes_to_one_pod_run_one_at_a_time_in_their_order() -> None:
 
 async def test_a_bind_lends_its_urgency_to_the_patch_of_its_pod_that_waits_before_it() -> None:
     api = Api()
-    async with a_pool(api, writers=1) as pool:
+    async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_create())
         pool.submit(a_condition("p"))
         pool.submit(a_bind("p"))
@@ -87,7 +87,7 @@ async def test_a_bind_lends_its_urgency_to_the_patch_of_its_pod_that_waits_befor
 
 async def test_no_more_writes_are_in_flight_than_allowed() -> None:
     api = Api()
-    async with a_pool(api, writers=3) as pool:
+    async with a_pool(api, Limits(writers=3)) as pool:
         for number in range(10):
             pool.submit(a_bind(f"p{number}"))
         await asyncio.sleep(0.01)
@@ -97,7 +97,7 @@ async def test_no_more_writes_are_in_flight_than_allowed() -> None:
 
 async def test_a_full_buffer_drops_the_least_important_event_and_counts_it() -> None:
     api = Api()
-    async with a_pool(api, writers=1, events=2) as pool:
+    async with a_pool(api, Limits(writers=1, events=2)) as pool:
         pool.submit(a_bind())
         await asyncio.sleep(0.01)
         for note, importance in (("problem", Importance.PROBLEM), ("old", Importance.PROGRESS)):
@@ -110,7 +110,7 @@ async def test_a_full_buffer_drops_the_least_important_event_and_counts_it() -> 
 
 async def test_a_series_that_waits_is_overtaken_by_its_newest_word() -> None:
     api = Api()
-    async with a_pool(api, writers=1) as pool:
+    async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind())
         await asyncio.sleep(0.01)
         for bound in range(5):
@@ -120,7 +120,7 @@ async def test_a_series_that_waits_is_overtaken_by_its_newest_word() -> None:
 
 async def test_events_leave_room_for_writes() -> None:
     api = Api()
-    async with a_pool(api, writers=4, event_writers=2) as pool:
+    async with a_pool(api, Limits(writers=4, event_writers=2)) as pool:
         for number in range(10):
             pool.submit(an_event(f"note {number}"))
         await asyncio.sleep(0.01)
@@ -131,10 +131,46 @@ async def test_events_leave_room_for_writes() -> None:
         assert len(await finished(pool, api)) == 11
 
 
+async def test_an_event_waits_until_no_other_write_is_under_way_nor_was_a_moment_ago() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=4, quiet_s=0.03)) as pool:
+        pool.submit(a_bind())
+        pool.submit(an_event())
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind()]
+        api.gate.set()
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind()]
+        assert await finished(pool, api) == [a_bind(), an_event()]
+
+
+async def test_an_event_that_has_waited_for_long_goes_beside_other_writes() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=4, patience_s=0.03)) as pool:
+        pool.submit(a_bind("first"))
+        pool.submit(an_event())
+        await asyncio.sleep(0.04)
+        pool.submit(a_bind("second"))
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind("first"), a_bind("second"), an_event()]
+
+
+async def test_an_event_knows_when_it_was_ordered_however_long_it_waits() -> None:
+    api = Api()
+    async with a_pool(api, Limits()) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        pool.submit(an_event("first"))
+        await asyncio.sleep(0.02)
+        pool.submit(an_event("second"))
+        first, second = (command for command in await finished(pool, api) if isinstance(command, PostEvent))
+        assert second.at - first.at > 0.015
+
+
 async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
     api = Api()
     api.gate.set()
-    async with a_pool(api, qps=50, burst=5) as pool:
+    async with a_pool(api, Limits(qps=50, burst=5)) as pool:
         began = asyncio.get_running_loop().time()
         for number in range(15):
             pool.submit(a_bind(f"p{number}"))
@@ -144,7 +180,7 @@ async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
 
 async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
     api = Api()
-    async with a_pool(api, writers=8) as pool:
+    async with a_pool(api, Limits(writers=8)) as pool:
         for number in range(5000):
             pool.submit(a_create(f"tg-{number}"))
         await asyncio.sleep(0.01)
@@ -158,7 +194,7 @@ async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
 
 async def test_deletes_and_creates_together_fill_the_pool_and_no_more() -> None:
     api = Api()
-    async with a_pool(api, writers=8) as pool:
+    async with a_pool(api, Limits(writers=8)) as pool:
         for number in range(20):
             pool.submit(a_create(f"tg-{number}"))
             pool.submit(a_delete(f"old-{number}"))
@@ -173,7 +209,7 @@ async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() ->
     api.gate.set()
     now = 0.0
     brakes = Brakes(clock=lambda: now)
-    pool = Pool(api.execute, Limits(), brakes=brakes)
+    pool = Pool(api.execute, Limits(quiet_s=0.0), brakes=brakes)
     task = asyncio.create_task(pool.run())
     brakes.hold(Urgency.CREATE, 0.05)
     pool.submit(a_create())
@@ -190,7 +226,7 @@ async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() ->
 
 async def test_equal_events_that_wait_are_one() -> None:
     api = Api()
-    async with a_pool(api, writers=1) as pool:
+    async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind())
         await asyncio.sleep(0.01)
         for _ in range(3):
@@ -201,7 +237,7 @@ async def test_equal_events_that_wait_are_one() -> None:
 
 async def test_series_of_two_objects_do_not_overtake_each_other() -> None:
     api = Api()
-    async with a_pool(api, writers=1) as pool:
+    async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_bind())
         await asyncio.sleep(0.01)
         for name in ("p", "q"):
@@ -212,7 +248,7 @@ async def test_series_of_two_objects_do_not_overtake_each_other() -> None:
 
 async def test_five_thousand_pods_that_are_bound_at_once_keep_all_their_events() -> None:
     api = Api()
-    async with a_pool(api) as pool:
+    async with a_pool(api, Limits()) as pool:
         for number in range(5000):
             pool.submit(a_bind(f"p{number}"))
         for number in range(5000):
@@ -224,7 +260,7 @@ async def test_five_thousand_pods_that_are_bound_at_once_keep_all_their_events()
 async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "LAST_EVENTS_S", 0.05)
     api = Api()
-    async with a_pool(api) as pool:
+    async with a_pool(api, Limits()) as pool:
         for number in range(100):
             pool.submit(an_event(f"note {number}"))
         async with asyncio.timeout(2):
@@ -233,7 +269,7 @@ async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pyt
 
 async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_go_on() -> None:
     api = Api()
-    async with a_pool(api, writers=2) as pool:
+    async with a_pool(api, Limits(writers=2)) as pool:
         for command in (a_bind("a"), a_condition("b"), a_bind("b"), a_delete("b"), a_bind("c"), a_bind("d")):
             pool.submit(command)
         await asyncio.sleep(0.01)
@@ -247,7 +283,7 @@ async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_g
 
 async def test_a_write_behind_a_recalled_bind_that_never_started_is_not_forgotten() -> None:
     api = Api()
-    async with a_pool(api, writers=1) as pool:
+    async with a_pool(api, Limits(writers=1)) as pool:
         pool.submit(a_create())
         await asyncio.sleep(0.01)
         pool.submit(a_bind("b"))
