@@ -3,85 +3,92 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from benchmarks import cluster, in_process, report, rest_answers, through_both
+from benchmarks import families, report
 from benchmarks.figures import Figure, Options
+from benchmarks.session import Session
 from devcluster.errors import DevclusterError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Benchmarks that are measured together."""
-
-    names: Sequence[str]
-    measure: Callable[[Sequence[str], Options], list[Figure]]
-
-
-FAMILIES: Mapping[str, Family] = {
-    "core": Family(in_process.CORE, in_process.core),
-    "shapes": Family(in_process.SHAPES, in_process.shapes),
-    "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
-    "both": Family(through_both.NAMES, through_both.measure),
-    "si": Family(in_process.SI, in_process.si),
-    "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io),
-    "operator": Family(in_process.OPERATOR, in_process.operator),
-    "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),
-    "cluster": Family(tuple(cluster.BENCHES), cluster.measure),
-}
+RESULTS = Path(__file__).with_name("results")
+LATEST, CHART = RESULTS / "latest.json", RESULTS / "chart.png"
 
 
 @app.command()
-def main(
+def main(  # noqa: PLR0913  # the options of a command line
     words: Annotated[
         list[str] | None, typer.Argument(help="families or parts of names: core, cluster/gang, 1000; none = all")
     ] = None,
     *,
     runs: Annotated[int, typer.Option(min=1, help="runs of each; the median counts")] = 3,
     quick: Annotated[bool, typer.Option(help="one small run of each, to see that everything works")] = False,
+    peers: Annotated[bool, typer.Option(help="let kube-scheduler run the same loads, by turns")] = True,
     json: Annotated[Path | None, typer.Option(help="write all figures and details to this file")] = None,
+    chart: Annotated[Path | None, typer.Option(help="draw the chart into this PNG file")] = None,
+    save: Annotated[bool, typer.Option(help="keep the results although not all was measured")] = False,
     names: Annotated[bool, typer.Option("--list", help="print the names and measure nothing")] = False,
 ) -> None:
-    """Measure Muster, and show the peers' numbers beside ours."""
-    chosen = {key: [name for name in family.names if _is_wanted(key, name, words)] for key, family in FAMILIES.items()}
+    """Measure Muster, and show the peers' numbers beside ours.
+
+    A run of everything is kept in benchmarks/results/: latest.json and chart.png.
+    """
+    chosen = families.chosen(words)
     if names:
         print("\n".join(name for some in chosen.values() for name in some))
         return
-    console = Console(width=None if sys.stdout.isatty() else 120)  # a pipe would get 80, too few for the table
-    figures: list[Figure] = []
-    options = Options(1 if quick else runs, quick)
-    for key, some in chosen.items():
-        if not some:
-            continue
-        try:
-            figures += FAMILIES[key].measure(some, options)
-        except DevclusterError as error:
-            console.print(f"{key}: {error}", style="red", markup=False, highlight=False)
-            raise typer.Exit(1) from error
-    if not figures:
+    console = Console(width=None if sys.stdout.isatty() else 140)  # a pipe would get 80, too few for the table
+    if not chosen:
         console.print("no benchmark has such a name; --list prints them")
         raise typer.Exit(2)
-    if quick:  # less work than the name says: neither goals nor peers compare
-        figures = [replace(figure, name=f"{figure.name} (quick)", goal=None) for figure in figures]
+    session = Session(known=report.durations(LATEST) if not quick else {})
+    options = Options(1 if quick else runs, quick, peers, session)
+    figures = _measured(chosen, options, console)
+    is_complete = not (words or quick or session.failures) and peers
+    document = report.document(figures, session, quick=quick)
+    if json is not None:
+        report.write(json, document)
+    if is_complete or save:
+        report.write(LATEST, document)
+        _draw(CHART, document)
+    if chart is not None:
+        _draw(chart, document)
+    if session.failures:
+        console.print(f"{len(session.failures)} failed (see above)", style="red")
+        raise typer.Exit(1)
+
+
+def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Console) -> list[Figure]:
+    """All figures, shown; what fails is noted in the session."""
+    figures: list[Figure] = []
+    options.session.plan(families.planned(chosen, options))
+    with options.session.shown(console):
+        for key, some in chosen.items():
+            try:
+                figures += families.measured(key, some, options)
+            except DevclusterError as error:
+                options.session.fail(f"{key}: {error}")
+    if options.quick:  # less work than the name says: neither goals nor facts compare
+        figures = [replace(figure, name=f"{figure.name} (quick)", goal=None, ahead={}) for figure in figures]
     for figure in figures:
         if figure.beside:
             console.print(report.beside(figure))
     console.print(report.table(figures))
-    if json is not None:
-        report.write(json, figures, quick=quick)
+    console.print(report.footnote(options.session), highlight=False)
+    return figures
 
 
-def _is_wanted(family: str, name: str, words: Sequence[str] | None) -> bool:
-    """A word that names a family means all of it and nothing else; any other is looked for in the names."""
-    return not words or any(family == word if word in FAMILIES else word in name for word in words)
+def _draw(path: Path, document: Mapping[str, object]) -> None:
+    from benchmarks import chart  # noqa: PLC0415  # matplotlib is in the environment of `make bench` alone
+
+    chart.draw(path, document)
 
 
 if __name__ == "__main__":

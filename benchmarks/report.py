@@ -1,68 +1,115 @@
-"""Shows figures: a table with the peers beside ours, and a JSON file."""
+"""Shows figures: a table with the peers beside ours, and a JSON document."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 import psutil
 from rich.table import Table
 
-from benchmarks.figures import NAMES, PEERS, Figure
+from benchmarks.figures import NAMES, Figure, Ratio
+from benchmarks.session import Session
+
+FACT = "*"
+"""Marks a peer's number that was not measured in this session."""
 
 
 def beside(figure: Figure) -> Table:
     """What explains one figure: medians of the same runs."""
     rows = Table(figure.name, "median", "lowest to highest")
     for name, values in figure.beside.items():
-        rows.add_row(name, _short(statistics.median(values)), f"{_short(min(values))} to {_short(max(values))}")
+        rows.add_row(name, _short(statistics.median(values)), _spread(min(values), max(values)))
     return rows
 
 
 def table(figures: Sequence[Figure]) -> Table:
     """One row a figure; ``x`` is how many times better than the peer we are."""
-    rows = Table("figure", "median", "lowest to highest", "goal", *(f"{name} (x)" for name in NAMES))
+    rows = Table("figure", "Muster, median", "lowest to highest", "goal", *(f"{name} (x)" for name in NAMES))
     for figure in figures:
+        ratios = figure.ratios()
         rows.add_row(
             figure.name,
             f"{_short(figure.median)} {figure.unit}",
-            f"{_short(min(figure.values))} to {_short(max(figure.values))}",
+            _spread(min(figure.values), max(figure.values)),
             _goal(figure),
-            *(_peer(figure, name) for name in NAMES),
+            *(_peer(ratios.get(name)) for name in NAMES),
         )
     return rows
 
 
-def write(path: Path, figures: Sequence[Figure], *, quick: bool) -> None:
-    """The same and more as JSON, with what is needed to judge it: the machine and how busy it is."""
-    document = {
+def footnote(session: Session) -> str:
+    """How to read the table, and how busy the machine was."""
+    before, after = session.load_before, os.getloadavg()[0]
+    return (
+        "x: how many times better Muster is than the peer, under 1 = worse; beside Muster by turns in this session, "
+        "the median of the turns' ratios.\n"
+        f"{FACT} a fact of another machine on another day, good for one digit; scaled by nothing.\n"
+        f"Load average of one minute: {before:.1f} before, {after:.1f} after, on {os.cpu_count()} cores."
+    )
+
+
+def document(figures: Sequence[Figure], session: Session, *, quick: bool) -> dict[str, object]:
+    """The same and more, with what is needed to judge it: the machine and how busy it was."""
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="minutes"),
         "machine": {
             "cores": os.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "load_before": round(session.load_before, 2),
             "load_1_5_15": os.getloadavg(),
             "python": platform.python_version(),
             "system": platform.system(),
         },
         "quick": quick,
+        "failures": session.failures,
         "figures": [figure.as_json() for figure in figures],
+        "seconds": session.medians(),
     }
-    path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+
+
+def write(path: Path, document: Mapping[str, object]) -> None:
+    """The document as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
+
+
+def durations(path: Path) -> dict[str, float]:
+    """Seconds that each step took when this file was written; nothing if there is none."""
+    try:
+        found: dict[str, float] = orjson.loads(path.read_bytes())["seconds"]
+    except FileNotFoundError:
+        return {}
+    return found
 
 
 def _goal(figure: Figure) -> str:
-    if figure.goal is None:
+    goals = [f"≥ {times:.3g}x {peer}" for peer, times in figure.ahead.items()]
+    if figure.goal is not None:
+        goals.insert(0, f"{'≤' if figure.less_is_better else '≥'} {_short(figure.goal)}")
+    if not goals:
         return ""
-    sign = "≤" if figure.less_is_better else "≥"
-    return f"{sign} {_short(figure.goal)}: {'met' if figure.is_met else 'missed'}"
+    verdict = {True: "[green]met", False: "[red]missed", None: "not compared"}[figure.is_met]
+    return f"{', '.join(goals)}: {verdict}"
 
 
-def _peer(figure: Figure, name: str) -> str:
-    value = PEERS.get(figure.name, {}).get(name)
-    return "" if value is None else f"{_short(value)} ({figure.ratios()[name]:.2g}x)"
+def _peer(ratio: Ratio | None) -> str:
+    if ratio is None:
+        return ""
+    words = f"{_short(ratio.peer)} ({ratio.times:.2g}x)"
+    if not ratio.here:
+        return f"[dim]{words} {FACT}"
+    spread = "" if ratio.lowest == ratio.highest else f" {_spread(ratio.lowest, ratio.highest)}"
+    return f"{'[red]' if ratio.times < 1 else '[green]'}{words}{spread}"
+
+
+def _spread(lowest: float, highest: float) -> str:
+    return f"{_short(lowest)} to {_short(highest)}"
 
 
 def _short(value: float) -> str:

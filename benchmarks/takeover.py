@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import count
 from signal import SIGTERM
 
-from benchmarks.cluster import CONFIG
+from benchmarks.cluster.stage import CONFIG
 from devcluster import muster, signals
 from devcluster.api import Json
 from devcluster.cluster import Cluster, running

@@ -124,18 +124,25 @@ def documents(path: Path) -> list[Json]:
 
 @asynccontextmanager
 async def running(
-    fakes: Iterable[FakeNode] = (), *, which: Flavour | None = None, keep: bool = False, readable: bool = False
+    fakes: Iterable[FakeNode] = (),
+    *,
+    which: Flavour | None = None,
+    keep: bool = False,
+    readable: bool = False,
+    gangs: bool = False,
 ) -> AsyncIterator[Cluster]:
     """A cluster for the length of the block.
 
     ``which``: None lets ``MUSTER_CLUSTER`` and the machine choose. ``keep``: leave everything running after a block
-    that ended well; ``state`` then knows how to stop it. A block that fails is cleaned up in any case. ``readable``:
-    see ``ControlPlane``.
+    that ended well; ``state`` then knows how to stop it. A block that fails is cleaned up in any case. ``readable``,
+    ``gangs``: see ``ControlPlane``; only of the local flavour.
     """
     async with AsyncExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="muster-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        cluster = await _open(which or await flavour.choose(), folder, stack, tethered=not keep, readable=readable)
+        cluster = await _open(
+            which or await flavour.choose(), folder, stack, tethered=not keep, readable=readable, gangs=gangs
+        )
         await cluster.add_nodes(fakes)
         yield cluster
         if keep:
@@ -143,9 +150,11 @@ async def running(
             stack.pop_all()
 
 
-async def _open(which: Flavour, folder: Path, stack: AsyncExitStack, *, tethered: bool, readable: bool) -> Cluster:
+async def _open(
+    which: Flavour, folder: Path, stack: AsyncExitStack, *, tethered: bool, readable: bool, gangs: bool
+) -> Cluster:
     if which is Flavour.LOCAL:
-        plane = ControlPlane(folder, binaries.ensure(), tethered=tethered, readable=readable)
+        plane = ControlPlane(folder, binaries.ensure(), tethered=tethered, readable=readable, gangs=gangs)
         stack.push_async_callback(plane.stop)
         await plane.start()
         cluster = Cluster(folder, plane.access, plane.authority.file, plane, tethered=tethered)

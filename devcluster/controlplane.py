@@ -20,6 +20,9 @@ from devcluster.process import Process
 from devcluster.waiting import until
 
 POLICY = Path(__file__).with_name("audit_policy.yaml")
+GANG_GATES = "GenericWorkload=true,GangScheduling=true"
+"""Kubernetes' own gang scheduling (KEP-4671, alpha in 1.36): the API of PodGroups, and the scheduler's plugin."""
+GANG_API = "scheduling.k8s.io/v1alpha2"
 START_S = 60.0
 """For each program to answer. Three seconds on an idle laptop; the rest is for a machine that compiles meanwhile."""
 
@@ -34,6 +37,8 @@ CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "persistentvolume-binder-controller", "ephemeral-volume-controller",
     "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
+    # Lets PodGroups go; there are none unless their API is served.
+    "podgroup-protection-controller",
 )  # fmt: skip
 
 
@@ -56,10 +61,17 @@ class ControlPlane:
     """The three processes and the files they need, all under ``folder``.
 
     ``readable``: objects lie in etcd as JSON, so that a test can follow their history there; slower than protobuf.
+    ``gangs``: serves the alpha API of Kubernetes' own gang scheduling.
     """
 
     def __init__(
-        self, folder: Path, programs: Mapping[str, Path], *, tethered: bool = True, readable: bool = False
+        self,
+        folder: Path,
+        programs: Mapping[str, Path],
+        *,
+        tethered: bool = True,
+        readable: bool = False,
+        gangs: bool = False,
     ) -> None:
         self.folder = folder
         self.ports = Ports.pick()
@@ -69,6 +81,7 @@ class ControlPlane:
         self._programs = programs
         self._tethered = tethered
         self._readable = readable
+        self._gates = [f"--feature-gates={GANG_GATES}"] if gangs else []
         self._token = secrets.token_hex(16)
         self._write_token_file()
         self.admin_kubeconfig = kubeconfig.write(
@@ -154,6 +167,7 @@ class ControlPlane:
         return [
             f"--etcd-servers={self.etcd_url}",
             *(["--storage-media-type=application/json"] if self._readable else []),
+            *([*self._gates, f"--runtime-config={GANG_API}=true"] if self._gates else []),
             f"--secure-port={self.ports.api}",
             "--bind-address=127.0.0.1",
             f"--tls-cert-file={certificate.certificate}",
@@ -178,6 +192,7 @@ class ControlPlane:
 
     def _controller_flags(self, signing_key: Path) -> list[str]:
         return [
+            *self._gates,
             f"--kubeconfig={self.admin_kubeconfig}",
             f"--authentication-kubeconfig={self.admin_kubeconfig}",
             f"--authorization-kubeconfig={self.admin_kubeconfig}",

@@ -58,6 +58,7 @@ RESOURCES = (
     Resource("ClusterRole", "clusterroles", _RBAC, namespaced=False),
     Resource("ClusterRoleBinding", "clusterrolebindings", _RBAC, namespaced=False),
     Resource("PriorityClass", "priorityclasses", "/apis/scheduling.k8s.io/v1", namespaced=False),
+    Resource("PodGroup", "podgroups", "/apis/scheduling.k8s.io/v1alpha2"),
     Resource("Lease", "leases", "/apis/coordination.k8s.io/v1"),
     Resource(
         "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",

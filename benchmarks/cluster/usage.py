@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds since a mark, and resident memory."""
+"""What processes cost: CPU seconds since a mark, those of everybody else on the machine too, and resident memory."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ import psutil
 
 from devcluster.process import Process
 
+OTHERS = "others"
+"""Processes that are not part of the benchmark: how busy the machine was with something else."""
+OURSELVES = "load generator"
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """CPU seconds used so far, by name of the process."""
+    """CPU seconds used so far, by name of the process, and by the whole machine."""
 
     seconds: Mapping[str, float]
+    machine: float
 
     def since(self, processes: Iterable[Process]) -> dict[str, float]:
         """CPU seconds used since this mark."""
-        return {name: round(used - self.seconds.get(name, 0.0), 2) for name, used in mark(processes).seconds.items()}
+        now = mark(processes)
+        used = {name: seconds - self.seconds.get(name, 0.0) for name, seconds in now.seconds.items()}
+        used[OTHERS] = max(0.0, now.machine - self.machine - sum(used.values()))
+        return {name: round(seconds, 2) for name, seconds in used.items()}
 
 
 def mark(processes: Iterable[Process]) -> Mark:
-    """What these processes, and this one, have used up to now."""
+    """What these processes, this one, and the machine have used up to now."""
     used = {process.name: _seconds(psutil.Process(process.pid)) for process in processes if process.pid is not None}
-    return Mark({**used, "load generator": _seconds(psutil.Process())})
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return Mark({**used, OURSELVES: _seconds(psutil.Process())}, float(sum(times) - idle))
 
 
 def resident_mib(processes: Iterable[Process]) -> dict[str, float]:

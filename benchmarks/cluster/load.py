@@ -1,0 +1,187 @@
+"""Creates pods as fast as the API server takes them, and sees when each gets its node.
+
+Each pod asks for 100m and 128Mi, tolerates every taint and has no grace period; 50 creates are in flight at once. For
+Muster every pod of a gang carries the whole task-groups annotation; for kube-scheduler it names its PodGroup, which is
+there before the first pod and is not part of the time. Names of real pods begin with the load's name; every other pod
+of the namespace is a placeholder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from benchmarks.cluster.benches import Who
+from devcluster.api import Api, Json
+from devcluster.errors import DevclusterError
+
+PREFIX = "yunikorn.apache.org/"
+AMOUNTS = {"cpu": "100m", "memory": "128Mi"}
+CONCURRENT = 50
+BOUND_S, EACH_S = 45.0, 0.05
+"""When to give up after all was created, and how much later for each pod: far beyond anything worth measuring."""
+GROUP = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup"}
+SERVED_BY = {Who.KUBE: "default-scheduler", Who.NOBODY: "nobody"}
+"""``spec.schedulerName`` of whoever is not ours."""
+
+
+class Hung(DevclusterError):
+    """Not all pods were bound in time; says how far it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to create, for whom: ``pods`` in ``gangs`` gangs of equal size, or (0) as single pods of one application.
+
+    Pods for nobody stay without a node, which shows how fast the API server takes them.
+    """
+
+    name: str
+    pods: int
+    gangs: int = 0
+    who: Who = Who.RESERVE
+
+    def pod(self, number: int) -> Json:
+        """One of them."""
+        group = f"{self.name}-g{number % max(1, self.gangs)}"
+        meta: Json = {"name": f"{self.name}-{number:05d}", "labels": {"app": "load"}}
+        if self.who.is_muster:
+            meta["labels"] |= {"applicationId": group, "queue": "root.default"}
+            if self.gangs:
+                meta["annotations"] = self._gang()
+        in_group = self.gangs > 0 and self.who is Who.KUBE
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": meta,
+            "spec": {
+                "schedulerName": SERVED_BY.get(self.who, "muster"),
+                **({"schedulingGroup": {"podGroupName": group}} if in_group else {}),
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [{"name": "c", "image": "pause", "resources": {"requests": AMOUNTS}}],
+            },
+        }
+
+    def groups(self) -> list[Json]:
+        """The PodGroups that have to be there first."""
+        if self.who is not Who.KUBE:
+            return []
+        spec = {"schedulingPolicy": {"gang": {"minCount": self.pods // max(1, self.gangs)}}}
+        return [{**GROUP, "metadata": {"name": f"{self.name}-g{n}"}, "spec": spec} for n in range(self.gangs)]
+
+    @property
+    def deadline_s(self) -> float:
+        """After the last create, until all pods are bound."""
+        return BOUND_S + EACH_S * self.pods
+
+    def _gang(self) -> dict[str, str]:
+        group = {"name": "workers", "minMember": self.pods // self.gangs, "minResource": AMOUNTS}
+        found = {
+            f"{PREFIX}task-group-name": "workers",
+            f"{PREFIX}task-groups": orjson.dumps([group]).decode(),
+        }
+        if self.who is not Who.RESERVE:
+            found[f"{PREFIX}schedulingPolicyParameters"] = f"gangPlacement={self.who}"
+        return found
+
+
+@dataclass(slots=True)
+class Seen:
+    """Monotonic seconds: when each real pod's create call began, and when the watch first showed its node."""
+
+    created: dict[str, float] = field(default_factory=dict)
+    bound: dict[str, float] = field(default_factory=dict)
+    placeholders: set[str] = field(default_factory=set)
+    all_created: float = 0.0
+
+    @property
+    def began(self) -> float:
+        """The first create call."""
+        return min(self.created.values())
+
+    @property
+    def seconds(self) -> float:
+        """From the first create call to the last pod bound, or created if none is to be bound."""
+        return max(self.bound.values(), default=self.all_created) - self.began
+
+    def details(self) -> Mapping[str, float]:
+        """Seconds: all creates answered, first pod bound, and a pod's own way from its create call to its node."""
+        ways = sorted(self.bound[name] - self.created[name] for name in self.bound) or [0.0]
+        first = min(self.bound, key=lambda name: self.bound[name], default=None)
+        return {
+            "create_s": round(self.all_created - self.began, 3),
+            "bound_s": round(self.seconds, 3),
+            "first_bound_s": round(min(self.bound.values(), default=self.began) - self.began, 3),
+            "first_way_s": 0.0 if first is None else round(self.bound[first] - self.created[first], 3),
+            "p50_s": round(ways[len(ways) // 2], 3),
+            "p99_s": round(ways[min(len(ways) - 1, int(0.99 * len(ways)))], 3),
+            "placeholders": len(self.placeholders),
+        }
+
+
+async def run(api: Api, namespace: str, load: Load) -> Seen:
+    """Create everything and return when every pod has a node. The namespace has to be empty.
+
+    Raises:
+        Hung: not all were bound in time.
+    """
+    seen, watching = Seen(), asyncio.Event()
+    await asyncio.gather(*(api.create(group, namespace) for group in load.groups()))
+    watch = asyncio.create_task(_watch(api, namespace, load, seen, watching))
+    try:
+        await watching.wait()
+        await _create(api, namespace, load, seen)
+        if load.who is Who.NOBODY:
+            return seen
+        async with asyncio.timeout(load.deadline_s):
+            await watch
+    except TimeoutError as error:
+        raise Hung(await _how_far(api, namespace, load, seen)) from error
+    finally:
+        watch.cancel()
+    return seen
+
+
+async def _create(api: Api, namespace: str, load: Load, seen: Seen) -> None:
+    turn = asyncio.Semaphore(CONCURRENT)
+
+    async def create(number: int) -> None:
+        async with turn:
+            pod = load.pod(number)
+            seen.created[pod["metadata"]["name"]] = time.monotonic()
+            await api.create(pod, namespace)
+
+    await asyncio.gather(*(create(number) for number in range(load.pods)))
+    seen.all_created = time.monotonic()
+
+
+async def _watch(api: Api, namespace: str, load: Load, seen: Seen, watching: asyncio.Event) -> None:
+    """Until every pod has a node. The namespace has to be empty before: nothing else says that the watch stands."""
+    asyncio.get_running_loop().call_later(0.3, watching.set)
+    async for _, pod in api.watch("pods", namespace):
+        name = pod["metadata"]["name"]
+        if not name.startswith(f"{load.name}-"):
+            seen.placeholders.add(name)
+        elif name not in seen.bound and pod["spec"].get("nodeName"):
+            seen.bound[name] = time.monotonic()
+            if len(seen.bound) == load.pods:
+                return
+
+
+async def _how_far(api: Api, namespace: str, load: Load, seen: Seen) -> str:
+    """What a person wants to know of a load that does not end."""
+    ago = time.monotonic() - max(seen.bound.values(), default=seen.began)
+    waiting = next((pod for pod in await api.find("pods", namespace) if not pod["spec"].get("nodeName")), None)
+    one = ""
+    if waiting is not None:
+        one = f"; {waiting['metadata']['name']}: {waiting['status'].get('conditions', 'no condition')}"
+    return (
+        f"{len(seen.bound)} of {load.pods} pods were bound in {load.deadline_s:.0f} s, the last {ago:.0f} s ago; "
+        f"{len(seen.placeholders)} placeholders were seen{one}"
+    )

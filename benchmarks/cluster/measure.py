@@ -1,0 +1,54 @@
+"""All turns of the chosen names, on one cluster. A turn that fails is told, and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from benchmarks.cluster.benches import BENCHES, Turn, turns
+from benchmarks.cluster.load import Hung
+from benchmarks.cluster.results import Results
+from benchmarks.cluster.stage import Stage, open_stage
+from benchmarks.figures import Figure, Options
+from benchmarks.session import Session
+from devcluster import signals
+from devcluster.errors import ConditionNotMet, ProcessFailed
+
+START = "cluster start"
+
+
+def steps(names: Sequence[str], options: Options) -> list[str]:
+    """What is going to be done, for who wants to know how long it takes."""
+    return [START, *(turn.step for turn in _turns(names, options))]
+
+
+def measure(names: Sequence[str], options: Options) -> list[Figure]:
+    """The works of these names, by turns."""
+    return signals.run(_measure(names, options))
+
+
+async def _measure(names: Sequence[str], options: Options) -> list[Figure]:
+    results = Results()
+    async with AsyncExitStack() as stack:
+        with options.session.step(START):
+            stage = await stack.enter_async_context(open_stage(quick=options.quick))
+        for turn in _turns(names, options):
+            with options.session.step(turn.step, f"run {turn.number + 1} of {options.runs}"):
+                await _take(stage, turn, results, options.session)
+    return [figure for name in names for figure in results.figures(name, BENCHES[name])]
+
+
+async def _take(stage: Stage, turn: Turn, results: Results, session: Session) -> None:
+    try:
+        found = await stage.run(turn)
+    except (Hung, ConditionNotMet, ProcessFailed) as error:
+        session.fail(f"{turn.step}, run {turn.number + 1}: {error}")
+        await stage.cleared()
+        return
+    results.add(turn.work, turn.who, found)
+    cpu = ", ".join(f"{name} {seconds:g}" for name, seconds in found["cpu_s"].items())
+    session.say(f"{turn.step}: {found['bound_s']:.2f} s, first {found['first_bound_s']:.2f}; CPU s: {cpu}")
+
+
+def _turns(names: Sequence[str], options: Options) -> list[Turn]:
+    return list(turns([BENCHES[name] for name in names], options.runs, peers=options.peers))

@@ -1,0 +1,105 @@
+"""Figures of the runs on the cluster: each of ours with its peer's runs beside it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from benchmarks.cluster.benches import Bench, Who
+from benchmarks.figures import Figure
+from devcluster.api import Json
+
+BESIDE = {"create_s": "create, s", "first_bound_s": "first bound, s", "p50_s": "p50, s", "p99_s": "p99, s"}
+"""What explains the time of a work: key of a run -> how it is shown."""
+FIRST_GOAL_S = 0.2
+"""From the create call of the pod that is bound first of a burst until it is bound."""
+EXTRAS: Mapping[str, Sequence[tuple[str, str, float | None, float | None]]] = {
+    "cluster/single-5000": (("first", "first_way_s", FIRST_GOAL_S, None), ("p50", "p50_s", None, 1.0)),
+}
+"""More figures of the same runs: ending, key of a run, goal in seconds, how many times better than the peer."""
+
+
+class Results:
+    """What every turn found, by work and by who did it."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, Who], list[Json]] = defaultdict(list)
+
+    def add(self, work: str, who: Who, found: Json) -> None:
+        """One more run."""
+        self._runs[work, who].append(found)
+
+    def figures(self, name: str, bench: Bench) -> list[Figure]:
+        """The time, what else its runs say that has a goal, and the writes; nothing if no run ended well."""
+        ours = self._runs[bench.work, bench.who]
+        if not ours:
+            return []
+        theirs = self._runs[bench.work, bench.rival] if bench.rival is not None else []
+        found = [self._time(name, bench, ours, theirs)]
+        for ending, key, goal, ahead in EXTRAS.get(name, ()):
+            found.append(
+                Figure(
+                    f"{name} {ending}", "s", _values(ours, _of(key)), goal, less_is_better=True,
+                    rivals=_rivals(bench, theirs, _of(key)), ahead=_ahead(bench, ahead),
+                )
+            )  # fmt: skip
+        if bench.who.is_muster:
+            found += _writes(name, bench, ours, theirs)
+        return found
+
+    def _time(self, name: str, bench: Bench, ours: Sequence[Json], theirs: Sequence[Json]) -> Figure:
+        return Figure(
+            name,
+            "s",
+            _values(ours, _of("bound_s")),
+            bench.goal_s,
+            less_is_better=True,
+            beside={**_beside("", ours), **_beside(f"{bench.rival}: ", theirs)},
+            details={"runs": ours, "rivals": theirs},
+            rivals=_rivals(bench, theirs, _of("bound_s")),
+            ahead=_ahead(bench, bench.ahead),
+        )
+
+
+def _writes(name: str, bench: Bench, ours: Sequence[Json], theirs: Sequence[Json]) -> list[Figure]:
+    counted, of_peer = ([run for run in runs if "writes" in run] for runs in (ours, theirs))
+    if not counted:
+        return []
+    kinds = sorted({kind for run in counted for kind in run["writes"]})
+    beside = {kind: [run["writes"][kind] / run["pods"] for run in counted] for kind in kinds}
+    rivals = _rivals(bench, of_peer, _writes_per_pod)
+    values = _values(counted, _writes_per_pod)
+    return [
+        Figure(
+            f"{name} writes", "per pod", values, bench.writes, less_is_better=True, beside=beside, rivals=rivals
+        )
+    ]  # fmt: skip
+
+
+def _writes_per_pod(run: Json) -> float:
+    return float(sum(run["writes"].values()) / run["pods"])
+
+
+def _of(key: str) -> Callable[[Json], float]:
+    return lambda run: float(run[key])
+
+
+def _values(runs: Sequence[Json], value: Callable[[Json], float]) -> list[float]:
+    return [value(run) for run in runs]
+
+
+def _rivals(bench: Bench, runs: Sequence[Json], value: Callable[[Json], float]) -> dict[str, list[float]]:
+    return {str(bench.rival): _values(runs, value)} if runs else {}
+
+
+def _ahead(bench: Bench, times: float | None) -> dict[str, float]:
+    return {} if times is None else {str(bench.rival): times}
+
+
+def _beside(prefix: str, runs: Sequence[Json]) -> dict[str, list[float]]:
+    """Times, CPU seconds and memory by process."""
+    found = {f"{prefix}{shown}": _values(runs, _of(key)) for key, shown in BESIDE.items()} if runs else {}
+    for key, unit in (("cpu_s", "CPU, s"), ("resident_mib", "MiB")):
+        for process in dict.fromkeys(process for run in runs for process in run[key]):
+            found[f"{prefix}{process} {unit}"] = [float(run[key].get(process, 0.0)) for run in runs]
+    return found

@@ -1,0 +1,97 @@
+"""Who serves the loads: Muster, kube-scheduler, kube-scheduler with its gang mode, or nobody. One at a time.
+
+Another scheduler that ran beside would watch the same pods, and cost the one that is measured its processor.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+
+from benchmarks.cluster.benches import Who
+from devcluster import kube_scheduler, muster
+from devcluster.cluster import Cluster
+from devcluster.kube_scheduler import KubeScheduler
+from devcluster.ledgers import leftovers
+from devcluster.muster import Muster, Setup
+from devcluster.process import Process
+from devcluster.waiting import until
+
+Kind = Literal["muster", "kube-scheduler", "kube-scheduler with gangs", "nobody"]
+EMPTY_S = 180.0
+
+
+class Schedulers:
+    """Starts and stops them; ``accounts``: the kubeconfigs of Muster and kube-scheduler."""
+
+    def __init__(self, cluster: Cluster, accounts: tuple[Path, Path]) -> None:
+        ours, theirs = accounts
+        self.muster = Muster(Setup(ours, cluster.folder))
+        self._kube = KubeScheduler(cluster, theirs)
+        self._gangs = KubeScheduler(cluster, theirs, gangs=True)
+        self.running: Kind = "nobody"
+
+    async def change_to(self, kind: Kind) -> bool:
+        """Let this one alone run; whether that is a change. Raises ProcessFailed or ConditionNotMet."""
+        if kind == self.running:
+            return False
+        await self.stop()
+        match kind:
+            case "muster":
+                await self.muster.start()
+            case "kube-scheduler":
+                await self._kube.start()
+            case "kube-scheduler with gangs":
+                await self._gangs.start()
+            case "nobody":
+                pass
+        self.running = kind
+        return True
+
+    async def stop(self) -> None:
+        """All of them."""
+        await self.muster.stop()
+        await self._kube.stop()
+        await self._gangs.stop()
+        self.running = "nobody"
+
+    def processes(self) -> list[Process]:
+        """Those that run."""
+        ours = [self.muster.operator, self.muster.core]
+        return [process for process in (*ours, self._kube.process, self._gangs.process) if process.is_running()]
+
+    def user(self) -> str:
+        """As whom the audit log knows the one that runs."""
+        where = f"{muster.NAMESPACE}:{muster.ACCOUNT}"
+        if self.running != "muster":
+            where = f"{kube_scheduler.NAMESPACE}:{kube_scheduler.ACCOUNT}"
+        return f"system:serviceaccount:{where}"
+
+    def tails(self) -> str:
+        """The ends of the logs, for a failure's report."""
+        if self.running == "muster":
+            return self.muster.tails()
+        return "\n".join(f"--- {process.name} ---\n{process.tail()}" for process in self.processes())
+
+    async def forgotten(self) -> None:
+        """Wait until the core has forgotten what was deleted. Raises ConditionNotMet."""
+        if self.running != "muster":
+            return
+        left: list[str] = []
+
+        async def nothing() -> bool:
+            left[:] = leftovers(await self.muster.dump())
+            return not left
+
+        await until("the core's ledgers are empty", nothing, EMPTY_S, every_s=0.2, tolerate=(aiohttp.ClientError,))
+
+
+def kind_of(who: Who, *, gangs: bool) -> Kind:
+    """Which of them a load needs."""
+    if who is Who.NOBODY:
+        return "nobody"
+    if who is Who.KUBE:
+        return "kube-scheduler with gangs" if gangs else "kube-scheduler"
+    return "muster"

@@ -1,0 +1,163 @@
+"""Where loads run: the local control plane with nodes, one scheduler at a time; one run and its clean-up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+
+import psutil
+
+from benchmarks.cluster import load, usage
+from benchmarks.cluster.benches import WORKS, Turn, Who
+from benchmarks.cluster.load import Hung, Load, Seen
+from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
+from devcluster import kube_scheduler, muster
+from devcluster.api import Json
+from devcluster.audit import counts
+from devcluster.cluster import Cluster, running
+from devcluster.errors import ApiError, ConditionNotMet
+from devcluster.flavour import Flavour
+from devcluster.nodes import FakeNode
+from devcluster.process import Process
+from devcluster.waiting import until
+
+NAMESPACE = "load"
+NODES = 1000
+QUICK_NODES = 100
+CONFIG = {
+    "service.completingTimeout": "1s",  # empty ledgers are waited for
+    "service.placeholderImage": "registry.k8s.io/pause:3.10.2",
+}
+WARM_UP = 20
+"""Pods that a scheduler serves after its start before anything is measured."""
+
+SETTLED_S = 60.0
+CALM_SHARE = 0.3
+"""A machine of which less than this is in use is calm; 1,000 fake nodes that renew their leases take part of it."""
+CALM_S = 20.0
+"""How long a calm machine is waited for; then the run begins all the same, and its `others` say how it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where loads run. ``quick``: small ones."""
+
+    cluster: Cluster
+    schedulers: Schedulers
+    quick: bool
+
+    @property
+    def processes(self) -> list[Process]:
+        """The scheduler's first, then the cluster's."""
+        return [*self.schedulers.processes(), *self.cluster.processes()]
+
+    async def run(self, turn: Turn) -> Json:
+        """One turn, measured, and taken away again; what was found.
+
+        Raises Hung, ConditionNotMet or ProcessFailed; then the stage has to be ``cleared`` before it goes on.
+        """
+        work = WORKS[turn.work]
+        pods, gangs = (work.quick_pods, work.quick_gangs) if self.quick else (work.pods, work.gangs)
+        if await self.schedulers.change_to(kind_of(turn.who, gangs=gangs > 0)):
+            await self._run(Load(f"warm-up-{turn.number}", WARM_UP, min(gangs, 1), turn.who), counted=False)
+        prefix = f"load-{turn.work}-{turn.number}"
+        # Reading the log of a large load takes seconds, and the number of writes does not change from run to run.
+        return await self._run(Load(prefix, pods, gangs, turn.who), counted=turn.number == 0)
+
+    async def cleared(self) -> None:
+        """After a failure: nobody runs, and no pod is left. Raises ConditionNotMet."""
+        await self.schedulers.stop()
+        await self._delete()
+
+    async def _run(self, what: Load, *, counted: bool) -> Json:
+        await _calm()
+        mark, used = self.cluster.audit.mark(), usage.mark(self.processes)
+        try:
+            seen = await load.run(self.cluster.admin, NAMESPACE, what)
+        except Hung as error:
+            raise Hung(f"{error}\n{self.schedulers.tails()}") from error
+        found = {
+            "pods": what.pods,
+            **seen.details(),
+            "cpu_s": used.since(self.processes),
+            "resident_mib": usage.resident_mib(self.schedulers.processes()),
+        }
+        if counted:
+            found["writes"] = await self._writes(mark)
+        await self._delete()
+        await self.schedulers.forgotten()
+        _check(what, seen)
+        return found
+
+    async def _writes(self, mark: int) -> Counter[str]:
+        """The scheduler's writes since the mark, once no more come: events may lag behind the last bind."""
+        last: Counter[str] = Counter()
+
+        async def are_settled() -> bool:
+            nonlocal last
+            before, last = last, counts(self.cluster.audit.since(mark), self.schedulers.user())
+            return before == last
+
+        await until("the scheduler writes no more", are_settled, SETTLED_S, every_s=1.0)
+        return last
+
+    async def _delete(self) -> None:
+        """Delete all pods and PodGroups and wait until they are gone."""
+        for plural in ("pods", "podgroups"):
+            await until(
+                f"all {plural} are gone", partial(self._none, plural), EMPTY_S, tolerate=(TimeoutError, ApiError)
+            )
+
+    async def _none(self, plural: str) -> bool:
+        """Whether none is left; deletes what is. A collection of thousands may take longer than one request may."""
+        if not await self.cluster.admin.find(plural, NAMESPACE, limit="1"):
+            return True
+        await self.cluster.admin.delete_all(plural, NAMESPACE)
+        return False
+
+
+def _check(what: Load, seen: Seen) -> None:
+    """A gang that said Direct and got placeholders was not placed directly: its time means something else."""
+    if what.who is Who.DIRECT and seen.placeholders:
+        raise Hung(f"{len(seen.placeholders)} placeholders were made for a gang that is to be placed without any")
+
+
+@asynccontextmanager
+async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
+    """The local control plane (only it keeps an audit log for us) with nodes and accounts, and nobody who schedules.
+
+    The API server serves PodGroups in every run, so that all run against the same one.
+    """
+    async with running(which=Flavour.LOCAL, gangs=True) as cluster, muster.installed(cluster):
+        admin = cluster.admin
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
+        await admin.create(config, muster.NAMESPACE)
+        nodes = QUICK_NODES if quick else NODES
+        await cluster.add_nodes(FakeNode(f"node-{n:04d}", cpu="32", memory="256Gi") for n in range(nodes))
+        await until(
+            "the default service account",
+            lambda: admin.get("serviceaccounts", "default", NAMESPACE),
+            30,
+            tolerate=(ApiError,),
+        )
+        ours = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
+        schedulers = Schedulers(cluster, (ours, await kube_scheduler.account(cluster)))
+        try:
+            yield Stage(cluster, schedulers, quick)
+        finally:
+            await schedulers.stop()
+
+
+async def _calm() -> None:
+    """Wait a while until the machine has little else to do."""
+    psutil.cpu_percent()
+
+    async def is_calm() -> bool:
+        return bool(psutil.cpu_percent() <= 100 * CALM_SHARE)
+
+    with suppress(ConditionNotMet):
+        await until("the machine is calm", is_calm, CALM_S, every_s=0.5)

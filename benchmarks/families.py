@@ -1,0 +1,98 @@
+"""Which benchmarks there are: families of names that are measured together.
+
+A name is ``family/what``. Growth curves are figures named ``growth/<what grows>/<how many>``, such as
+``growth/nodes/15000``; the chart draws a line through those that grow in the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks import in_process, rest_answers, through_both
+from benchmarks.cluster import measure as cluster
+from benchmarks.cluster.benches import BENCHES
+from benchmarks.figures import Figure, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Benchmarks with common preparation.
+
+    ``measure``: the figures of the chosen names; ``apart``: each name is measured for itself, so progress can be told
+    by name; ``steps``: what progress is told by otherwise (it then tells its own); ``optional``: names that only who
+    asks for gets.
+    """
+
+    names: Sequence[str]
+    measure: Callable[[Sequence[str], Options], list[Figure]]
+    apart: bool = False
+    steps: Callable[[Sequence[str], Options], list[str]] | None = None
+    optional: frozenset[str] = frozenset()
+
+
+FAMILIES: Mapping[str, Family] = {
+    "core": Family(in_process.CORE, in_process.core, apart=True),
+    "shapes": Family(in_process.SHAPES, in_process.shapes, apart=True),
+    "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
+    "both": Family(through_both.NAMES, through_both.measure),
+    "si": Family(in_process.SI, in_process.si),
+    "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io, apart=True),
+    "operator": Family(in_process.OPERATOR, in_process.operator),
+    "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),
+    "cluster": Family(
+        tuple(BENCHES),
+        cluster.measure,
+        steps=cluster.steps,
+        optional=frozenset(name for name, bench in BENCHES.items() if bench.optional),
+    ),
+}
+
+
+def chosen(words: Sequence[str] | None) -> dict[str, list[str]]:
+    """The names of each family that the words mean; no words mean all that is not optional."""
+    found = {key: [name for name in family.names if _is_wanted(key, name, words)] for key, family in FAMILIES.items()}
+    return {key: names for key, names in found.items() if names}
+
+
+def planned(chosen: Mapping[str, Sequence[str]], options: Options) -> list[str]:
+    """The steps that measuring these names will take."""
+    return [step for key, names in chosen.items() for step in _steps(key, names, options)]
+
+
+def measured(key: str, names: Sequence[str], options: Options) -> list[Figure]:
+    """The figures of these names of a family."""
+    family = FAMILIES[key]
+    if family.steps is not None:
+        return family.measure(names, options)
+    found: list[Figure] = []
+    for some in [[name] for name in names] if family.apart else [names]:
+        with options.session.step(some[0] if family.apart else key):
+            found += family.measure(some, options)
+    return found
+
+
+def _steps(key: str, names: Sequence[str], options: Options) -> list[str]:
+    family = FAMILIES[key]
+    if family.steps is not None:
+        return family.steps(names, options)
+    return list(names) if family.apart else [key]
+
+
+def _is_wanted(family: str, name: str, words: Sequence[str] | None) -> bool:
+    """A word that names a family means all of it that is not optional; any other is looked for in the names.
+
+    A word that is a whole name means that alone: ``cluster/gang-100`` is not ``cluster/gang-1000``.
+    """
+    is_optional = name in FAMILIES[family].optional
+    if not words:
+        return not is_optional
+    return any(_means(word, family, name, is_optional=is_optional) for word in words)
+
+
+def _means(word: str, family: str, name: str, *, is_optional: bool) -> bool:
+    if word in FAMILIES:
+        return family == word and not is_optional
+    if any(word in other.names for other in FAMILIES.values()):
+        return name == word
+    return word in name

@@ -1,0 +1,126 @@
+"""One sitting of benchmarks: what runs, how long it may take, what is left, and what failed.
+
+How long a step may take is what it took the last time (the results file says so). Without a terminal each step is a
+line of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+UNKNOWN_S = 15.0
+"""What a step is supposed to take that nobody has seen."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Steps are named; the same step may come several times. Silent unless it is ``shown``."""
+
+    known: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that steps took before, by name."""
+    failures: list[str] = field(default_factory=list)
+    took: dict[str, list[float]] = field(default_factory=dict)
+    load_before: float = field(default_factory=lambda: os.getloadavg()[0])
+    _left: Counter[str] = field(default_factory=Counter)
+    _done: int = 0
+    _planned: int = 0
+    _now: tuple[str, float] | None = None
+    _console: Console | None = None
+    _bar: Progress | None = None
+
+    def plan(self, steps: Iterable[str]) -> None:
+        """These are going to come, in whatever order."""
+        self._left.update(steps)
+        self._planned = self._left.total()
+
+    @contextmanager
+    def shown(self, console: Console) -> Iterator[None]:
+        """Tell on this console what happens, for the length of the block."""
+        self._console = console
+        if not console.is_terminal:
+            yield
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _Left(self))
+        with Progress(*columns, console=console, transient=True, refresh_per_second=2) as self._bar:
+            self._bar.add_task("", total=None)
+            yield
+        self._bar = None
+
+    @contextmanager
+    def step(self, name: str, words: str = "") -> Iterator[None]:
+        """One step for the length of the block; ``words`` tell more of it."""
+        began = time.monotonic()
+        self._now = (name, began)
+        self._tell(f"{name} {words}".strip())
+        try:
+            yield
+        finally:
+            self.took.setdefault(name, []).append(time.monotonic() - began)
+            self._left[name] -= 1
+            self._left += Counter()  # drops what is done
+            self._done += 1
+            self._now = None
+
+    def say(self, words: str) -> None:
+        """A line that stays."""
+        if self._console is not None:
+            self._console.print(words, style="dim", markup=False, highlight=False)
+
+    def fail(self, words: str) -> None:
+        """Something that was planned has no result; the rest goes on."""
+        self.failures.append(words)
+        if self._console is not None:
+            self._console.print(words, style="red", markup=False, highlight=False)
+
+    def left_s(self) -> float:
+        """Seconds until all that was planned is done, by what is known."""
+        seconds = sum(self._expected(name) * count for name, count in self._left.items())
+        if self._now is not None:
+            name, began = self._now
+            seconds -= min(time.monotonic() - began, self._expected(name))
+        return seconds
+
+    def medians(self) -> dict[str, float]:
+        """Seconds by step, of those that were seen now and before; for the next time."""
+        return {**self.known, **{name: round(statistics.median(values), 1) for name, values in self.took.items()}}
+
+    def _expected(self, name: str) -> float:
+        seen: Sequence[float] = self.took.get(name, ())
+        return statistics.median(seen) if seen else self.known.get(name, UNKNOWN_S)
+
+    def _tell(self, words: str) -> None:
+        title = f"[{min(self._done + 1, self._planned)}/{self._planned}] {words}"
+        if self._bar is not None:
+            total = self.left_s() + sum(sum(values) for values in self.took.values())
+            self._bar.update(self._bar.task_ids[0], description=title, total=total, completed=total - self.left_s())
+        elif self._console is not None:
+            about = self._expected(self._now[0]) if self._now else 0.0
+            self._console.print(
+                f"{title}: about {about:.0f} s; {minutes(self.left_s())}", markup=False, highlight=False
+            )
+
+
+class _Left(ProgressColumn):
+    """How much longer."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def render(self, task: Task) -> Text:
+        return Text(minutes(self._session.left_s()), style="cyan")
+
+
+def minutes(seconds: float) -> str:
+    """In a person's words."""
+    return f"{seconds:.0f} s left" if seconds < 90 else f"{seconds / 60:.0f} min left"
