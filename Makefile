@@ -32,6 +32,11 @@ setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itsel
 .uv/bin/uv:
 	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv 'uv>=0.13,<1'
 
+# The environment of `setup` and what draws charts.
+.venv/.bench: .venv/.ready
+	$(UV) sync --frozen --quiet --group bench
+	@touch $@
+
 check: setup ## style, format, types, layers, generated code: everything that needs no run
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,7 +60,7 @@ chaos: setup ## kills and faults under load, then look for what was lost, leaked
 	$(BIN)/python -m devcluster build
 	$(BIN)/python -m tools.chaos --episodes $(or $(N),200) $(if $(SEED),--seed $(SEED)) $(if $(OPERATORS),--operators $(OPERATORS)) $(if $(KEEP),--keep $(KEEP))
 
-bench: setup ## measure, and show the numbers of kube-scheduler and YuniKorn beside ours (ARGS="--quick core" chooses)
+bench: .venv/.bench ## measure, and show the numbers of kube-scheduler and YuniKorn beside ours (ARGS="--quick core" chooses)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 demo: setup ## a gang on a local cluster: placeholder, replace, release (KEEP=1 leaves the cluster up)

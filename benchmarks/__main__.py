@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks import chart as charts
+from benchmarks import compare as comparison
 from benchmarks import families, report
 from benchmarks.figures import Figure, Options
 from benchmarks.session import Session
@@ -23,7 +25,7 @@ LATEST, CHART = RESULTS / "latest.json", RESULTS / "chart.png"
 
 
 @app.command()
-def main(  # noqa: PLR0913  # the options of a command line
+def main(  # noqa: PLR0913 # long: the command line is its options
     words: Annotated[
         list[str] | None, typer.Argument(help="families or parts of names: core, cluster/gang, 1000; none = all")
     ] = None,
@@ -34,6 +36,9 @@ def main(  # noqa: PLR0913  # the options of a command line
     json: Annotated[Path | None, typer.Option(help="write all figures and details to this file")] = None,
     chart: Annotated[Path | None, typer.Option(help="draw the chart into this PNG file")] = None,
     save: Annotated[bool, typer.Option(help="keep the results although not all was measured")] = False,
+    compare: Annotated[
+        tuple[str, str] | None, typer.Option(help="two commits, by turns: how many times better the second is")
+    ] = None,
     names: Annotated[bool, typer.Option("--list", help="print the names and measure nothing")] = False,
 ) -> None:
     """Measure Muster, and show the peers' numbers beside ours.
@@ -45,6 +50,9 @@ def main(  # noqa: PLR0913  # the options of a command line
         print("\n".join(name for some in chosen.values() for name in some))
         return
     console = Console(width=None if sys.stdout.isatty() else 140)  # a pipe would get 80, too few for the table
+    if compare is not None:
+        _compared(compare, words or [], Options(1 if quick else runs, quick), console)
+        return
     if not chosen:
         console.print("no benchmark has such a name; --list prints them")
         raise typer.Exit(2)
@@ -57,12 +65,23 @@ def main(  # noqa: PLR0913  # the options of a command line
         report.write(json, document)
     if is_complete or save:
         report.write(LATEST, document)
-        _draw(CHART, document)
+        charts.draw(CHART, document)
     if chart is not None:
-        _draw(chart, document)
+        charts.draw(chart, document)
     if session.failures:
         console.print(f"{len(session.failures)} failed (see above)", style="red")
         raise typer.Exit(1)
+
+
+def _compared(commits: tuple[str, str], words: Sequence[str], options: Options, console: Console) -> None:
+    session = options.session
+    try:
+        with session.shown(console):
+            rows = comparison.compare(commits, words, session, runs=options.runs, quick=options.quick)
+    except DevclusterError as error:
+        console.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+    console.print(rows)
 
 
 def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Console) -> list[Figure]:
@@ -83,12 +102,6 @@ def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Co
     console.print(report.table(figures))
     console.print(report.footnote(options.session), highlight=False)
     return figures
-
-
-def _draw(path: Path, document: Mapping[str, object]) -> None:
-    from benchmarks import chart  # noqa: PLC0415  # matplotlib is in the environment of `make bench` alone
-
-    chart.draw(path, document)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Session:
     def plan(self, steps: Iterable[str]) -> None:
         """These are going to come, in whatever order."""
         self._left.update(steps)
-        self._planned = self._left.total()
+        self._planned = self._done + self._left.total()
 
     @contextmanager
     def shown(self, console: Console) -> Iterator[None]:

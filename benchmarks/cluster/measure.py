@@ -47,7 +47,9 @@ async def _take(stage: Stage, turn: Turn, results: Results, session: Session) ->
         return
     results.add(turn.work, turn.who, found)
     cpu = ", ".join(f"{name} {seconds:g}" for name, seconds in found["cpu_s"].items())
-    session.say(f"{turn.step}: {found['bound_s']:.2f} s, first {found['first_bound_s']:.2f}; CPU s: {cpu}")
+    session.say(
+        f"{turn.step}: {found['bound_s']:.2f} s, first {found['first_bound_s']:.2f}; CPU s: {cpu}; {found['laps_s']}"
+    )
 
 
 def _turns(names: Sequence[str], options: Options) -> list[Turn]:

@@ -14,6 +14,7 @@ from benchmarks.cluster import load, usage
 from benchmarks.cluster.benches import WORKS, Turn, Who
 from benchmarks.cluster.load import Hung, Load, Seen
 from benchmarks.cluster.schedulers import EMPTY_S, Schedulers, kind_of
+from benchmarks.cluster.usage import Stopwatch
 from devcluster import kube_scheduler, muster
 from devcluster.api import Json
 from devcluster.audit import counts
@@ -62,8 +63,11 @@ class Stage:
         work = WORKS[turn.work]
         pods, gangs = (work.quick_pods, work.quick_gangs) if self.quick else (work.pods, work.gangs)
         if await self.schedulers.change_to(kind_of(turn.who, gangs=gangs > 0)):
-            await self._run(Load(f"warm-up-{turn.number}", WARM_UP, min(gangs, 1), turn.who), counted=False)
-        prefix = f"load-{turn.work}-{turn.number}"
+            await self._run(
+                Load(f"warm-up-{turn.work}-{turn.who.lower()}-{turn.number}", WARM_UP, min(gangs, 1), turn.who),
+                counted=False,
+            )
+        prefix = f"load-{turn.work}-{turn.who.lower()}-{turn.number}"
         # Reading the log of a large load takes seconds, and the number of writes does not change from run to run.
         return await self._run(Load(prefix, pods, gangs, turn.who), counted=turn.number == 0)
 
@@ -73,12 +77,15 @@ class Stage:
         await self._delete()
 
     async def _run(self, what: Load, *, counted: bool) -> Json:
+        watch = Stopwatch()
         await _calm()
+        watch.lap("calm")
         mark, used = self.cluster.audit.mark(), usage.mark(self.processes)
         try:
             seen = await load.run(self.cluster.admin, NAMESPACE, what)
         except Hung as error:
             raise Hung(f"{error}\n{self.schedulers.tails()}") from error
+        watch.lap("load")
         found = {
             "pods": what.pods,
             **seen.details(),
@@ -87,10 +94,13 @@ class Stage:
         }
         if counted:
             found["writes"] = await self._writes(mark)
+            watch.lap("writes")
         await self._delete()
+        watch.lap("delete")
         await self.schedulers.forgotten()
+        watch.lap("forgotten")
         _check(what, seen)
-        return found
+        return found | {"laps_s": watch.laps}
 
     async def _writes(self, mark: int) -> Counter[str]:
         """The scheduler's writes since the mark, once no more come: events may lag behind the last bind."""

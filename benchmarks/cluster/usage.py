@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,20 @@ class Mark:
         used = {name: seconds - self.seconds.get(name, 0.0) for name, seconds in now.seconds.items()}
         used[OTHERS] = max(0.0, now.machine - self.machine - sum(used.values()))
         return {name: round(seconds, 2) for name, seconds in used.items()}
+
+
+class Stopwatch:
+    """Where the seconds of a run go; ``laps`` by name."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        """What was done since the last lap."""
+        now = time.monotonic()
+        self.laps[name] = round(now - self._last, 1)
+        self._last = now
 
 
 def mark(processes: Iterable[Process]) -> Mark:

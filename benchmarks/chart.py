@@ -1,0 +1,127 @@
+"""Draws a results document: how far ahead of each peer Muster is, and how its cost grows.
+
+Bars: how many times better, on a logarithmic scale, where 1 is the peer. Pale bars stand against facts of another
+machine. Lines: figures named ``growth/<what grows>/<how many>``, each against its first point.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import KUBE, YUNIKORN
+
+COLOURS = {KUBE: "#326ce5", YUNIKORN: "#e08b26"}
+AHEAD, BEHIND = "#2a7f3f", "#c0392b"
+GROWTH = "growth"
+ROW_INCHES = 0.24
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """How many times better than a peer, measured beside it (``here``) or against a fact."""
+
+    figure: str
+    peer: str
+    times: float
+    here: bool
+
+
+def bars(document: Mapping[str, Any]) -> list[Bar]:
+    """All ratios, in the order of the figures; a peer that ran beside stands first."""
+    return [
+        Bar(figure["name"], peer, ratio["times"], ratio["here"])
+        for figure in document["figures"]
+        for peer, ratio in figure["ratios"].items()
+        if not figure["name"].startswith("cluster/floor")
+    ]
+
+
+def curves(document: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
+    """By what grows: how many there are, and how many times the cost of the fewest that is, in ascending order.
+
+    A rate (more is better) is turned into a cost first.
+    """
+    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for figure in document["figures"]:
+        family, _, rest = figure["name"].partition("/")
+        what, _, count = rest.partition("/")
+        if family == GROWTH and count.isdigit():
+            cost = figure["median"] if figure["less_is_better"] else 1 / figure["median"]
+            found[what].append((float(count), cost))
+    return {what: _against_first(sorted(points)) for what, points in found.items()}
+
+
+def _against_first(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    first = points[0][1]
+    return [(count, cost / first) for count, cost in points]
+
+
+def draw(path: Path, document: Mapping[str, Any]) -> None:
+    """Write the chart as PNG."""
+    import matplotlib as mpl  # noqa: PLC0415  # it is in the environment of `make bench` alone
+
+    mpl.use("agg")
+    from matplotlib.figure import Figure  # noqa: PLC0415  # after the choice above
+
+    rows, lines = bars(document), curves(document)
+    height = max(4.0, 1.6 + ROW_INCHES * len(rows))
+    sheet = Figure(figsize=(17 if lines else 11, height), layout="constrained")
+    axes = sheet.subplots(1, 2 if lines else 1, squeeze=False, width_ratios=[2, 1] if lines else None)[0]
+    _draw_bars(axes[0], rows)
+    if lines:
+        _draw_curves(axes[1], lines)
+    sheet.suptitle(_title(document))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet.savefig(path, dpi=100)
+
+
+def _draw_bars(axes: Any, rows: Sequence[Bar]) -> None:
+    places = list(range(len(rows)))
+    for place, bar in zip(places, rows, strict=True):
+        axes.barh(
+            place,
+            bar.times - 1,
+            left=1,
+            color=COLOURS[bar.peer],
+            alpha=1.0 if bar.here else 0.35,
+            hatch=None if bar.here else "//",
+        )
+        colour = AHEAD if bar.times >= 1 else BEHIND
+        side, shift = ("left", 4) if bar.times >= 1 else ("right", -4)
+        axes.annotate(
+            f"{bar.times:.2g}x", (bar.times, place), (shift, 0), textcoords="offset points",
+            ha=side, va="center", fontsize=8, color=colour,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_yticks(places, [f"{bar.figure}  ({bar.peer}{'' if bar.here else ' *'})" for bar in rows], fontsize=8)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_xlabel("times better than the peer (1 = the same); * against a fact of another machine, hatched")
+
+
+def _draw_curves(axes: Any, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    for what, points in lines.items():
+        axes.plot([count for count, _ in points], [times for _, times in points], marker="o", label=what)
+    axes.set_xscale("log")
+    axes.axhline(2, color=BEHIND, linestyle="--", linewidth=1)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    axes.set_xlabel("how many")
+    axes.set_ylabel("cost, times that of the fewest (dashed: the goal for nodes)")
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    machine = document["machine"]
+    quick = ", quick: small loads, so no figure stands beside a fact" if document["quick"] else ""
+    return (
+        f"Muster beside its peers, {document['when']} ({machine['cores']} cores shared by everything, "
+        f"load {machine['load_before']:.1f} before{quick})"
+    )

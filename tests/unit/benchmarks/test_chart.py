@@ -1,0 +1,50 @@
+"""The chart shows what the document holds."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.chart import Bar, bars, curves
+from benchmarks.figures import KUBE, YUNIKORN, Figure
+from benchmarks.report import document
+from benchmarks.session import Session
+
+
+def shown(*figures: Figure) -> dict[str, Any]:
+    """As it is read back from the file."""
+    found = document(figures, Session(), quick=False)
+    return {**found, "figures": [as_read(figure) for figure in figures]}
+
+
+def as_read(figure: Figure) -> dict[str, Any]:
+    found = figure.as_json()
+    ratios = {peer: {"times": ratio.times, "here": ratio.here} for peer, ratio in figure.ratios().items()}
+    return {**found, "ratios": ratios}
+
+
+def test_a_bar_says_whether_the_peer_ran_beside() -> None:
+    figure = Figure("cluster/gang-1000", "s", [2.0], less_is_better=True, rivals={KUBE: [4.0]})
+    assert bars(shown(figure)) == [
+        Bar("cluster/gang-1000", KUBE, 2.0, here=True),
+        Bar("cluster/gang-1000", YUNIKORN, 7.75, here=False),
+    ]
+
+
+def test_the_floor_says_nothing_about_schedulers() -> None:
+    assert bars(shown(Figure("cluster/floor-5000", "s", [4.0], less_is_better=True))) == []
+
+
+def test_a_curve_is_the_cost_against_that_of_the_fewest() -> None:
+    few, many = (
+        Figure(f"growth/nodes/{n}", "us", [cost], less_is_better=True) for n, cost in ((500, 20.0), (15_000, 30.0))
+    )
+    assert curves(shown(many, few)) == {"nodes": [(500.0, 1.0), (15_000.0, pytest.approx(1.5))]}
+
+
+def test_a_rate_that_falls_is_a_cost_that_grows() -> None:
+    few, many = (Figure(f"growth/queues/{n}", "/s", [rate]) for n, rate in ((10, 40_000.0), (1000, 20_000.0)))
+    assert curves(shown(few, many)) == {"queues": [(10.0, 1.0), (1000.0, pytest.approx(2.0))]}
+
+
+def test_other_figures_are_no_curve() -> None:
+    assert curves(shown(Figure("core/500", "/s", [1.0]), Figure("growth/nodes/ratio", "x", [1.0]))) == {}

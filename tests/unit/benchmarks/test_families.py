@@ -1,0 +1,50 @@
+"""Words choose benchmarks: a family, a whole name, or part of a name."""
+
+import pytest
+
+from benchmarks.families import FAMILIES, chosen, measured, planned
+from benchmarks.figures import Options
+from benchmarks.session import Session
+
+
+def test_no_word_means_everything_but_what_is_optional() -> None:
+    found = chosen(None)
+    assert list(found) == list(FAMILIES)
+    assert "cluster/gang-100-direct" in found["cluster"]
+    assert "cluster/gang-100-atomic" not in found["cluster"]
+
+
+def test_the_name_of_a_family_means_that_family_alone() -> None:
+    assert list(chosen(["core"])) == ["core"]
+
+
+def test_a_whole_name_means_that_one_alone() -> None:
+    assert chosen(["cluster/gang-100"]) == {"cluster": ["cluster/gang-100"]}
+
+
+def test_a_part_of_names_means_all_of_them_the_optional_ones_too() -> None:
+    assert chosen(["gang-1000-"]) == {"cluster": ["cluster/gang-1000-direct", "cluster/gang-1000-atomic"]}
+
+
+def test_an_unknown_word_means_nothing() -> None:
+    assert chosen(["no such thing"]) == {}
+
+
+def test_every_name_begins_with_its_family() -> None:
+    assert [name for key, family in FAMILIES.items() for name in family.names if not name.startswith(f"{key}/")] == []
+
+
+def test_what_is_measured_is_what_was_planned() -> None:
+    session = Session()
+    options = Options(1, quick=True, session=session)
+    names = chosen(["core/500"])
+    session.plan(planned(names, options))
+    [figure] = measured("core", names["core"], options)
+    assert figure.name == "core/500"
+    assert list(session.took) == ["core/500"]
+    assert session.left_s() == 0
+
+
+@pytest.mark.parametrize("key", list(FAMILIES))
+def test_every_family_tells_its_steps(key: str) -> None:
+    assert planned({key: list(FAMILIES[key].names)}, Options())

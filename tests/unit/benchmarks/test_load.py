@@ -1,0 +1,52 @@
+"""The same work for each scheduler: pods alike but for how a gang is told."""
+
+import orjson
+
+from benchmarks.cluster.benches import Who
+from benchmarks.cluster.load import PREFIX, Load, Seen
+
+GANG = {who: Load("load", 100, 5, who) for who in Who}
+
+
+def test_pods_ask_for_the_same_whoever_places_them() -> None:
+    containers = [load.pod(0)["spec"]["containers"] for load in GANG.values()]
+    assert all(some == containers[0] for some in containers)
+
+
+def test_muster_hears_of_a_gang_by_annotation() -> None:
+    annotations = GANG[Who.RESERVE].pod(7)["metadata"]["annotations"]
+    [group] = orjson.loads(annotations[f"{PREFIX}task-groups"])
+    assert (group["name"], group["minMember"]) == (annotations[f"{PREFIX}task-group-name"], 20)
+
+
+def test_the_placement_is_said_unless_it_is_the_default() -> None:
+    key = f"{PREFIX}schedulingPolicyParameters"
+    assert GANG[Who.DIRECT].pod(0)["metadata"]["annotations"][key] == "gangPlacement=Direct"
+    assert key not in GANG[Who.RESERVE].pod(0)["metadata"]["annotations"]
+
+
+def test_kube_scheduler_hears_of_a_gang_by_a_pod_group_that_is_there() -> None:
+    load = GANG[Who.KUBE]
+    names = {
+        group["metadata"]["name"]: group["spec"]["schedulingPolicy"]["gang"]["minCount"] for group in load.groups()
+    }
+    asked = [load.pod(number)["spec"]["schedulingGroup"]["podGroupName"] for number in range(load.pods)]
+    assert {name: asked.count(name) for name in names} == names
+
+
+def test_single_pods_belong_to_no_group() -> None:
+    load = Load("load", 100, 0, Who.KUBE)
+    assert load.groups() == []
+    assert "schedulingGroup" not in load.pod(0)["spec"]
+    assert "annotations" not in Load("load", 100).pod(0)["metadata"]
+
+
+def test_applications_are_as_many_as_gangs() -> None:
+    load = GANG[Who.DIRECT]
+    assert len({load.pod(number)["metadata"]["labels"]["applicationId"] for number in range(load.pods)}) == 5
+
+
+def test_the_way_of_the_first_bound_pod_is_its_own() -> None:
+    seen = Seen(created={"a": 0.0, "b": 1.0}, bound={"b": 1.2, "a": 3.0}, all_created=1.1)
+    details = seen.details()
+    assert (details["first_bound_s"], details["first_way_s"], details["bound_s"]) == (1.2, 0.2, 3.0)

@@ -1,0 +1,51 @@
+"""Runs become figures: each of ours with its peer's runs beside it."""
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.cluster.benches import BENCHES, Who
+from benchmarks.cluster.results import Results
+from benchmarks.figures import KUBE
+from devcluster.api import Json
+
+
+def a_run(seconds: float, **writes: int) -> Json:
+    keys = ("create_s", "first_bound_s", "first_way_s", "p50_s", "p99_s")
+    found: Json = {"pods": 10, "bound_s": seconds, **dict.fromkeys(keys, seconds / 10)}
+    found |= {"cpu_s": {"etcd": 1.0}, "resident_mib": {"core": 100.0}}
+    return found | ({"writes": Counter(writes)} if writes else {})
+
+
+def figures_of(name: str, ours: list[Json], theirs: list[Json]) -> dict[str, list[float]]:
+    results, bench = Results(), BENCHES[name]
+    for run in ours:
+        results.add(bench.work, bench.who, run)
+    for run in theirs:
+        results.add(bench.work, Who.KUBE, run)
+    found = results.figures(name, bench)
+    return {figure.name: [*figure.values, *figure.rivals.get(KUBE, ())] for figure in found}
+
+
+def test_times_stand_beside_the_peers() -> None:
+    found = figures_of("cluster/gang-100", [a_run(2.0), a_run(3.0)], [a_run(4.0), a_run(5.0)])
+    assert found == {"cluster/gang-100": [2.0, 3.0, 4.0, 5.0]}
+
+
+def test_writes_are_counted_per_pod() -> None:
+    found = figures_of("cluster/gang-100", [a_run(2.0, create=30, delete=20)], [a_run(4.0, create=30)])
+    assert found["cluster/gang-100 writes"] == [5.0, 3.0]
+
+
+def test_a_burst_of_single_pods_has_goals_for_the_first_and_the_middle() -> None:
+    found = figures_of("cluster/single-5000", [a_run(2.0)], [a_run(4.0)])
+    assert found["cluster/single-5000 first"] == [pytest.approx(0.2), pytest.approx(0.4)]
+    assert found["cluster/single-5000 p50"] == [pytest.approx(0.2), pytest.approx(0.4)]
+
+
+def test_what_never_ended_well_has_no_figure() -> None:
+    assert figures_of("cluster/gang-100", [], [a_run(4.0)]) == {}
+
+
+def test_a_peer_that_never_ended_well_leaves_ours() -> None:
+    assert figures_of("cluster/gang-100", [a_run(2.0)], []) == {"cluster/gang-100": [2.0]}

@@ -1,0 +1,83 @@
+"""Progress: what is left by what is known, and what failed."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from benchmarks.session import UNKNOWN_S, Session, minutes
+
+
+def test_what_took_long_before_is_expected_to_take_long() -> None:
+    session = Session(known={"slow": 100.0, "quick": 1.0})
+    session.plan(["slow", "quick", "quick"])
+    assert session.left_s() == pytest.approx(102.0)
+
+
+def test_a_step_that_nobody_has_seen_counts_too() -> None:
+    session = Session()
+    session.plan(["new"])
+    assert session.left_s() == pytest.approx(UNKNOWN_S)
+
+
+def test_a_step_that_is_done_is_not_left_and_corrects_what_is_expected() -> None:
+    session = Session(known={"work": 1000.0})
+    session.plan(["work", "work"])
+    with session.step("work"):
+        pass
+    assert session.left_s() < 1.0
+
+
+def test_a_step_that_fails_is_done_too() -> None:
+    session = Session()
+    session.plan(["work"])
+    with pytest.raises(ValueError, match="no"), session.step("work"):
+        raise ValueError("no")
+    assert session.left_s() == 0
+
+
+def test_what_was_not_measured_now_is_remembered_from_before() -> None:
+    session = Session(known={"old": 7.0, "work": 100.0})
+    with session.step("work"):
+        pass
+    assert session.medians()["old"] == 7.0
+    assert session.medians()["work"] < 1.0
+
+
+def test_without_a_terminal_each_step_is_a_line_with_what_is_left() -> None:
+    output = io.StringIO()
+    session = Session(known={"a": 30.0, "b": 600.0})
+    session.plan(["a", "b"])
+    with session.shown(Console(file=output, width=200)):
+        with session.step("a", "run 1 of 1"):
+            pass
+        session.fail("it hung")
+    assert output.getvalue().splitlines() == ["[1/2] a run 1 of 1: about 30 s; 10 min left", "it hung"]
+    assert session.failures == ["it hung"]
+
+
+def test_on_a_terminal_a_bar_says_the_same() -> None:
+    output = io.StringIO()
+    session = Session(known={"a": 30.0, "b": 600.0})
+    session.plan(["a", "b"])
+    with session.shown(Console(file=output, width=200, force_terminal=True)), session.step("a"):
+        pass
+    assert "[1/2] a" in output.getvalue()
+    assert "10 min left" in output.getvalue()
+
+
+def test_a_plan_may_grow() -> None:
+    output = io.StringIO()
+    session = Session()
+    session.plan(["a"])
+    with session.step("a"):
+        pass
+    session.plan(["b", "c"])
+    with session.shown(Console(file=output, width=200)), session.step("b"):
+        pass
+    assert output.getvalue().startswith("[2/3] b")
+
+
+@pytest.mark.parametrize("seconds, words", [(4.4, "4 s left"), (89.0, "89 s left"), (100.0, "2 min left")])
+def test_time_is_told_in_a_persons_words(seconds: float, words: str) -> None:
+    assert minutes(seconds) == words
