@@ -193,21 +193,22 @@ class Amounts:
     """Reads amounts; equal ones become one shared value, which a class of pods has in common."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[tuple[str, int], ...], Resources] = {}
+        #: By the message's bytes, which are got at once; the same amounts in another order are other bytes.
+        self._read: dict[bytes, Resources] = {}
+        self._shared: dict[Resources, Resources] = {}
 
     def read(self, message: si_pb2.Resource, label: str) -> Resources:
         """An amount of the field `label`; absent = nothing."""
-        amounts = {name: quantity.value for name, quantity in message.resources.items()}
-        if not amounts:
-            return NOTHING
-        key = tuple(amounts.items())
-        known = self._shared.get(key)
+        text = message.SerializeToString()
+        known = self._read.get(text)
         if known is None:
+            found = {name: quantity.value for name, quantity in message.resources.items()}
             try:
-                known = facts.resources(amounts)
+                known = facts.resources(found) if found else NOTHING
             except Unfit as unfit:
                 raise unfit.inside(label) from unfit
-            if len(self._shared) >= _SHARED_AMOUNTS:
+            if len(self._read) >= _SHARED_AMOUNTS:
+                self._read.clear()
                 self._shared.clear()
-            self._shared[key] = known
+            known = self._read[text] = self._shared.setdefault(known, known)
         return known

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -64,7 +64,7 @@ class LoopSettings:
     freeze: bool = False
 
 
-class Loop:
+class Loop:  # long: one method for each part of a turn
     """Owns the world from `run` to `close`. `now_ns` is the wall clock.
 
     `world` is for reading between two turns; it is another one after `_start_anew`.
@@ -142,8 +142,8 @@ class Loop:
     def _read(self, mail: Mail) -> None:
         if mail.answers:
             self._outlet.carry(mail.answers, self._now_ns())
-        for event in mail.events:
-            self._hear(event)
+        if mail.events:
+            self._hear(mail.events)
         session = mail.session
         if session is None:
             return
@@ -159,29 +159,34 @@ class Loop:
         if not passed:
             return
         if any(fence.recovers for fence in passed):
-            self._hear(FencePassed(session.rm))
+            self._hear([FencePassed(session.rm)])
             self._freezer.recovered()
         for fence in passed:
             fence.open()
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, events: Sequence[Event]) -> None:
+        """Take in what one message said, and say at once what is to be said to all of it."""
         now_ns = self._now_ns()
-        self._heard += 1
-        self._metrics.heard(event)
-        effects: list[Effect] = self._supervisor.attempt(partial(step, self.world, event, now_ns), [], event)
+        self._heard += len(events)
+        self._metrics.heard(events)
+        effects = self._supervisor.attempt_each(partial(self._step, now_ns), events)
         self._unfinished = True
+        if effects:
+            self._outlet.carry(effects, now_ns)
+
+    def _step(self, now_ns: int, event: Event) -> list[Effect]:
+        effects = step(self.world, event, now_ns)
         if self._journal is not None:
             write = partial(self._journal.stepped, now_ns, event, effects)
             self._supervisor.attempt(write, None, "the journal")
-        if effects:
-            self._outlet.carry(effects, now_ns)
+        return effects
 
     def _hear_clocks(self) -> None:
         now_ns = self._now_ns()
         due: ClockRang | None
         while (due := self._outlet.deadlines.due(now_ns)) is not None:
             started = time.perf_counter()
-            self._hear(due)
+            self._hear([due])
             if due.clock.kind in _PREEMPTING:
                 self._metrics.sought(time.perf_counter() - started)
 

@@ -70,23 +70,31 @@ Value = TypeVar("Value")
 
 
 def read(tags: Mapping[str, str]) -> PodFacts:
-    """All of it; NO_FACTS where the tags have none."""
+    """All of it, one value for all pods with the same; NO_FACTS where the tags have none."""
     if _TAGS.isdisjoint(tags):
         return NO_FACTS
+    get = tags.get
+    terms, used = get(keys.TAG_POD_CONSTRAINTS, ""), get(keys.TAG_VOLUMES, "")
+    namespace = get(keys.TAG_NAMESPACE, "")
+    pod = f"{namespace}/{get(keys.TAG_POD_NAME, '')}" if '"ephemeral"' in used else ""
+    others = get(keys.CONTAINER_PORTS, ""), get(keys.TAG_PREFERENCES, "")
+    return _facts(terms, namespace if terms else "", used, pod, others)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _facts(terms: str, namespace: str, used: str, pod: str, others: tuple[str, str]) -> PodFacts:
     return PodFacts(
-        company=_read(tags, keys.TAG_POD_CONSTRAINTS, lambda text: company(text, tags.get(keys.TAG_NAMESPACE, "")))
-        or ANY_COMPANY,
-        ports=_read(tags, keys.CONTAINER_PORTS, ports) or (),
-        volumes=_read(tags, keys.TAG_VOLUMES, lambda text: _volumes_of(text, tags)) or NO_VOLUMES,
-        preferences=_read(tags, keys.TAG_PREFERENCES, preferences) or NO_PREFERENCES,
+        company=_read(keys.TAG_POD_CONSTRAINTS, terms, lambda text: company(text, namespace)) or ANY_COMPANY,
+        ports=_read(keys.CONTAINER_PORTS, others[0], ports) or (),
+        volumes=_read(keys.TAG_VOLUMES, used, lambda text: volumes(text, pod)) or NO_VOLUMES,
+        preferences=_read(keys.TAG_PREFERENCES, others[1], preferences) or NO_PREFERENCES,
     )
 
 
 _TAGS: Final = frozenset({keys.TAG_POD_CONSTRAINTS, keys.CONTAINER_PORTS, keys.TAG_VOLUMES, keys.TAG_PREFERENCES})
 
 
-def _read(tags: Mapping[str, str], tag: str, reader: Callable[[str], Value]) -> Value | None:
-    text = tags.get(tag)
+def _read(tag: str, text: str, reader: Callable[[str], Value]) -> Value | None:
     try:
         return reader(text) if text else None
     except Unfit as unfit:
@@ -133,12 +141,6 @@ def volumes(text: str, pod: str = "") -> Volumes:
         attached=tuple(Handle(driver, handle) for driver in sorted(attached) for handle in texts(attached, driver)),
         pod=pod if ephemeral else "",
     )
-
-
-def _volumes_of(text: str, tags: Mapping[str, str]) -> Volumes:
-    if '"ephemeral"' not in text:
-        return volumes(text)
-    return volumes(text, f"{tags.get(keys.TAG_NAMESPACE, '')}/{tags.get(keys.TAG_POD_NAME, '')}")
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -60,13 +60,15 @@ NodeNews = NodeAccepted | NodeRejected
 
 def allocation_response(answer: AllocationAnswer) -> si_pb2.AllocationResponse:
     """One decision's words on the allocation stream, in one message (semantics 1)."""
-    return si_pb2.AllocationResponse(
-        new=[_allocation(new) for new in answer.new],
+    response = si_pb2.AllocationResponse(
         released=[_release(release) for release in answer.released],
         releasedAsks=[_ask_release(release) for release in answer.released_asks],
         rejected=[_rejected_ask(refusal) for refusal in answer.rejected_asks],
         rejectedAllocations=[_rejected_allocation(refusal) for refusal in answer.rejected_allocations],
     )
+    for new in answer.new:
+        _add(response, new)
+    return response
 
 
 def application_response(news: Iterable[ApplicationNews]) -> si_pb2.ApplicationResponse:
@@ -222,9 +224,10 @@ def _policy(itself: bool, others: bool) -> si_pb2.PreemptionPolicy:  # noqa: FBT
     return si_pb2.PreemptionPolicy(allowPreemptSelf=itself, allowPreemptOther=others)
 
 
-def _allocation(new: NewAllocation) -> si_pb2.Allocation:
+def _add(response: si_pb2.AllocationResponse, new: NewAllocation) -> None:
+    """Filled in where it stays: a message that is put into another is copied, tags and all."""
     ask = new.ask
-    return si_pb2.Allocation(
+    response.new.add(
         allocationKey=ask.key,
         allocationTags={**ask.tags, **_chosen(new.volumes)} if new.volumes else ask.tags,
         resourcePerAlloc=resource(ask.resources),

@@ -6,7 +6,8 @@ outlet.py (style 29); what a failure means for the world is decided there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -15,6 +16,7 @@ from muster_core.edge.metrics.counted import Metrics
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
+C = TypeVar("C")
 
 
 class Supervisor:
@@ -33,6 +35,11 @@ class Supervisor:
             _log.error("the core goes on after a failure", cause=repr(cause)[:2000], exc_info=failure)
             self.failure = failure
             return instead
+
+    def attempt_each(self, act: Callable[[C], Iterable[T]], causes: Iterable[C]) -> list[T]:
+        """What `act` returns for one after the other, less those for which it failed."""
+        nothing: Iterable[T] = ()
+        return [found for cause in causes for found in self.attempt(partial(act, cause), nothing, cause)]
 
     def take_failure(self) -> Exception | None:
         """The failure since the last call, None if there was none."""

@@ -27,9 +27,10 @@ from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
+from muster_core.model.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewAllocation:
     """One ask got its place; encoded from the ask and these. `volumes`: what its claims that are not bound get."""
 
@@ -39,7 +40,7 @@ class NewAllocation:
     volumes: Choice = NO_CHOICE
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Release:
     """An allocation is to go (core's word), or its going is confirmed (STOPPED_BY_RM)."""
 

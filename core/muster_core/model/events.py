@@ -24,6 +24,7 @@ from muster_core.model.ids import (
 from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
+from muster_core.model.values import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +82,21 @@ class ApplicationRemoved:
     application: ApplicationId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AskAdded:
     """AllocationAsk, new or replacing the one of the same key (semantics 3)."""
 
     spec: AskSpec
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AllocationReported:
     """An existing allocation outside a node's registration."""
 
     spec: AllocationSpec
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AllocationReleased:
     """AllocationRelease from the resource manager: its own word (STOPPED_BY_RM)
     or the confirmation of the core's.

@@ -18,6 +18,7 @@ from typing import Final, assert_never
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, RmId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
+from muster_core.model.values import value
 
 
 class Notice(StrEnum):
@@ -110,7 +111,7 @@ class EventNoted:
         return self.change is Change.NONE and self.detail is Detail.NONE
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AskNoted:
     """An ask came or went."""
 
@@ -120,7 +121,7 @@ class AskNoted:
     detail: Detail
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PlacesNoted:
     """Allocations of one application that came, or went, at once: key, node and amount of each.
 

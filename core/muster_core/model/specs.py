@@ -27,6 +27,7 @@ from muster_core.model.ids import (
 from muster_core.model.placement import PlacementConstraint, Tags
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.storage import NodeStorage
+from muster_core.model.values import value
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
@@ -129,7 +130,7 @@ class ApplicationSpec:
         return self.gang_placement is GangPlacement.DIRECT and self.is_gang
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AskSpec:
     """AllocationAsk (seed 003): `max_allocations` places of one shape."""
 
@@ -160,7 +161,7 @@ class AskSpec:
     created_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AllocationSpec:
     """An allocation that exists already (recovery, or foreign to the core).
 

@@ -7,7 +7,8 @@ registry per core, so that two cores in one process do not meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
@@ -71,17 +72,20 @@ class Metrics:
         #: What the last health checks found; None = there were none.
         self.healthy: bool | None = None
 
-    def heard(self, event: Event) -> None:
-        """Count an event."""
-        kind = type(event)
-        counter = self._by_kind.get(kind)
-        if counter is None:
-            counter = self._by_kind[kind] = self._events.labels(kind.__name__)
-        counter.inc()
-        if kind is ApplicationAdded:
-            self._new.inc()
-        elif isinstance(event, NodeTold) and event.action is NodeAction.DECOMMISSION:
-            self.nodes_gone += 1
+    def heard(self, events: Sequence[Event]) -> None:
+        """Count events: of one message, mostly of one kind."""
+        for kind, run in groupby(events, key=type):
+            count = 0
+            for event in run:
+                count += 1
+                if isinstance(event, NodeTold) and event.action is NodeAction.DECOMMISSION:
+                    self.nodes_gone += 1
+            counter = self._by_kind.get(kind)
+            if counter is None:
+                counter = self._by_kind[kind] = self._events.labels(kind.__name__)
+            counter.inc(count)
+            if kind is ApplicationAdded:
+                self._new.inc(count)
 
     def said(self, effect: Effect) -> None:
         """Count an effect."""

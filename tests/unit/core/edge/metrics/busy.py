@@ -22,7 +22,7 @@ def busy_core() -> CollectorRegistry:
     events += [ApplicationAdded(an_application())] * 2  # the second is rejected
     events += [AskAdded(an_ask(f"r{i}")) for i in range(3)]
     for event in events:
-        core.metrics.heard(event)
+        core.metrics.heard([event])
         for effect in step(core.loop.world, event, 1):
             core.metrics.said(effect)
     cycle(core.loop.world, 1, lambda: True)

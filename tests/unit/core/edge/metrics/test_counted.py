@@ -68,9 +68,9 @@ def test_a_yes_after_a_no_is_no_shortfall() -> None:
 
 def test_events_are_counted_by_kind_and_new_applications_and_lost_nodes_of_them() -> None:
     metrics = Metrics()
-    metrics.heard(ApplicationAdded(an_application()))
-    metrics.heard(NodeTold(PARTITION, NodeId("n"), NodeAction.DECOMMISSION))
-    metrics.heard(NodeTold(PARTITION, NodeId("n"), NodeAction.DRAIN))
+    metrics.heard([ApplicationAdded(an_application())])
+    metrics.heard([NodeTold(PARTITION, NodeId("n"), NodeAction.DECOMMISSION)])
+    metrics.heard([NodeTold(PARTITION, NodeId("n"), NodeAction.DRAIN)])
     metrics.said(NodeRejected(RM, NodeId("n"), "known"))
     assert value(metrics, "muster_core_events_total", kind="NodeTold") == 2
     assert value(metrics, "yunikorn_scheduler_application_submission_total", result="new") == 1

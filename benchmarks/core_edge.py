@@ -1,0 +1,160 @@
+"""What the core costs an ask from message to message: decoded, told to the world, placed, said, and noted.
+
+    .venv/bin/python -m benchmarks edge
+
+The work of core_placement, but as the Scheduler Interface brings it: AllocationRequests of 100 asks go in, and
+AllocationResponses come out at the callback, with the loop, its mailbox, metrics and the store of events in between.
+The asks are as the operator makes them: a name, a namespace, labels, an image. `edge/decode` is the decoder alone,
+`edge/whole` all of it, both a processor second. No wire: what that costs is `si`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import structlog
+import uvloop
+
+from benchmarks.core_placement import APPLICATIONS, timed
+from benchmarks.figures import Figure, Options
+from muster_core.edge.scheduler import Scheduler
+from muster_core.edge.si_decode import Decoder
+from muster_core.model.ids import RmId
+from muster_si import keys, muster_pb2, si_pb2
+
+RM: Final = "benchmark"
+#: Asks of one message (architecture 4).
+MESSAGE: Final = 100
+NODES: Final = 5_000
+QUEUES: Final = (
+    "partitions: [{name: default, placementrules: [{name: provided, create: true}], "
+    "queues: [{name: root, submitacl: '*'}]}]"
+)
+
+
+class Listener:
+    """A resource manager that counts: `done` when it has so many allocations, `ready` when its applications are in."""
+
+    def __init__(self, expected: int) -> None:
+        self.ready, self.done = asyncio.Event(), asyncio.Event()
+        self._missing, self._applications = expected, APPLICATIONS
+
+    def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
+        """Count."""
+        self._missing -= len(response.new)
+        if not self._missing:
+            self.done.set()
+
+    def update_application(self, response: si_pb2.ApplicationResponse) -> None:
+        """Count."""
+        self._applications -= len(response.accepted)
+        if not self._applications:
+            self.ready.set()
+
+    def update_node(self, response: si_pb2.NodeResponse) -> None:
+        """Nothing to do."""
+
+    def call_back(self, callback: muster_pb2.Callback) -> None:
+        """Nothing to do."""
+
+    def session_lost(self, reason: str) -> None:
+        """The work is done."""
+
+
+def requests(asks: int) -> list[si_pb2.AllocationRequest]:
+    """The applications ask by turns, 100 asks a message."""
+    return [
+        si_pb2.AllocationRequest(rmID=RM, asks=map(an_ask, range(start, min(start + MESSAGE, asks))))
+        for start in range(0, asks, MESSAGE)
+    ]
+
+
+def an_ask(number: int) -> si_pb2.AllocationAsk:
+    """As the operator makes it of a pod with one image and three labels."""
+    app = number % APPLICATIONS
+    amounts = {"vcore": 100, "memory": 50 << 20, "pods": 1}
+    tags = {
+        keys.TAG_POD_NAME: f"pod-{number}",
+        keys.TAG_NAMESPACE: "benchmark",
+        keys.TAG_CREATION_TIME: "1790000000",
+        keys.TAG_PREFERENCES: '{"images":["docker.io/library/pause:latest"]}',
+        **{f"{keys.TAG_POD_LABEL_PREFIX}{label}": f"app-{app}" for label in ("app", "applicationId", "team")},
+    }
+    return si_pb2.AllocationAsk(
+        allocationKey=f"{number:036d}",
+        applicationID=f"app-{app}",
+        partitionName="default",
+        resourceAsk=si_pb2.Resource(resources={name: si_pb2.Quantity(value=amounts[name]) for name in amounts}),
+        maxAllocations=1,
+        tags=tags,
+    )
+
+
+def decoded(asks: int) -> float:
+    """Asks that the decoder takes apart in a processor second."""
+    decoder = Decoder(RmId(RM), ["default"])
+    messages = requests(asks)
+    return asks / timed(lambda: [decoder.allocations(message) for message in messages])
+
+
+def whole(asks: int, nodes: int = NODES) -> float:
+    """Allocations a processor second, from message to message."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    return asks / uvloop.run(_whole(asks, nodes))
+
+
+async def _whole(asks: int, nodes: int) -> float:
+    scheduler, listener = Scheduler(), Listener(asks)
+    running = asyncio.create_task(scheduler.run())
+    registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", policyGroup="queues", config=QUEUES)
+    await scheduler.register_resource_manager(registration, listener)
+    await scheduler.update_node(si_pb2.NodeRequest(rmID=RM, nodes=map(a_node, range(nodes))))
+    apps = [
+        si_pb2.AddApplicationRequest(
+            applicationID=f"app-{number}",
+            queueName=f"root.queue-{number}",
+            partitionName="default",
+            ugi=si_pb2.UserGroupInformation(user="somebody", groups=["some"]),
+        )
+        for number in range(APPLICATIONS)
+    ]
+    await scheduler.update_application(si_pb2.ApplicationRequest(rmID=RM, new=apps))
+    await listener.ready.wait()
+    messages = requests(asks)
+    gc.collect()
+    gc.freeze()
+    start = time.process_time()
+    for message in messages:
+        await scheduler.update_allocation(message)
+    await listener.done.wait()
+    seconds = time.process_time() - start
+    gc.unfreeze()
+    scheduler.close()
+    await running
+    return seconds
+
+
+def a_node(number: int) -> si_pb2.NodeInfo:
+    """That of core_placement."""
+    name = f"node-{number:05d}"
+    amounts = {"vcore": 32_000, "memory": 256 << 30, "pods": 110}
+    return si_pb2.NodeInfo(
+        nodeID=name,
+        action=si_pb2.NodeInfo.CREATE,
+        attributes={f"{keys.NODE_LABEL_PREFIX}kubernetes.io/hostname": name},
+        schedulableResource=si_pb2.Resource(resources={key: si_pb2.Quantity(value=amounts[key]) for key in amounts}),
+    )
+
+
+def measure(names: Sequence[str], options: Options) -> list[Figure]:
+    """The figures of these names."""
+    asks = 1_000 if options.quick else 10_000
+    return [Figure(name, "/s", [WAYS[name](asks) for _ in range(options.runs)]) for name in names]
+
+
+WAYS: Final[Mapping[str, Callable[[int], float]]] = {"edge/decode": decoded, "edge/whole": whole}
