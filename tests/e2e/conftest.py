@@ -6,6 +6,7 @@ Muster serves every node of the cluster, so scenarios run one after the other an
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -34,6 +35,10 @@ QUICK = {"service.completingTimeout": "1s", "service.placeholderImage": "registr
 
 BUSY = {"MUSTER_COMPARE_EVERY": "0.2"}
 """The ledgers of operator and core are compared all the time, so that a scenario shows where they differ."""
+
+PLACEMENT_VARIABLE = "MUSTER_GANG_PLACEMENT"
+"""How gangs that do not say it get their places in this run: Reserve (unset), Atomic or Direct. What a test says of
+placeholder pods holds only where there are any, and only in Reserve part by part: such a test names its placement."""
 
 HERE = Path(__file__).parent
 
@@ -113,7 +118,7 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
             env: Mapping[str, str] | None = None,
         ) -> Scene:
             gate = await _gate(home, stack) if gated else None
-            settings = {**QUICK, **(config or {})}
+            settings = {**QUICK, **_placement(), **(config or {})}
             setup = partial(Setup, embedded=embedded, env={**BUSY, **(env or {})})
             scene = await _open(home, stack, [*nodes], settings, gate, setup)
             scenes.append(scene)
@@ -129,6 +134,18 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
             else:
                 await _recovered(scene)
                 await aftermath.check(scene)
+
+
+def chosen_placements() -> list[str]:
+    """Those that tests of every placement try: all, unless this is the run of one."""
+    chosen = os.environ.get(PLACEMENT_VARIABLE)
+    return [chosen] if chosen else ["Reserve", "Atomic", "Direct"]
+
+
+def _placement() -> dict[str, str]:
+    """The setting that makes this run one of that placement."""
+    chosen = os.environ.get(PLACEMENT_VARIABLE)
+    return {"gang.placement": chosen} if chosen else {}
 
 
 async def _open(

@@ -67,11 +67,22 @@ def a_member(app: str, group: str, name: str, groups: Sequence[Group], parameter
 
 
 def a_gang(
-    app: str, groups: Sequence[Group], *, style: str = "", timeout_s: int | None = None, queue: str = ""
+    app: str,
+    groups: Sequence[Group],
+    *,
+    style: str = "",
+    timeout_s: int | None = None,
+    queue: str = "",
+    placement: str = "",
 ) -> list[Json]:
-    """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard."""
+    """The real pods of a gang, named ``app-group-0`` and so on; ``style``: Soft or Hard.
+
+    ``placement``: Reserve, Atomic or Direct; without one the scene's configuration decides, and with it who runs the
+    suite (see conftest).
+    """
     words = [f"placeholderTimeoutInSeconds={timeout_s}"] if timeout_s is not None else []
     words += [f"gangSchedulingStyle={style}"] if style else []
+    words += [f"gangPlacement={placement}"] if placement else []
     pods = [
         a_member(app, group.name, f"{app}-{group.name}-{index}", groups, " ".join(words))
         for group in groups

@@ -25,6 +25,7 @@ from muster_operator.model.verdicts import SchedulingStateChanged
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
+_EARLY: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING})
 _WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 
 
@@ -66,11 +67,12 @@ def all_there(app: Application) -> str:
 def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
     """The core said of a task group what keeps its places from being held; of no pod of ours, else.
 
-    What is said before the first look is told at the first look: most gangs have their places by then.
+    What is said before the first look is told at the first look: most gangs have their places by then. It may be said
+    even before we hear that the application was accepted, for that comes on another stream (semantics 1).
     """
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")
-    if app is None or app.gang is None or not _is_direct(app) or app.gang.group(group) is None:
+    if app is None or app.state not in _EARLY or app.gang is None or app.gang.group(group) is None:
         return
     why = waiting.shortage_of(change)
     if why is None:
@@ -79,7 +81,7 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
         app.lacks[group] = why
     lacks = sorted(app.lacks.items(), key=lambda item: (item[1].reason != words.CONDITION_UNSCHEDULABLE, item[0]))
     app.shortage = lacks[0][1] if lacks else app.impossible
-    if app.look_pause > FIRST_LOOK_S:
+    if _is_direct(app) and app.look_pause > FIRST_LOOK_S:
         _explain(ledger, out, app, now)
 
 

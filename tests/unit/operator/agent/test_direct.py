@@ -135,6 +135,14 @@ def test_a_gang_whose_turn_has_not_come_or_whose_quota_is_full_calls_for_no_node
     assert conditions(driver.wait(2.5)) == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", note))
 
 
+def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost() -> None:
+    driver = live()
+    driver.see(a_direct_member())
+    says(driver, SKIPPED, QUOTA)
+    driver.accepted()
+    assert conditions(driver.wait(2.5))["w0"][1].endswith(QUOTA)
+
+
 def test_a_gang_of_which_nothing_was_said_waits_for_its_places() -> None:
     found = conditions(looking().wait(2.5))
     assert found == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", "gang job waits for its places"))
