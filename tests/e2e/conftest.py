@@ -142,6 +142,11 @@ def chosen_placements() -> list[str]:
     return [chosen] if chosen else ["Reserve", "Atomic", "Direct"]
 
 
+def with_pods() -> str:
+    """The placement of tests that speak of placeholder pods, of all of them at once: the run's, if it makes any."""
+    return "Atomic" if os.environ.get(PLACEMENT_VARIABLE) == "Atomic" else "Reserve"
+
+
 def _placement() -> dict[str, str]:
     """The setting that makes this run one of that placement."""
     chosen = os.environ.get(PLACEMENT_VARIABLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scene import Scene
 
@@ -20,7 +20,8 @@ async def test_a_gang_goes_through_its_whole_cycle_in_one_process(open_scene: Op
 
 async def test_soft_times_out_in_one_process(open_scene: OpenScene) -> None:
     scene = await open_scene(NODES, embedded=True)
-    await scene.create(a_gang("large", [Group("workers", 500, real=2)], style="Soft", timeout_s=2))
+    large = [Group("workers", 500, real=2)]
+    await scene.create(a_gang("large", large, style="Soft", timeout_s=2, placement="Reserve"))
     await scene.all_bound(2)
 
 
@@ -32,7 +33,7 @@ async def test_soft_times_out_in_one_process(open_scene: OpenScene) -> None:
 async def test_the_one_process_survives_a_kill(request_: tuple[str, str], open_scene: OpenScene) -> None:
     scene: Scene = await open_scene(NODES, gated=True, embedded=True)
     held = scene.gate.hold(*request_, skip=1)
-    await scene.create(a_gang("gang", [Group("workers", 4)], timeout_s=600))
+    await scene.create(a_gang("gang", [Group("workers", 4)], timeout_s=600, placement=with_pods()))
     await held.reached(1)
     await scene.muster.core.kill()
     scene.gate.clear()

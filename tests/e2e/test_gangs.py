@@ -9,7 +9,7 @@ import yaml
 from devcluster.api import Json
 from devcluster.audit import Write
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_member, a_pod, with_annotations
 from tests.e2e.scene import Scene
 
@@ -38,7 +38,7 @@ async def phases(scene: Scene) -> Counter[str]:
 
 async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_bound(open_scene: OpenScene) -> None:
     scene = await open_scene(nodes(3))
-    await scene.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S))
+    await scene.create(a_gang("one", [Group("workers", 6, cpu="2")], timeout_s=LONG_S, placement=with_pods()))
     await scene.all_bound(6)
     order = [is_of_placeholder(write) for write in bindings(scene)]
     assert order == [True] * 6 + [False] * 6
@@ -47,7 +47,8 @@ async def test_a_gang_of_one_group_reserves_all_its_places_before_a_real_pod_is_
 
 async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_were(open_scene: OpenScene) -> None:
     scene = await open_scene(nodes(4))
-    await scene.create(a_gang("two", [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")], timeout_s=LONG_S))
+    groups = [Group("leader", 1, cpu="3"), Group("workers", 4, cpu="2")]
+    await scene.create(a_gang("two", groups, timeout_s=LONG_S, placement=with_pods()))
     await scene.all_bound(5)
     places: dict[bool, Counter[tuple[str, str]]] = {True: Counter(), False: Counter()}
     for write in bindings(scene):
@@ -65,7 +66,7 @@ async def test_the_first_example_runs_as_it_is_written(open_scene: OpenScene) ->
 async def test_executors_that_come_after_their_driver_runs_take_the_places_held_for_them(open_scene: OpenScene) -> None:
     scene = await open_scene(nodes(3))
     groups = [Group("driver", 1), Group("executors", 4, cpu="2")]
-    await scene.create([a_member("spark", "driver", "driver", groups)])
+    await scene.create([a_member("spark", "driver", "driver", groups, f"gangPlacement={with_pods()}")])
 
     async def driver_runs() -> bool:
         return await phases(scene) == {"Running": 1}
@@ -80,7 +81,7 @@ async def test_executors_that_come_after_their_driver_runs_take_the_places_held_
 
 async def test_members_beyond_min_member_are_scheduled_as_usual(open_scene: OpenScene) -> None:
     scene = await open_scene(nodes(2))
-    await scene.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S))
+    await scene.create(a_gang("more", [Group("workers", 2, real=5)], timeout_s=LONG_S, placement=with_pods()))
     await scene.all_bound(5)
     assert sum(is_of_placeholder(write) for write in bindings(scene)) == 2
 
@@ -144,7 +145,8 @@ async def test_a_gang_waits_for_head_room_that_another_application_holds(open_sc
     labels = {"applicationId": "first", "queue": "root.small"}
     await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scene.all_bound(3)
-    await scene.create(a_gang("waits", [Group("workers", 2)], queue="root.small", timeout_s=LONG_S))
+    workers = [Group("workers", 2)]
+    await scene.create(a_gang("waits", workers, queue="root.small", timeout_s=LONG_S, placement=with_pods()))
     await scene.create([a_pod("bystander", labels={"applicationId": "other", "queue": "root.other"})])
     await scene.eventually("both placeholders wait", lambda: _are_there(scene, 2))
     assert await scene.bound(placeholders=True) == []

@@ -1,7 +1,7 @@
 """The API server hesitates, forgets, loses answers or restarts in the middle of a gang."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scene import Scene
 
@@ -18,7 +18,7 @@ async def reserved(scene: Scene, count: int) -> None:
 async def test_a_gang_goes_on_when_the_api_server_restarts_while_it_reserves(open_scene: OpenScene) -> None:
     """Every watch breaks, and the operator's writes meet a closed port."""
     scene = await open_scene([FakeNode("node-0", cpu="2500m")])
-    await scene.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S))
+    await scene.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement="Reserve"))
     await reserved(scene, 2)
     await scene.cluster.restart_apiserver()
     await scene.cluster.add_nodes([FakeNode("node-1", cpu="4")])
@@ -28,7 +28,7 @@ async def test_a_gang_goes_on_when_the_api_server_restarts_while_it_reserves(ope
 async def test_a_gang_goes_on_when_the_api_server_restarts_during_its_swaps(open_scene: OpenScene) -> None:
     scene = await open_scene([FakeNode("node-0")], gated=True)
     held = scene.gate.hold("DELETE", r"/pods/tg-")
-    await scene.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S))
+    await scene.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement=with_pods()))
     await held.reached(4)
     await scene.cluster.restart_apiserver()
     held.open()
@@ -41,7 +41,7 @@ async def test_deletes_that_no_watch_told_are_found_by_the_list_after_410(open_s
     await scene.create([a_pod("holds-room", cpu="2")])
     await scene.all_bound(1)
     held = scene.gate.hold("DELETE", r"/pods/tg-")
-    await scene.create(a_gang("waits", [Group("workers", 2)], timeout_s=LONG_S))
+    await scene.create(a_gang("waits", [Group("workers", 2)], timeout_s=LONG_S, placement=with_pods()))
     await held.reached(2)
     await scene.create([a_pod("wants-room", cpu="2")])
     scene.gate.freeze_watches()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scene import Scene
 
@@ -27,7 +27,7 @@ def held_at(request: tuple[str, str], after: int) -> Step:
 
     async def reach(scene: Scene) -> None:
         held = scene.gate.hold(*request, skip=after)
-        await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600))
+        await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
         await held.reached(1)
 
     return reach
@@ -36,7 +36,7 @@ def held_at(request: tuple[str, str], after: int) -> Step:
 async def placeholder_is_deleted(scene: Scene) -> None:
     """A placeholder is gone from the API server, and the operator has not heard of it."""
     held = scene.gate.hold(*DELETE_PLACEHOLDER)
-    await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600))
+    await scene.create(a_gang("gang", [Group("workers", MEMBERS)], timeout_s=600, placement=with_pods()))
     await held.reached(1)
     scene.gate.freeze_watches()
     held.open()

@@ -4,7 +4,7 @@ from collections import Counter
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound, with_annotations
 from tests.e2e.scene import Scene
 
@@ -28,7 +28,7 @@ def placeholders_made(scene: Scene) -> int:
 
 def a_deployment(name: str, replicas: int, groups: list[Group]) -> Json:
     """A Deployment whose pods are one gang."""
-    pod = a_gang(name, groups)[0]
+    pod = a_gang(name, groups, placement=with_pods())[0]
     pod["metadata"]["labels"]["deployment"] = name
     pod["spec"]["restartPolicy"] = "Always"
     template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
@@ -80,7 +80,7 @@ async def test_an_id_can_be_used_again_once_its_application_has_completed(open_s
     """A CronJob's shape: the pods of the first run stay as they ended, the second is a gang of its own."""
     scene = await open_scene([FakeNode("node-0")])
     for run in (1, 2):
-        gang = a_gang("nightly", WORKERS)
+        gang = a_gang("nightly", WORKERS, placement=with_pods())
         for pod in gang:
             pod["metadata"]["name"] += f"-{run}"
         await scene.create(with_annotations(pod, BRIEF) for pod in gang)

@@ -2,7 +2,7 @@
 
 from devcluster.nodes import FakeNode
 from tests.e2e.configuration import a_queue, queue_file, queues
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scene import Scene
 from tests.e2e.telling import waits_with
@@ -59,7 +59,7 @@ async def test_a_gang_waits_whole_for_the_quota_of_a_queue_far_above_it(open_sce
     queue = "root.a.b.c.leaf"
     await scene.create([a_pod("holder", cpu="2", labels={"applicationId": "holder", "queue": queue})])
     await scene.all_bound(1)
-    await scene.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600))
+    await scene.create(a_gang("gang", [Group("workers", 3)], queue=queue, timeout_s=600, placement=with_pods()))
 
     async def all_wait() -> bool:
         return len(await scene.pods(placeholders=True)) == 3

@@ -62,10 +62,10 @@ async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_
 async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scene: OpenScene) -> None:
     """Contract 1.4, semantics 8 and 16: each by its name; defaults, Soft and Reserve are taken."""
     scene = await open_scene(NODES)
-    words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Atomic nonsense"
+    words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
     groups = [Group("workers", 2)]
     await scene.create(a_member("odd", "workers", f"odd-{index}", groups, words) for index in range(2))
-    for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve is used", "nonsense"):
+    for name in ("placeholderTimeoutInSeconds", "Soft is used", "Reserve, Atomic or Direct", "nonsense"):
         await told(scene, "odd-0", name)
     await scene.all_bound(2)
     assert sum(write.what == "create pods" for write in scene.writes(of_operator=True)) == 2

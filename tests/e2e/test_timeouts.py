@@ -17,13 +17,13 @@ async def warnings(scene: Scene) -> list[str]:
 
 async def test_soft_gives_the_places_back_and_schedules_the_pods_one_by_one(open_scene: OpenScene) -> None:
     scene = await open_scene(ROOM_FOR_TWO)
-    await scene.create(a_gang("soft", GANG, style="Soft", timeout_s=3))
+    await scene.create(a_gang("soft", GANG, style="Soft", timeout_s=3, placement="Reserve"))
     await scene.all_bound(2)
 
 
 async def test_hard_fails_the_application_and_no_real_pod_ever_runs(open_scene: OpenScene) -> None:
     scene = await open_scene(ROOM_FOR_TWO)
-    await scene.create(a_gang("hard", GANG, style="Hard", timeout_s=3))
+    await scene.create(a_gang("hard", GANG, style="Hard", timeout_s=3, placement="Reserve"))
 
     async def has_failed() -> bool:
         phases = Counter(pod["status"]["phase"] for pod in await scene.pods())
@@ -46,5 +46,5 @@ async def test_a_gang_that_no_empty_cluster_could_hold_is_told_at_once_what_is_m
 
 async def test_the_default_clock_of_the_configuration_counts_where_the_gang_names_none(open_scene: OpenScene) -> None:
     scene = await open_scene(ROOM_FOR_TWO, {"gang.placeholderTimeout": "3s"})
-    await scene.create(a_gang("default", GANG))
+    await scene.create(a_gang("default", GANG, placement="Reserve"))
     await scene.all_bound(2)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from devcluster.nodes import FakeNode
 from tests.e2e.configuration import queues
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.telling import scheduled, waits_with
 
@@ -40,7 +40,7 @@ async def test_a_gang_costs_few_writes_and_tells_its_progress_once(open_scene: O
     """Five writes a member (architecture 7), and few for the gang: progress is one series on its first pod."""
     members = 40
     scene = await open_scene([FakeNode(f"node-{index}", cpu="16") for index in range(4)])
-    await scene.create(a_gang("large", [Group("workers", members)]))
+    await scene.create(a_gang("large", [Group("workers", members)], placement=with_pods()))
     await scene.all_bound(members)
 
     async def all_are_told() -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
 from tests.e2e.scene import Scene
 from tests.e2e.telling import condition, scheduled, waits_with
@@ -52,7 +52,8 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
     )
     await scene.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
     await scene.create([at("free", "f", "big", "100")])
-    await scene.create([*a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600)])
+    gang = a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods())
+    await scene.create(gang)
     await scene.create([at("turn", "late", "turn-late")])
     left = "has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
     await asyncio.gather(
@@ -87,7 +88,7 @@ async def test_a_gang_that_waits_for_nodes_says_how_far_it_is_in_one_event_and_c
     await scene.create([a_pod("busy", labels={"applicationId": "busy"})])
     await scene.all_bound(1)
     mark = len(scene.writes(of_operator=True))
-    await scene.create(a_gang("gang", [Group("workers", members)], timeout_s=600))
+    await scene.create(a_gang("gang", [Group("workers", members)], timeout_s=600, placement="Reserve"))
     lack = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
     await waits_with(scene, "gang-workers-0", "SchedulingSkipped", "2 of 3 placeholders have their node", lack)
     await waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far")

@@ -86,7 +86,7 @@ async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begi
 ) -> None:
     scene = await open_scene(NODES)
     await make(scene, "again", "4")
-    for pod in a_gang("gang", [Group("workers", 4)], timeout_s=600):
+    for pod in a_gang("gang", [Group("workers", 4)], timeout_s=600, placement="Reserve"):
         await scene.api.create(pod, "again")
 
     async def is_reserving() -> bool:

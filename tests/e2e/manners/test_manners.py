@@ -1,7 +1,7 @@
 """What the API server sees of us when watches are cut and when it asks for patience."""
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 
 PODS = ("GET", "/api/v1/pods")
@@ -27,7 +27,7 @@ async def test_creates_that_shall_wait_wait_and_binds_go_on(open_scene: OpenScen
     """
     scene = await open_scene([FakeNode("node-0")], {"kubernetes.concurrency": "2"}, gated=True)
     told = scene.gate.fail("POST", r"/pods$", 429, retry_after_s=4)
-    await scene.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S))
+    await scene.create(a_gang("patient", [Group("workers", 3)], timeout_s=LONG_S, placement=with_pods()))
     await told.reached()
     await scene.create([a_pod("single")])
     await scene.all_bound(1)

@@ -32,8 +32,8 @@ async def test_a_gang_keeps_the_places_that_kubelets_refuse(open_scene: OpenScen
     nodes = [FakeNode(f"node-{number}", cpu="1") for number in range(2)]
     scene = await open_scene(nodes, queues(resources={"max": {"vcore": "3"}}))
     group = Group("workers", 3, extra={"annotations": NOT_YET})
-    gang = [with_annotations(pod, NOT_YET) for pod in a_gang("firm", [group], timeout_s=600, queue="root.leaf")]
-    await scene.create(gang)
+    gang = a_gang("firm", [group], timeout_s=600, queue="root.leaf", placement="Reserve")
+    await scene.create(with_annotations(pod, NOT_YET) for pod in gang)
 
     async def two_places() -> list[Json]:
         found = await scene.bound(placeholders=True)
@@ -59,7 +59,7 @@ async def test_a_gang_keeps_the_places_that_kubelets_refuse(open_scene: OpenScen
     node = await refuse(scene, member, "UnexpectedAdmissionError")
     await told(scene, "firm-workers-0", node, member["metadata"]["name"], "is kept for 120 s")
     assert "rival" not in await names(scene)
-    (again,) = a_gang("firm", [group], timeout_s=600, queue="root.leaf")[:1]
+    (again,) = a_gang("firm", [group], timeout_s=600, queue="root.leaf", placement="Reserve")[:1]
     again["metadata"]["name"] = "firm-again"
     await scene.create([with_annotations(again, NOT_YET)])
 

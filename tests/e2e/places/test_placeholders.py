@@ -6,7 +6,7 @@ import json
 
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, a_priority_class, is_bound, with_annotations
 from tests.e2e.scene import Scene
 from tests.e2e.telling import told
@@ -46,7 +46,7 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
         PLACEHOLDER: "true",
         f"{PREFIX}task-group-name": "workers",
         f"{PREFIX}task-groups": json.dumps([group]),
-        f"{PREFIX}schedulingPolicyParameters": "placeholderTimeoutInSeconds=600",
+        f"{PREFIX}schedulingPolicyParameters": "placeholderTimeoutInSeconds=600 gangPlacement=Reserve",
     }
     reference = {"apiVersion": "v1", "kind": "Pod", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
     assert meta["ownerReferences"] == [{**reference, "controller": False, "blockOwnerDeletion": True}]
@@ -113,7 +113,8 @@ async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_names
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
     }
     group = Group("workers", 3, extra=extra)
-    gang = [restricted(pod) for pod in a_gang("shape", [group], timeout_s=600, queue="root.shapes")]
+    shaped = a_gang("shape", [group], timeout_s=600, queue="root.shapes", placement="Reserve")
+    gang = [restricted(pod) for pod in shaped]
     for pod in gang:
         pod["spec"] |= {"priorityClassName": "shaped", "imagePullSecrets": [{"name": "pull"}]}
     await scene.create(gang)
@@ -141,12 +142,14 @@ async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and
         return dict(status.get("used", {})) == {"pods": "0"}
 
     await scene.eventually("the quota is in force", is_empty)
-    await scene.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600))
+    await scene.create(a_gang("soft", [Group("workers", 4, real=1)], timeout_s=600, placement=with_pods()))
     await told(scene, "soft-workers-0", "creating placeholder", "exceeded quota")
     await scene.all_bound(1)
     await scene.api.delete_all("pods", scene.namespace)
     await scene.eventually("the quota is free again", is_empty)
-    await scene.create(a_gang("hard", [Group("workers", 4, real=1)], style="Hard", timeout_s=600))
+    await scene.create(
+        a_gang("hard", [Group("workers", 4, real=1)], style="Hard", timeout_s=600, placement=with_pods())
+    )
 
     async def has_failed() -> bool:
         status: Json = (await scene.api.get("pods", "hard-workers-0", scene.namespace))["status"]
@@ -159,8 +162,8 @@ async def test_a_quota_of_kubernetes_that_refuses_placeholders_ends_the_gang_and
 async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_orphans(open_scene: OpenScene) -> None:
     """The garbage collector takes placeholders with their originator; one that ended leaves orphans (semantics 18)."""
     scene = await open_scene([FakeNode("node-0", cpu="2500m")])
-    await scene.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600))
-    await scene.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600))
+    await scene.create(a_gang("swept", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
+    await scene.create(a_gang("ended", [Group("workers", 2, real=1)], timeout_s=600, placement="Reserve"))
     await scene.eventually("the placeholders of both", lambda: _names(scene, {"swept": 1, "ended": 2}))
     await scene.muster.operator.kill()
     await scene.muster.stop()

@@ -44,7 +44,9 @@ async def test_gangs_are_packed_into_zones_as_the_example_says_and_one_that_find
     )
     assert await apply(scene, "1-required.yaml", "train", 6) == {"c": 6}
     assert set(await apply(scene, "2-preferred.yaml", "render", 10)) == {"a", "b"}
-    parameters = {f"{PREFIX}schedulingPolicyParameters": f"topologyKey={ZONE} topologyMode=required"}
+    parameters = {
+        f"{PREFIX}schedulingPolicyParameters": f"topologyKey={ZONE} topologyMode=required gangPlacement=Reserve"
+    }
     late = a_gang("late", [Group("workers", 4, cpu="500m")])
     await scene.create(with_annotations(pod, parameters) for pod in late)
     words = (

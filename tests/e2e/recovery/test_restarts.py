@@ -30,23 +30,25 @@ async def in_every_phase(scene: Scene) -> None:
     """Gangs that complete, run, swap in two ways, fail, and are created."""
     # Completing: one real pod of two members has run; the placeholder that is left over is told to go.
     scene.gate.hold("DELETE", DELETE_OF.format("ends"))
-    await scene.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S))
+    await scene.create(a_gang("ends", [Group("g", 2, real=1)], timeout_s=LONG_S, placement="Reserve"))
     await is_so(scene, 2, "tg-ends", placeholders=True)
     # Swapping: the deletes were sent and are not answered.
     deletes = scene.gate.hold("DELETE", DELETE_OF.format("swaps"))
-    await scene.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S))
+    await scene.create(a_gang("swaps", [Group("g", 2)], timeout_s=LONG_S, placement="Reserve"))
     await deletes.reached(2)
     # Swapping: the placeholders are gone, their members are not bound; one of three is.
     binds = scene.gate.hold("POST", r"/pods/binds-[^/]*/binding$", skip=1)
-    await scene.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S))
+    await scene.create(a_gang("binds", [Group("g", 3)], timeout_s=LONG_S, placement="Reserve"))
     await binds.reached(2)
     # Failing: the time is up, and the pods are being told.
     told = scene.gate.hold("PATCH", r"/pods/fails-[^/]*/status$")
-    await scene.create(a_gang("fails", [Group("s", 1), Group("b", 1, cpu="900")], timeout_s=1, style="Hard"))
+    await scene.create(
+        a_gang("fails", [Group("s", 1), Group("b", 1, cpu="900")], timeout_s=1, style="Hard", placement="Reserve")
+    )
     await told.reached(2)
     # Creating: two of four placeholders are there.
     creations = scene.gate.hold("POST", r"/pods$", skip=2)
-    await scene.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S))
+    await scene.create(a_gang("begins", [Group("g", 4)], timeout_s=LONG_S, placement="Reserve"))
     await creations.reached(2)
 
 
@@ -77,7 +79,8 @@ async def failed(scene: Scene, of: str, count: int) -> None:
 async def test_order_clocks_and_words_survive_a_restart(open_scene: OpenScene) -> None:
     """Semantics 10, 19 and 28: who came first is first, a clock goes on, what was told is not told again."""
     scene = await open_scene([FakeNode("node-0", cpu="2500m")])
-    await scene.create(a_gang("timed", [Group("s", 1), Group("b", 1, cpu="900")], timeout_s=TIMEOUT_S))
+    groups = [Group("s", 1), Group("b", 1, cpu="900")]
+    await scene.create(a_gang("timed", groups, timeout_s=TIMEOUT_S, placement="Reserve"))
     await is_so(scene, 1, "tg-timed-s", placeholders=True)
     bound_at = time.monotonic()
     await scene.create(
