@@ -8,7 +8,7 @@ operator and core, and compressed entries are unpacked.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +19,11 @@ from muster_operator.link.config.catalogue import doubts
 from muster_operator.link.config.configmaps import merged
 from muster_operator.link.config.settings import parse
 from muster_operator.link.errors import BadSetting
+
+EXAMPLES: Final = (
+    "muster validate queues.yaml",
+    "kubectl get configmap muster-configs -n muster -o yaml | muster validate -",
+)
 
 
 def command(

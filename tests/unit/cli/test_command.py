@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+import sysconfig
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from muster.main import app
+from muster.later import Entry
+from muster.main import COMMANDS, app
 from muster_operator.link.errors import StartupRefused
 from muster_operator.main import tls_files
 from muster_si.api import SI_VERSION
+from tests.unit.repo.tree import ROOT
+
+#: What takes long to load.
+HEAVY = ("muster_core", "muster_operator", "kubernetes", "grpc", "kopf", "aiohttp", "numpy")
+NEED_BOTH = ("run", "validate", "config")
+
+
+def words(text: str) -> str:
+    """Without the breaks and frames that a narrow page puts in."""
+    return " ".join(text.split())
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -25,14 +41,48 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_version_names_the_scheduler_interface_too() -> None:
-    result = CliRunner().invoke(app, ["version"])
+    result = CliRunner().invoke(app, ["version", "--client"])
     assert result.exit_code == 0
     assert SI_VERSION in result.output
 
 
-@pytest.mark.parametrize("command", ["run", "core", "operator", "version", "validate"])
-def test_every_command_says_what_it_does(command: str) -> None:
-    assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_every_command_says_what_it_does_and_shows_how(entry: Entry) -> None:
+    result = CliRunner().invoke(app, [entry.name, "--help"])
+    assert result.exit_code == 0
+    assert [example for example in entry.examples if " ".join(example.split()) not in words(result.stdout)] == []
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_examples_are_command_lines_that_the_command_takes(entry: Entry) -> None:
+    for example in entry.examples:
+        line = shlex.split(example.rpartition("| ")[2])
+        assert line[:2] == ["muster", entry.name]
+        context: Any = typer.main.get_command(app).make_context("muster", line[1:2])
+        entry.made.make_context(entry.name, line[2:], context)
+
+
+@pytest.mark.parametrize("command", ["", *(entry.name for entry in COMMANDS if entry.place.startswith("muster."))])
+def test_help_of_a_command_that_only_looks_loads_neither_half(command: str) -> None:
+    if command in NEED_BOTH:
+        pytest.skip("it judges by the rules of both halves")
+    loaded = "; import sys; print([name for name in HEAVY if name in sys.modules])".replace("HEAVY", repr(HEAVY))
+    line = [*filter(None, [command]), "--help"]
+    code = (
+        f"from typer.testing import CliRunner; from muster.main import app; CliRunner().invoke(app, {line!r}){loaded}"
+    )
+    assert run("-c", code).stdout == "[]\n"
+
+
+def test_the_shell_completes_commands() -> None:
+    script = str(Path(sysconfig.get_path("scripts")) / "muster")
+    result = run(script, _MUSTER_COMPLETE="complete_bash", COMP_WORDS="muster no", COMP_CWORD="1")
+    assert result.stdout.split() == ["nodes"]
+
+
+def test_the_command_is_a_plugin_of_kubectl_too() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["kubectl-muster"] == scripts["muster"]
 
 
 def test_run_without_embedded_says_what_to_do() -> None:

@@ -1,0 +1,51 @@
+"""`muster apps`: applications, a row each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from muster.asking import asks
+from muster.clients.rest import Rest
+from muster.clients.target import Target
+from muster.output import Format, Output, Watch, show
+from muster.views import apps as page
+
+EXAMPLES = ("muster apps", "muster apps --queue root.research -o wide", "muster apps --state rejected")
+
+
+class State(StrEnum):
+    """As REST sorts them; completed = ended, however it did."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    REJECTED = "rejected"
+
+
+@asks
+def command(
+    target: Target,
+    *,
+    queue: Annotated[str, typer.Option("--queue", "-q", help="only of this queue and those below it")] = "",
+    user: Annotated[str, typer.Option("--user", "-u", help="only of this user")] = "",
+    state: Annotated[State, typer.Option(help="which")] = State.ACTIVE,
+    output: Format = Output.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Show applications: what each has, and how much of it waits."""
+    show(lambda: chosen(target.rest, queue, user, state), page.view, output, watch=watch)
+
+
+def chosen(rest: Rest, queue: str, user: str, state: State) -> list[dict[str, Any]]:
+    """Those that are asked for. Raises NotThere where there is no such queue."""
+    if queue:
+        rest.queue(queue)
+    below = queue.lower()
+    return [
+        app
+        for app in rest.applications(state.value)
+        if (not below or app["queueName"] == below or app["queueName"].startswith(f"{below}."))
+        and user in ("", app["user"])
+    ]

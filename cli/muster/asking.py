@@ -1,0 +1,89 @@
+"""The options that all commands share which ask a core, and how their errors end: one line and a code.
+
+`asks` puts them on a command that takes a Target first, so that each command lists only what is its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
+
+import typer
+
+from muster.clients.target import Target
+from muster.errors import CommandError
+
+P = ParamSpec("P")
+
+_PANEL: Final = "Which core"
+
+
+def _target(  # noqa: PLR0913 # long: the command line is its options
+    *,
+    server: Annotated[
+        str,
+        typer.Option(
+            "--server",
+            "-s",
+            envvar="MUSTER_SERVER",
+            help="URL of the core's REST; without it the core is looked for in the cluster, through a port-forward",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(envvar="MUSTER_TOKEN_FILE", help="a bearer token, where REST wants one", rich_help_panel=_PANEL),
+    ] = None,
+    certificate_authority: Annotated[
+        Path | None, typer.Option(help="PEM; who signed the certificate of --server", rich_help_panel=_PANEL)
+    ] = None,
+    insecure_skip_tls_verify: Annotated[
+        bool, typer.Option("--insecure-skip-tls-verify", help="believe every certificate", rich_help_panel=_PANEL)
+    ] = False,
+    kubeconfig: Annotated[str, typer.Option(help="as kubectl's", rich_help_panel=_PANEL)] = "",
+    context: Annotated[
+        str, typer.Option(help="of the kubeconfig; without it its current one", rich_help_panel=_PANEL)
+    ] = "",
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "--namespace",
+            "-n",
+            envvar="MUSTER_NAMESPACE",
+            help="where Muster is; without it its pods are looked for everywhere",
+            rich_help_panel=_PANEL,
+        ),
+    ] = "",
+) -> Target:
+    return Target(server, token_file, certificate_authority, insecure_skip_tls_verify, kubeconfig, context, namespace)
+
+
+def asks(command: Callable[Concatenate[Target, P], None]) -> Callable[..., None]:
+    """The command with the shared options in front of its own."""
+    shared = inspect.signature(_target, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    @wraps(command)
+    def asking(**given: Any) -> None:
+        target = _target(**{key: given.pop(key) for key in shared})
+        try:
+            with_one_line(lambda: command(target, **given))  # type: ignore[call-arg]  # typer calls by the names of `own`
+        finally:
+            target.close()
+
+    both = [*own, *(option for option in shared.values())]
+    asking.__annotations__ = {option.name: option.annotation for option in both}
+    vars(asking)["__signature__"] = inspect.Signature(both)
+    return asking
+
+
+def with_one_line(action: Callable[[], None]) -> None:
+    """Do it; what is in its way is told in one line, and ends the command with its code."""
+    try:
+        action()
+    except CommandError as error:
+        typer.echo(f"muster: {error}", err=True)
+        raise typer.Exit(error.code) from error

@@ -1,0 +1,115 @@
+"""`muster run --embedded`: everything that is one process.
+
+It holds core and operator in one event loop with the in-process transport between them: for a
+first look, for demos and small clusters. Production runs two processes over a socket: `muster core`, `muster operator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+import uvloop
+
+from muster_core import main as core
+from muster_core.edge.administration import Administration
+from muster_core.edge.log_level import LogLevel as CoreLogLevel
+from muster_core.edge.rest.access.guard import AccessSettings
+from muster_operator import main as operator
+from muster_operator.admission.serving import WebhookOptions
+from muster_operator.assembly import Options
+from muster_operator.link import logs
+from muster_operator.link.errors import LinkError
+from muster_operator.link.leading.leadership import DURATION_S, Candidacy
+from muster_operator.link.logs import LogFormat, LogLevel
+from muster_operator.link.si.comparing import PAUSE_S
+from muster_operator.running import run as run_operator
+from muster_si.transport.inprocess import InProcessClient
+
+EXAMPLES = ("muster run --embedded --namespace muster",)
+
+
+class _Levels:
+    """The level of this process's log, as the core's REST reads and sets it."""
+
+    def __init__(self, level: LogLevel) -> None:
+        self.level = CoreLogLevel(level.value)
+
+    def set(self, level: CoreLogLevel) -> None:
+        """Use another from now on."""
+        self.level = level
+        logs.set_level(level.value)
+
+
+def command(  # noqa: PLR0913 # long: the command line is its options
+    *,
+    embedded: Annotated[bool, typer.Option("--embedded", help="core and operator in this process")] = False,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the ConfigMaps are")] = "default",
+    leader_elect: operator.LeaderElect = True,
+    lease_name: operator.LeaseName = operator.LEASE_NAME,
+    lease_duration: operator.LeaseDuration = DURATION_S,
+    identity: operator.Identity = "",
+    webhook_service: operator.WebhookService = "",
+    webhook_url: operator.WebhookUrl = "",
+    webhook_port: operator.WebhookPort = operator.WEBHOOK_PORT,
+    webhook_cert: operator.WebhookCert = None,
+    webhook_key: operator.WebhookKey = None,
+    webhook_ca: operator.WebhookCa = None,
+    webhook_manifest: operator.WebhookManifest = False,
+    compare_every: operator.CompareEvery = PAUSE_S,
+    health_port: Annotated[
+        int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
+    ] = 8081,
+    rest_address: Annotated[
+        str, typer.Option(envvar="MUSTER_CORE_REST_ADDRESS", help="where REST and the core's metrics listen")
+    ] = "127.0.0.1",
+    rest_port: Annotated[int, typer.Option(envvar="MUSTER_CORE_REST_PORT", help="0 = any free port")] = 9080,
+    rest_tls_cert: core.RestTlsCert = None,
+    rest_tls_key: core.RestTlsKey = None,
+    rest_token_file: core.RestTokenFile = None,
+    rest_kubernetes_auth: core.RestKubernetesAuth = False,
+    rest_closed: core.RestClosed = False,
+    rest_trust_loopback: core.RestTrustLoopback = False,
+    log_level: Annotated[LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL")] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(envvar="MUSTER_LOG_FORMAT")] = LogFormat.CONSOLE,
+) -> None:
+    """Schedule the cluster that KUBECONFIG names, until stopped."""
+    if not embedded:
+        typer.echo("say --embedded, or run `muster core` and `muster operator` as two processes", err=True)
+        raise typer.Exit(2)
+    logs.configure(log_level, log_format)
+    candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)
+    webhook = WebhookOptions(
+        webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
+    )
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(
+                run_embedded(
+                    Options(namespace, health_port, candidacy if leader_elect else None, webhook, compare_every),
+                    core.Options(
+                        rest_address=rest_address,
+                        rest_port=rest_port,
+                        rest_tls=core.rest_tls(rest_tls_cert, rest_tls_key),
+                        rest_access=AccessSettings(
+                            rest_token_file, rest_kubernetes_auth, rest_closed, rest_trust_loopback
+                        ),
+                        levels=_Levels(log_level),
+                    ),
+                )
+            )
+    except (LinkError, core.StartError) as error:
+        typer.echo(f"muster cannot start: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+async def run_embedded(operator_options: Options, core_options: core.Options) -> None:
+    """Core and operator in this event loop, until SIGTERM or SIGINT; the operator drains before the core stops.
+
+    Raises:
+        LinkError: the operator cannot serve as it is configured.
+        StartError: the core cannot.
+    """
+    async with core.running(core_options) as scheduler:
+        await run_operator(operator_options, lambda: InProcessClient(scheduler), lambda: Administration(scheduler))

@@ -1,0 +1,172 @@
+"""Commands that look at a running core: the real one, asked over HTTP."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from muster_core.model.events import ApplicationAdded
+from tests.unit.builders import an_application, an_ask
+from tests.unit.cli.conftest import NOWHERE, Served, rows, run
+
+LOOKING = ("status", "queues", "apps", "nodes", "version")
+
+
+def test_the_status_says_how_full_the_cluster_is_and_what_lacks_nodes(served: Served) -> None:
+    result = served.run("status")
+    assert result.exit_code == 0
+    lines = dict(line.split("  ", 1) for line in result.stdout.splitlines())
+    told = {label: text.strip() for label, text in lines.items()}
+    assert told["core"] == "schedules"
+    assert told["nodes"] == "3, fair order"
+    assert told["used"] == "cpu 3/12 (25%), pods 3/300 (1%)"
+    assert told["applications"] == "1 Accepted, 1 Rejected, 1 Running"
+    assert told["nodes lack"] == "1 place for 1 application"
+
+
+def test_a_core_without_an_operator_is_not_well(empty_core: str) -> None:
+    result = run("status", "--server", empty_core)
+    assert result.exit_code == 1
+    assert "no operator has registered" in result.stdout
+    assert run("queues", "--server", empty_core).exit_code == 3
+
+
+def test_queues_show_what_is_used_of_what_may_be(served: Served) -> None:
+    result = served.run("queues")
+    assert result.exit_code == 0
+    assert rows(result)[1] == ["root.a", "Active", "1", "3/6", "0", "cpu", "1,", "pods", "1"]
+
+
+def test_one_queue_is_shown_with_what_is_below_it(served: Served) -> None:
+    assert [row[0] for row in rows(served.run("queues", "root"))] == ["root", "root.a", "root.b"]
+    assert [row[0] for row in rows(served.run("queues", "ROOT.a"))] == ["root.a"]
+
+
+def test_a_wide_table_has_more_columns(served: Served) -> None:
+    assert "HEADROOM" in served.run("queues", "-o", "wide").stdout
+    assert "HEADROOM" not in served.run("queues").stdout
+
+
+def test_applications_show_what_they_have_and_what_waits(served: Served) -> None:
+    table = {row[0]: row for row in rows(served.run("apps"))}
+    assert table["gang"][1:8] == ["root.a", "Running", "kim", "1", "2", "1", "1"]
+    assert table["waits"][1:7] == ["root.b", "Accepted", "lee@example.org", "0", "0", "1"]
+    assert "3 Insufficient cpu" in served.run("apps", "-o", "wide").stdout
+
+
+@pytest.mark.parametrize(
+    "options, found",
+    [
+        (["--queue", "root.b"], ["waits"]),
+        (["-q", "root"], ["gang", "waits"]),
+        (["--user", "kim"], ["gang"]),
+        (["--state", "rejected"], ["lost"]),
+        (["--state", "completed"], []),
+    ],
+)
+def test_applications_are_chosen_by_queue_user_and_state(served: Served, options: list[str], found: list[str]) -> None:
+    assert [row[0] for row in rows(served.run("apps", *options))] == found
+
+
+def test_a_gang_is_shown_with_its_phases_its_groups_and_its_members(served: Served) -> None:
+    result = served.run("app", "gang")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [line[0] for line in lines if line and line[0] in ("New", "Accepted", "Running")] == [
+        "New",
+        "Accepted",
+        "Running",
+    ]
+    assert ["workers", "cpu", "1,", "pods", "1", "2", "2", "0", "0", "0", "1"] in lines
+    assert any(line[:4] == ["gang-p1", "workers", "placeholder", "n1"] for line in lines)
+    assert "takes the place of gang-p0-0" in result.stdout
+
+
+def test_a_member_whose_gang_has_no_places_yet_says_so(served: Served) -> None:
+    served.scene.gang(ApplicationAdded(an_application("big", gang=9, queue="root.b")), 9)
+    served.scene.ask(an_ask("member", app="big", group="workers"))
+    [member] = [line for line in served.run("app", "big").stdout.splitlines() if line.startswith("member ")]
+    assert "its gang waits for its places" in member
+
+
+def test_nodes_show_how_full_they_are(served: Served) -> None:
+    assert rows(served.run("nodes"))[2] == ["n2", "SCHEDULABLE", "1/4", "25%", "0/16Gi", "0%", "1", "1"]
+    assert [row[0] for row in rows(served.run("nodes", "n1", "n0"))] == ["n0", "n1"]
+
+
+def test_the_version_is_that_of_both_sides(served: Served) -> None:
+    found = json.loads(served.run("version", "-o", "json").stdout)
+    assert found["client"] == found["core"] != ""
+
+
+def test_data_has_the_names_of_rest(served: Served) -> None:
+    assert json.loads(served.run("queues", "-o", "json").stdout)["queuename"] == "root"
+    assert [app["applicationID"] for app in yaml.safe_load(served.run("apps", "-o", "yaml").stdout)] == [
+        "gang",
+        "waits",
+    ]
+    assert json.loads(served.run("status", "-o", "json").stdout)["ready"] == {"ready": True, "message": "ok"}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["app", "nothing"], "Application not found: nothing"),
+        (["queues", "root.nothing"], "Queue not found: root.nothing"),
+        (["apps", "-q", "root.nothing"], "Queue not found: root.nothing"),
+        (["nodes", "n1", "nothing"], "Node not found: nothing"),
+    ],
+)
+def test_what_is_not_there_is_one_line_and_1(served: Served, arguments: list[str], said: str) -> None:
+    result = served.run(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"muster: {said}\n")
+
+
+@pytest.mark.parametrize("command", LOOKING)
+def test_a_core_that_does_not_answer_is_one_line_and_3(command: str) -> None:
+    result = run(command, "--server", NOWHERE)
+    assert result.exit_code == 3
+    assert result.stderr == f"muster: the core at {NOWHERE} cannot be asked: Connection refused\n"
+
+
+def test_a_server_that_is_no_core_is_told_from_one_that_is_not_there(served: Served) -> None:
+    result = run("queues", "--server", f"{served.url}/elsewhere")
+    assert result.exit_code == 3
+    assert "is it the REST address of a Muster core?" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--server", "nonsense"],
+        ["--server", "http://host:port"],
+        ["--server", "https://host", "--certificate-authority", "missing.pem"],
+        ["--server", "http://host", "--token-file", "missing"],
+        ["--output", "nonsense"],
+        ["--watch", "-o", "json", "--server", NOWHERE],
+    ],
+)
+def test_what_makes_no_sense_is_2(options: list[str]) -> None:
+    assert run("queues", *options).exit_code == 2
+
+
+def test_an_odd_name_comes_to_the_core_as_it_is(served: Served) -> None:
+    served.scene.tell(ApplicationAdded(an_application("a/b c+d%41", queue="root.b")))
+    assert served.run("app", "a/b c+d%41").exit_code == 0
+
+
+def test_what_is_watched_is_printed_again_when_it_changed_and_ends_well_when_interrupted(served: Served) -> None:
+    line = [sys.executable, "-m", "muster", "queues", "root.b", "--watch", "--server", served.url]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        first = [watching.stdout.readline() for _ in range(4)]
+        served.scene.ask(an_ask("one-more", app="waits", vcore=100))
+        second = [watching.stdout.readline() for _ in range(4)]
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.read()
+    assert watching.returncode == 0
+    assert first[0] == second[0]
+    assert first[2] != second[2]
