@@ -103,6 +103,6 @@ def _placeholders(settings: Settings) -> Placeholders:
 def _attempts(metrics: Metrics) -> Attempts:
     return Attempts(
         retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
-        ended=lambda kind, status: metrics.commands.labels(kind, str(status)).inc(),
+        ended=metrics.ended,
         braked=lambda kind: metrics.brakes.labels(kind).inc(),
     )

@@ -34,9 +34,7 @@ def _allow_preempt_self(ledger: Ledger, pod: Pod) -> bool:
 def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     """The ask of a pod of ours."""
     pod = task.pod
-    tags = dict(pod.tags)
-    if task.avoid:
-        tags[keys.TAG_AVOID_NODES] = ",".join(task.avoid)
+    tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
     return AskSpec(
         key=task.uid,

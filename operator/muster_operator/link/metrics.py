@@ -25,6 +25,7 @@ class Metrics:
         self._heard: dict[str, float] = {}
         self._watched: dict[tuple[str, str], Counter] = {}
         self._requested: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._ended: dict[tuple[str, int], Counter] = {}
         self._sources: list[tuple[str, Depths]] = []
         self._of_streams()
         self._of_requests()
@@ -105,6 +106,13 @@ class Metrics:
             self._requested[verb, resource, status] = found
         found[0].inc()
         found[1].observe(seconds)
+
+    def ended(self, kind: str, status: int) -> None:
+        """A command ended."""
+        counter = self._ended.get((kind, status))
+        if counter is None:
+            counter = self._ended[kind, status] = self.commands.labels(kind, str(status))
+        counter.inc()
 
     def watch(self, prefix: str, depths: Depths) -> None:
         """Read queue depths from here each time somebody looks."""

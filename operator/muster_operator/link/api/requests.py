@@ -50,7 +50,7 @@ def bind(command: BindPod) -> Request:
         "target": {"apiVersion": "v1", "kind": "Node", "name": command.node},
     }
     path = f"{_pod_path(pod)}/binding?fieldManager={FIELD_MANAGER}"
-    return Request("POST", path, orjson.dumps(body), within_s=BIND_S)
+    return Request("POST", path, orjson.dumps(body), within_s=BIND_S, resource="pods/binding")
 
 
 def delete(command: DeletePod) -> Request:

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Final
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Protocol
 
 from muster_operator.link.errors import NotLeading
 
@@ -31,6 +31,39 @@ def running_s() -> float:
 
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Named(Protocol):
+    """A write, by what people call it."""
+
+    @property
+    def name(self) -> str:
+        """Made only where it is said."""
+
+
+class Passage:
+    """A write between its question and its answer; a class, because a generator costs every write 2 us."""
+
+    __slots__ = ("_fence", "_limit", "_what")
+
+    def __init__(self, fence: Fence, what: Named) -> None:
+        self._fence, self._what = fence, what
+
+    async def __aenter__(self) -> None:
+        self._limit = self._fence.begin(self._what)
+        await self._limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._limit.__aexit__(kind, error, trace)
+        except TimeoutError as late:
+            raise NotLeading(self._what.name) from late
+        finally:
+            self._fence.end(self._limit)
+        if isinstance(error, TimeoutError) and self._limit.expired():
+            raise NotLeading(self._what.name) from error
 
 
 class Fence:
@@ -64,29 +97,29 @@ class Fence:
             self._empty.clear()
             await self._empty.wait()
 
-    @asynccontextmanager
-    async def passed(self, what: str) -> AsyncIterator[None]:
-        """Do a write in the block.
+    def passed(self, what: Named) -> Passage:
+        """Do a write in the block. It raises NotLeading: we may not, or may not any more before the answer came."""
+        return Passage(self, what)
+
+    def begin(self, what: Named) -> asyncio.Timeout:
+        """A write is about to be sent; what cuts it off.
 
         Raises:
-            NotLeading: we may not write, or may not any more and the answer was not awaited.
+            NotLeading: we may not.
         """
         if self.left_s <= 0:
             self._refused()
-            raise NotLeading(what)
+            raise NotLeading(what.name)
         limit = asyncio.timeout_at(self._end())
-        try:
-            async with limit:
-                self._under_way.add(limit)
-                yield
-        except TimeoutError as error:
-            if limit.expired():
-                self._refused()
-                raise NotLeading(what) from error
-            raise
-        finally:
-            self._under_way.discard(limit)
-            self._empty.set()
+        self._under_way.add(limit)
+        return limit
+
+    def end(self, limit: asyncio.Timeout) -> None:
+        """It was answered, or will not be."""
+        if limit.expired():
+            self._refused()
+        self._under_way.discard(limit)
+        self._empty.set()
 
     def _end(self) -> float | None:
         """When it closes by the event loop's clock, None = never."""

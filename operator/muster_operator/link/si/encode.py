@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import lru_cache
 from importlib.metadata import version
 from itertools import groupby, islice
 from typing import Final
@@ -218,7 +219,7 @@ class Encoder:  # long: one method for each thing that is said
     def _add_allocation(self, request: si_pb2.AllocationRequest, item: AllocationNews) -> None:
         match item:
             case AskSubmitted():
-                request.asks.append(self._ask(item.ask))
+                self._add_ask(request, item.ask)
             case AllocationReported():
                 request.allocations.append(self._allocation(item.allocation))
             case AllocationReleased():
@@ -255,8 +256,9 @@ class Encoder:  # long: one method for each thing that is said
             gangSchedulingStyle=spec.style,
         )
 
-    def _ask(self, ask: AskSpec) -> si_pb2.AllocationAsk:
-        return si_pb2.AllocationAsk(
+    def _add_ask(self, request: si_pb2.AllocationRequest, ask: AskSpec) -> None:
+        """Made in its place: a message that is appended is copied."""
+        request.asks.add(
             allocationKey=ask.key,
             applicationID=ask.app or "",
             partitionName=self.partition,
@@ -319,14 +321,24 @@ def _node(
 
 
 def _resource(amounts: Resources) -> si_pb2.Resource:
-    resource = si_pb2.Resource()
-    for name, amount in amounts.items():
-        resource.resources[name].value = amount
-    return resource
+    return _message_of(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=4096)
+def _message_of(amounts: tuple[tuple[str, int], ...]) -> si_pb2.Resource:
+    """One message per distinct amount; it is copied where it is put in."""
+    return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in amounts})
 
 
 def _preemption(ask: AskSpec) -> si_pb2.PreemptionPolicy:
-    return si_pb2.PreemptionPolicy(allowPreemptSelf=ask.allow_preempt_self, allowPreemptOther=ask.allow_preempt_other)
+    return _POLICIES[ask.allow_preempt_self, ask.allow_preempt_other]
+
+
+_POLICIES: Final = {
+    (itself, other): si_pb2.PreemptionPolicy(allowPreemptSelf=itself, allowPreemptOther=other)
+    for itself in (True, False)
+    for other in (True, False)
+}
 
 
 def _termination(termination: TerminationType) -> si_pb2.TerminationType.ValueType:
