@@ -18,10 +18,10 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test e2e soak chaos bench demo image proto diagrams
+.PHONY: help setup check test e2e e2e-all soak chaos bench demo image proto diagrams
 
 help: ## print this help
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itself if it is missing)
 
@@ -51,6 +51,12 @@ test: check ## the checks, then all tests: units in seconds, end to end on a loc
 e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
+
+e2e-all: setup ## the end-to-end tests three times: gangs in Reserve, in Atomic, in Direct (ARGS as for test)
+	$(BIN)/python -m devcluster build
+	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) tests/e2e
+	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) tests/e2e
+	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) tests/e2e
 
 soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))

@@ -52,6 +52,28 @@ async def test_queues_limits_and_maximums_hold_back_what_the_readme_says(open_sc
     await scene.api.delete("priorityclasses", "example-urgent")
 
 
+async def test_the_three_placements_hold_while_they_wait_what_the_readme_says(open_scene: OpenScene) -> None:
+    scene = await open_scene(NODES)
+    await apply(scene, "06-placements", "1-reserve.yaml")
+    await settles(scene, {"simulate": 3})
+    await apply(scene, "06-placements", "2-driver.yaml")
+    await settles(scene, {"simulate": 3, "pipeline": 1})
+    await apply(scene, "06-placements", "3-atomic.yaml")
+
+    async def train_waits() -> bool:
+        return any("places for 1 of 4 members" in str(scheduled(pod)) for pod in await scene.pods())
+
+    await scene.eventually("train says that it waits", train_waits)
+    await apply(scene, "06-placements", "4-late.yaml")
+    await settles(scene, {"simulate": 3, "pipeline": 1, "late": 1})
+    assert await scene.bound(placeholders=True) == []
+    await apply(scene, "06-placements", "5-executors.yaml")
+    await settles(scene, {"simulate": 3, "pipeline": 4, "late": 1})
+    await scene.api.delete("jobs", "simulate", scene.namespace)
+    await scene.api.delete("pods", "late", scene.namespace)
+    await settles(scene, {"pipeline": 4, "train": 4})
+
+
 async def test_a_guarantee_is_given_back_and_the_job_counts_no_failure(open_scene: OpenScene) -> None:
     scene = await open_scene(NODES, configuration("03-preemption") | QUICK_PREEMPTION)
     await apply(scene, "03-preemption", "1-research.yaml")
