@@ -23,6 +23,7 @@ COMMANDS: Final = (
     Entry("apps", "muster.apps:command", "Applications: what each has, how much of it waits.", LOOK),
     Entry("app", "muster.application:command", "One application: phases, gang, members.", LOOK),
     Entry("nodes", "muster.nodes:command", "Nodes: how full each is.", LOOK),
+    Entry("explain", "muster.explain:command", "Why an application or a pod waits, and who comes first.", LOOK),
     Entry("version", "muster.version:command", "Versions of this command, the core and the operator.", LOOK),
     Entry("validate", "muster.validate:command", "Check a queue configuration before it is put in force.", CHECK),
     Entry("config", "muster.config:app", "Settings: what is in force, and what there is.", CHECK),

@@ -1,0 +1,151 @@
+"""Why an application, or one pod of it, waits: made of what REST says, pure. `explain` gathers it, views show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from muster.views import pods
+
+Json = dict[str, Any]
+
+#: What helps, by what is missing (REST: allocationLog.lack).
+CURES: Final = {
+    "quota": "wait until something in these queues ends, or raise the maximum of the queue that is named",
+    "user quota": "wait until something of this user or group ends, or raise the limit that is named",
+    "applications": "wait until an application ends, or raise the number of applications that may run",
+    "turn": "wait until the gang that came first has its places; it has its turn then",
+    "nodes": "free room on nodes that would do, or add some; an autoscaler is told that they are missing",
+    "reserved": "wait: room is held for it on a node and is about to be free",
+    "cluster": "ask for less, or add nodes that have what is missing: not even empty ones would do",
+}
+NOT_TRIED: Final = "it was not tried yet"
+GANG_WAITS: Final = "its gang waits for its places"
+MOST_PODS: Final = 5
+
+
+@dataclass(slots=True)
+class Because:
+    """One reason, and whom it keeps waiting. `reasons`: nodes by why each does not do, -1 = every node."""
+
+    message: str
+    lack: str = ""
+    reasons: dict[str, int] = field(default_factory=dict)
+    cure: str = ""
+    count: int = 0
+    pods: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`pod`: the one that is asked about, empty = the whole application. `ahead`: who is tried before it."""
+
+    application: str
+    queue: str
+    state: str
+    pod: str
+    verdict: str
+    placed: int
+    waiting: int
+    because: list[Because]
+    attempts: list[str]
+    ahead: list[Json]
+    room: Json
+
+    def data(self) -> Json:
+        """As plain JSON."""
+        return asdict(self)
+
+
+def explained(app: Json, queue: Json | None, line: Sequence[Json], pod: str = "") -> Explanation:
+    """`queue`: its leaf, None = it is gone. `line`: who waits there, in order. `pod`: NAMESPACE/NAME or the key."""
+    placed = [item for item in app["allocations"] if _is_about(item, pod)]
+    waiting = [item for item in app["requests"] if _is_about(item, pod)]
+    going_on = [item for item in waiting if not item.get("replaces")]
+    stopping = _of_the_gang(app) if _wait_for_gang(app, going_on) else going_on
+    names = [item["applicationID"] for item in line]
+    at = names.index(app["applicationID"]) if app["applicationID"] in names else 0
+    return Explanation(
+        application=app["applicationID"],
+        queue=app["queueName"],
+        state=app["applicationState"],
+        pod=pod,
+        verdict=_verdict(app, placed, waiting),
+        placed=len(placed),
+        waiting=sum(item["pendingCount"] for item in waiting),
+        because=_grouped(stopping),
+        attempts=_attempts(waiting),
+        ahead=list(line[:at]) if going_on else [],
+        room={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
+    )
+
+
+def found(apps: Iterable[Json], name: str, namespace: str = "") -> list[tuple[Json, str]]:
+    """The applications that have a pod of that name, or an ask of that key, with its full name."""
+    return [
+        (app, full)
+        for app in apps
+        for full in dict.fromkeys(
+            pods.full_name(item)
+            for item in (*app["allocations"], *app["requests"])
+            if name in (pods.name(item), item["allocationKey"]) and namespace in ("", pods.namespace(item))
+        )
+    ]
+
+
+def _is_about(item: Json, pod: str) -> bool:
+    return pod in ("", pods.full_name(item), item["allocationKey"])
+
+
+def _verdict(app: Json, placed: list[Json], waiting: list[Json]) -> str:
+    if app["rejectedMessage"]:
+        return f"it was rejected: {app['rejectedMessage']}"
+    going_on = [item for item in waiting if not item.get("replaces")]
+    if app.get("finishedTime") or not (placed or waiting):
+        return f"nothing of it waits: the application is {app['applicationState']}"
+    if not waiting:
+        nodes = sorted({pods.node(item) for item in placed})
+        return f"nothing of it waits: it has its place on {', '.join(nodes)}"
+    if not going_on:
+        return f"it takes over from placeholders that are on their way out: {_told(pods.state(i) for i in waiting)}"
+    if app.get("backoffDeadline"):
+        return "it waits: too much of it found no node, it is tried again when its back-off ends"
+    if _wait_for_gang(app, going_on):
+        return f"it waits: {GANG_WAITS}"
+    return "it waits"
+
+
+def _wait_for_gang(app: Json, waiting: list[Json]) -> bool:
+    """Whether members wait that are not even tried before their gang has its places."""
+    members = [item for item in waiting if not item["placeholder"]]
+    return bool(members and app.get("gangSchedulingStyle") and _of_the_gang(app)) and not any(map(pods.why, members))
+
+
+def _of_the_gang(app: Json) -> list[Json]:
+    return [item for item in app["requests"] if item["placeholder"]]
+
+
+def _grouped(waiting: Iterable[Json]) -> list[Because]:
+    """One for each different reason, that of most asks first."""
+    by_message: dict[str, Because] = {}
+    for item in waiting:
+        entry = pods.reason(item) or {"message": NOT_TRIED}
+        lack = entry.get("lack", "")
+        because = by_message.setdefault(
+            entry["message"], Because(entry["message"], lack, dict(entry.get("reasons") or {}), CURES.get(lack, ""))
+        )
+        because.count += item["pendingCount"]
+        if len(because.pods) < MOST_PODS:
+            because.pods.append(pods.full_name(item))
+    return sorted(by_message.values(), key=lambda because: (-because.count, because.message))
+
+
+def _attempts(waiting: Iterable[Json]) -> list[str]:
+    """What came of trying to make room by preemption."""
+    entries = (entry for item in waiting for entry in item["allocationLog"] if not entry.get("lack"))
+    return list(dict.fromkeys(f"{entry['message']} ({entry['count']} times)" for entry in entries))
+
+
+def _told(words: Iterable[str]) -> str:
+    return ", ".join(sorted(set(words)))

@@ -1,0 +1,99 @@
+"""`muster explain` on the real core: what is missing, on how many nodes, who comes first."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster_core.model.events import ApplicationAdded
+from muster_si import keys
+from tests.unit.builders import an_application, an_ask
+from tests.unit.cli.conftest import Served
+
+
+def explained(served: Served, subject: str) -> Any:
+    result = served.run("explain", subject, "-o", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def submit(served: Served, name: str, queue: str, *pods: str, vcore: int = 9000) -> None:
+    """An application with asks that are pods of those names, NAMESPACE/NAME."""
+    served.scene.tell(ApplicationAdded(an_application(name, queue=queue)))
+    for pod in pods:
+        namespace, _, short = pod.partition("/")
+        tags = {keys.TAG_NAMESPACE: namespace, keys.TAG_POD_NAME: short}
+        served.scene.ask(replace(an_ask(f"uid-{pod}", app=name, vcore=vcore), tags=tags))
+
+
+def test_what_nodes_lack_is_counted_by_reason(served: Served) -> None:
+    [because] = explained(served, "waits")["because"]
+    assert (because["lack"], because["reasons"], because["pods"]) == ("nodes", {"Insufficient cpu": 3}, ["too-big"])
+    page = served.run("explain", "waits").stdout
+    assert "1 ask (too-big): 0/3 nodes are available: 3 Insufficient cpu." in page
+    assert ["3", "Insufficient", "cpu"] in [line.split() for line in page.splitlines()]
+    assert "what helps: " in page
+
+
+def test_what_is_ahead_in_the_queue_is_told_in_order(served: Served) -> None:
+    submit(served, "second", "root.b", "default/p")
+    found = explained(served, "second")
+    assert [item["applicationID"] for item in found["ahead"]] == ["waits"]
+    assert explained(served, "waits")["ahead"] == []
+    assert "tried before it in root.b: 1 application" in served.run("explain", "second").stdout
+
+
+def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
+    submit(served, "greedy", "root.a", "default/a", "default/b", vcore=3500)
+    found = explained(served, "greedy")
+    [because] = found["because"]
+    assert (because["lack"], because["count"]) == ("quota", 2)
+    assert "root.a" in because["message"]
+    assert found["room"]["headroom"]["vcore"] == 3000
+
+
+def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:
+    submit(served, "one", "root.b", "team-a/p", "team-a/q")
+    for subject in ("p", "pod/p", "team-a/p", "pod/team-a/p"):
+        found = explained(served, subject)
+        assert (found["application"], found["pod"], found["waiting"]) == ("one", "team-a/p", 1)
+    submit(served, "two", "root.b", "team-b/p")
+    result = served.run("explain", "p")
+    assert result.exit_code == 2
+    assert "team-a/p, team-b/p" in result.stderr
+    assert explained(served, "team-b/p")["application"] == "two"
+
+
+def test_a_name_that_is_an_application_and_a_pod_is_told_apart(served: Served) -> None:
+    submit(served, "same", "root.b", "default/same", "default/other")
+    assert explained(served, "same")["pod"] == ""
+    assert explained(served, "app/same")["waiting"] == 2
+    assert explained(served, "pod/same")["waiting"] == 1
+
+
+def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: Served) -> None:
+    served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    served.scene.ask(an_ask("member", app="big", group="workers"))
+    found = explained(served, "pod/member")
+    assert found["verdict"] == "it waits: its gang waits for its places"
+    assert sum(because["count"] for because in found["because"]) > 0
+    assert all(because["lack"] for because in found["because"])
+
+
+@pytest.mark.parametrize(
+    "subject, verdict",
+    [
+        ("lost", "it was rejected: "),
+        ("more", "nothing of it waits: it has its place on n2"),
+        ("real", "it takes over from placeholders that are on their way out: takes the place of gang-p0-0"),
+    ],
+)
+def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str, verdict: str) -> None:
+    assert explained(served, subject)["verdict"].startswith(verdict)
+
+
+def test_what_the_core_does_not_know_is_1(served: Served) -> None:
+    result = served.run("explain", "nothing")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("muster: the core knows neither an application nor a pod nothing")
