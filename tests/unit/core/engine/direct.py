@@ -18,6 +18,7 @@ def a_gang(  # long: each has a default
     name: str = "app",
     *,
     queue: str = "root.a",
+    user: str = "kim",
     each: Resources | None = None,
     style: GangStyle = GangStyle.SOFT,
     timeout_s: int = 0,
@@ -27,6 +28,7 @@ def a_gang(  # long: each has a default
     spec = an_application(
         name,
         queue=queue,
+        user=user,
         gang=members,
         each=each,
         style=style,

@@ -48,6 +48,7 @@ class Ask(Shape):
     originator: bool
     schedulingAttempted: bool
     triggeredScaleUp: bool
+    podless: bool | None = Field(None, description="true: the core's own ask, for the places of a Direct gang")
     replaces: Swap | None = None
 
 
@@ -71,6 +72,7 @@ class Allocation(Shape):
     preempted: bool
     originator: bool
     releasing: str | None = Field(None, description="why it was told to go, while it has not confirmed")
+    podless: bool | None = Field(None, description="true: a place held for a member to come, with no pod in it")
     utilization: Amounts | None = Field(None, description="what it was last reported to really use")
 
 
@@ -135,6 +137,7 @@ class Application(Shape):
     stateLog: list[StateChange]
     placeholderData: list[TaskGroup]
     gangSchedulingStyle: str | None = None
+    gangPlacement: str | None = Field(None, description="of a gang: Reserve, Atomic or Direct")
     hasReserved: bool
     reservations: list[str]
     maxRequestPriority: int

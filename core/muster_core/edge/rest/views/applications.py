@@ -49,6 +49,7 @@ def application(app: Application, partition: Partition, now_ns: int) -> shapes.A
         stateLog=[shapes.StateChange(time=at, applicationState=state.value) for at, state in app.state_log],
         placeholderData=_groups(app),
         gangSchedulingStyle=spec.style.value if spec.is_gang else None,
+        gangPlacement=spec.gang_placement.value if spec.is_gang else None,
         hasReserved=bool(held),
         reservations=held,
         maxRequestPriority=max((kind.priority for kind in app.waiting), default=0),
@@ -85,6 +86,7 @@ def ask(item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
         originator=spec.originator,
         schedulingAttempted=item.said is not None,
         triggeredScaleUp=item.said in (Lack.NODES, Lack.CLUSTER),
+        podless=spec.podless or None,
         replaces=None if swap is None else shapes.Swap(allocationID=swap.placeholder, nodeId=swap.node),
     )
 
@@ -110,6 +112,7 @@ def allocation(item: Allocation, partition: PartitionId) -> shapes.Allocation:
         preempted=item.releasing is Termination.PREEMPTED_BY_SCHEDULER,
         originator=spec.originator,
         releasing=None if item.releasing is None else item.releasing.value,
+        podless=spec.podless or None,
         utilization=None if item.utilization is None else amounts(item.utilization),
     )
 

@@ -16,6 +16,7 @@ from muster_core.world.preemptions import Rivalry, pair
 from muster_core.world.reservations import Hold
 from tests.unit.builders import an_application, an_ask
 from tests.unit.core.edge.rest.conftest import Ask
+from tests.unit.core.engine.direct import a_gang
 from tests.unit.core.engine.scene import Scene
 
 #: Contract 4.1, word by word.
@@ -176,6 +177,18 @@ async def test_an_application_shows_its_gang(ask: Ask, scene: Scene) -> None:
     [parked] = app["requests"]
     assert parked["replaces"]["allocationID"] in {"gang-p0-0", "gang-p1-0"}
     assert app["startTime"] == app["stateLog"][-1]["time"] // 1_000_000
+    assert app["gangPlacement"] == "Reserve"
+    assert not any("podless" in item for item in (*app["allocations"], *app["requests"]))
+
+
+async def test_an_application_shows_the_places_that_are_held_without_pods(ask: Ask, scene: Scene) -> None:
+    scene.tell(a_gang(1, "held"), a_gang(50, "vast", queue="root.b", user="lee"))
+    app = await ask("queue/root.a/application/held")
+    assert (app["gangPlacement"], app["placeholderData"][0]["count"]) == ("Direct", 1)
+    [place] = app["allocations"]
+    assert (place["allocationKey"], place["placeholder"], place["podless"]) == ("held/workers", True, True)
+    [waiting] = (await ask("queue/root.b/application/vast"))["requests"]
+    assert (waiting["allocationKey"], waiting["pendingCount"], waiting["podless"]) == ("vast/workers", 50, True)
 
 
 async def test_nodes_show_what_runs_on_them_and_what_others_run(ask: Ask, scene: Scene) -> None:

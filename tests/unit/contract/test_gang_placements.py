@@ -1,0 +1,151 @@
+"""Atomic and Direct gangs over both transports: what is said of them, and what is not (semantics 16, ADR 0020)."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_si import keys, muster_pb2, si_pb2
+from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource, fenced
+
+
+@pytest.fixture(params=["inprocess", "grpc"])
+async def wire(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[CoreWire]:
+    async with a_core_wire(request.param, tmp_path) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def talk(wire: CoreWire) -> Talk:
+    talk = Talk(wire.connect())
+    await talk.register()
+    return talk
+
+
+async def submit(talk: Talk, members: int, placement: str, *, forced: bool = False) -> None:
+    """A gang of so many members of 1 core, in the task group `workers`."""
+    each = {"vcore": 1000, "pods": 1}
+    tags = {
+        keys.APP_TAG_NAMESPACE: "default",
+        keys.APP_TAG_GANG_PLACEMENT: placement,
+        keys.APP_TAG_MEMBERS: orjson.dumps([{"name": "workers", "minMember": members, "resource": each}]).decode(),
+        keys.APP_TAG_CREATE_FORCE: str(forced).lower(),
+    }
+    talk.sent["application"] += 1
+    new = si_pb2.AddApplicationRequest(
+        applicationID="app",
+        queueName="root.default",
+        partitionName="default",
+        placeholderAsk=a_resource({name: members * amount for name, amount in each.items()}),
+        gangSchedulingStyle="Soft",
+        tags=tags,
+    )
+    await talk.client.update_application(si_pb2.ApplicationRequest(rmID=RM, new=[new]))
+
+
+async def told(talk: Talk, state: str) -> None:
+    """Waits until the application is said to be in this state."""
+    await talk.rm.applications.until(
+        lambda items: any(one.state == state for response in items for one in response.updated)
+    )
+
+
+async def inventory(talk: Talk) -> muster_pb2.ApplicationInventory:
+    await talk.fence()
+    request = muster_pb2.InventoryRequest(after=muster_pb2.FenceRequest(rmID=RM))
+    [app] = (await talk.client.take_inventory(request)).applications
+    return app
+
+
+def scheduling_states(talk: Talk) -> list[tuple[str, int]]:
+    callbacks = (one for one in talk.rm.callbacks.items if one.HasField("schedulingStates"))
+    return [(state.allocationKey, state.state) for one in callbacks for state in one.schedulingStates.states]
+
+
+WORKERS: dict[str, Any] = {"taskGroupName": "workers"}
+
+
+async def test_members_of_a_direct_gang_get_their_places_and_nobody_hears_of_what_was_held(talk: Talk) -> None:
+    await talk.node("n1", vcore=4000)
+    await submit(talk, 3, keys.PLACEMENT_DIRECT)
+    await told(talk, keys.APP_RUNNING)
+    assert talk.rm.allocations.items == []
+    assert (await inventory(talk)).allocations == []
+    await talk.ask("driver", **WORKERS)
+    [driver] = await talk.allocated("driver")
+    assert (driver.placeholder, driver.nodeID) == (False, "n1")
+    await talk.ask("e1", "e2", **WORKERS)
+    await talk.allocated("e1", "e2")
+    assert talk.releases() == []
+    app = await inventory(talk)
+    assert sorted(held.allocationKey for held in app.allocations) == ["driver", "e1", "e2"]
+    assert list(app.askKeys) == []
+
+
+async def test_why_a_direct_gang_waits_is_said_of_its_task_group(talk: Talk) -> None:
+    await talk.node("n1", vcore=2000)
+    await submit(talk, 3, keys.PLACEMENT_DIRECT)
+    await talk.rm.callbacks.until(lambda _: bool(scheduling_states(talk)))
+    failed = si_pb2.UpdateContainerSchedulingStateRequest.FAILED
+    assert scheduling_states(talk) == [("app/workers", failed)]
+    assert list((await inventory(talk)).askKeys) == []
+    await talk.node("n2", vcore=2000)
+    await told(talk, keys.APP_RUNNING)
+    scheduled = si_pb2.UpdateContainerSchedulingStateRequest.SCHEDULED
+    await talk.rm.callbacks.until(lambda _: ("app/workers", scheduled) in scheduling_states(talk))
+
+
+async def test_a_direct_gang_that_is_removed_says_nothing_of_its_places(talk: Talk) -> None:
+    await talk.node("n1", vcore=4000)
+    await submit(talk, 3, keys.PLACEMENT_DIRECT)
+    await told(talk, keys.APP_RUNNING)
+    await talk.ask("driver", **WORKERS)
+    await talk.allocated("driver")
+    await talk.remove_application()
+    [gone] = await talk.released(1)
+    assert gone.allocationKey == "driver"
+
+
+async def test_after_a_restart_a_direct_gang_holds_what_its_bound_members_leave(wire: CoreWire) -> None:
+    talk = Talk(wire.connect())
+    await talk.register(**fenced())
+    await submit(talk, 3, keys.PLACEMENT_DIRECT, forced=True)
+    await told(talk, keys.APP_ACCEPTED)
+    bound = si_pb2.Allocation(
+        allocationKey="driver",
+        applicationID="app",
+        partitionName="default",
+        nodeID="n1",
+        taskGroupName="workers",
+        resourcePerAlloc=a_resource({"vcore": 1000, "pods": 1}),
+    )
+    await talk.node("n1", "CREATE_DRAIN", vcore=4000, existingAllocations=[bound])
+    await told(talk, keys.APP_RUNNING)
+    await talk.fence()
+    await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
+    await talk.ask("e1", "e2", **WORKERS)
+    await talk.allocated("e1", "e2")
+    [partition] = wire.core.loop.world.partitions.values()
+    [app] = partition.applications.values()
+    assert app.gang.groups["workers"].replaced == 3  # type: ignore[index]  # a task group
+
+
+async def test_placeholders_of_an_atomic_gang_come_in_one_message(talk: Talk) -> None:
+    await talk.node("n1", vcore=2000)
+    await submit(talk, 3, keys.PLACEMENT_ATOMIC)
+    await talk.ask("p1", "p2", "p3", placeholder=True, **WORKERS)
+    await talk.fence()
+    assert talk.allocations() == []
+    await talk.node("n2", vcore=2000)
+    await talk.allocated("p1", "p2", "p3")
+    [answer] = talk.rm.allocations.items
+    assert len(answer.new) == 3
+
+
+async def test_a_placement_of_another_name_is_refused_with_the_names_there_are(talk: Talk) -> None:
+    await submit(talk, 3, "Sideways")
+    await talk.rm.applications.until(lambda items: any(response.rejected for response in items))
+    [refused] = [one for response in talk.rm.applications.items for one in response.rejected]
+    assert "'Sideways', not one of Reserve, Atomic, Direct" in refused.reason
