@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_core.engine import affinity, commit, gangs, ledger, lifecycle, notes, podless, quota, revising
+from muster_core.engine import affinity, commit, gangs, growth, ledger, lifecycle, notes, podless, quota, revising
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
@@ -102,6 +102,7 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
     partition.nodes.take(spec.node, ask.resources)
     for queue in app.queue.path_up():
         queue.excused = queue.excused or not queue.max.allows(queue.allocated)
+    growth.path_shrank(partition, app)
 
 
 def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> str:

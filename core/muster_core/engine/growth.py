@@ -69,6 +69,16 @@ def path_grew(partition: Partition, app: Application) -> None:
         room_grew(partition, holder, limit.max, account)
 
 
+def path_shrank(partition: Partition, app: Application) -> None:
+    """What is there already has more of the application's queues than before, and took it without asking: gangs to
+    whom it was promised look again.
+    """
+    if any(queue.pledged for queue in app.queue.path_up()):
+        for other in partition.applications.values():
+            if other.gang.backed:
+                partition.stir_one(other)
+
+
 def start_freed(partition: Partition, holder: Holder) -> None:
     """One application less counts as running."""
     partition.open(partition.obstacles.lines.get(NoStart(holder)))

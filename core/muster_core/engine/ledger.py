@@ -220,6 +220,7 @@ def resize(partition: Partition, app: Application, allocation: Allocation, old: 
     now = allocation.spec.resources
     resize_sums(app, allocation, old.resources)
     charge(partition, app, now, 1)
+    growth.path_shrank(partition, app)
     for queue in app.queue.path_up():
         queue.excused = queue.excused or not queue.max.allows(queue.allocated - old.resources)
         if allocation.preemption:

@@ -90,6 +90,17 @@ def test_a_pod_that_grew_over_its_node_and_queue_stays_and_nothing_else_goes_the
     assert not scene.app().queue.excused
 
 
+def test_a_gang_whose_promised_head_room_a_larger_pod_takes_waits_for_it_anew() -> None:
+    scene = running(most=5000)
+    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    gang = scene.app("gang").gang
+    assert (gang.reserved["vcore"], gang.pledge["vcore"], gang.backed) == (3000, 1000, True)
+    resize(scene, "r0", 2000)
+    assert (gang.pledge["vcore"], gang.backed) == (1000, False)
+    resize(scene, "r0", 1000)
+    assert (gang.pledge["vcore"], gang.backed) == (1000, True)
+
+
 def test_a_queue_that_a_resize_takes_over_its_maximum_is_brought_below_it_later() -> None:
     policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
     queue = a_queue("a", vcore=2000, policies=policies)
