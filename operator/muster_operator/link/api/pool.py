@@ -215,6 +215,18 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, job: _Job) -> None:
+        """One job, and while others wait the next one in the same task: a task each costs as much as the rest of it."""
+        following: _Job | None = job
+        try:
+            while following is not None:
+                await self._carry_out(following)
+                following = None if self._limits.qps > 0 else self._next()
+                if following is not None:
+                    self._in_flight[following.urgency] += 1
+        finally:
+            self._wake.set()
+
+    async def _carry_out(self, job: _Job) -> None:
         kind = job.urgency
         try:
             await self._execute(job.command)
@@ -224,7 +236,6 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 self._wrote = time.monotonic()
             if job.key:
                 self._release(job.key)
-            self._wake.set()
 
     def _release(self, key: str) -> None:
         """The first job of a pod is done: the next one may queue, with the urgency of those behind it."""
@@ -235,6 +246,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
             return
         waiting[0].urgency = min(job.urgency for job in waiting)
         self._queues[waiting[0].urgency].append(waiting[0])
+        self._wake.set()  # it may start beside the one that takes the place of the one that is done
 
 
 class _Rate:
