@@ -13,15 +13,12 @@ from rich.console import Console
 
 from benchmarks import chart as charts
 from benchmarks import compare as comparison
-from benchmarks import families, report
+from benchmarks import families, record, report
 from benchmarks.figures import Figure, Options
 from benchmarks.session import Session
 from devcluster.errors import DevclusterError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-RESULTS = Path(__file__).with_name("results")
-LATEST, CHART = RESULTS / "latest.json", RESULTS / "chart.png"
 
 
 @app.command()
@@ -43,7 +40,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
 ) -> None:
     """Measure Muster, and show the peers' numbers beside ours.
 
-    A run of everything is kept in benchmarks/results/: latest.json and chart.png.
+    A run of everything is kept: benchmarks/results/latest.json and chart.png, and its table in docs/performance.md.
     """
     chosen = families.chosen(words)
     if names:
@@ -56,7 +53,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     if not chosen:
         console.print("no benchmark has such a name; --list prints them")
         raise typer.Exit(2)
-    session = Session(known=report.durations(LATEST) if not quick else {})
+    session = Session(known=report.durations(record.LATEST) if not quick else {})
     options = Options(1 if quick else runs, quick, peers, session)
     figures = _measured(chosen, options, console)
     is_complete = not (words or quick or session.failures) and peers
@@ -64,10 +61,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     if json is not None:
         report.write(json, document)
     if is_complete or save:
-        report.write(LATEST, document)
-        charts.draw(CHART, document)
+        record.keep(document)
     if chart is not None:
-        charts.draw(chart, document)
+        charts.draw(chart, report.plain(document))
     if session.failures:
         console.print(f"{len(session.failures)} failed (see above)", style="red")
         raise typer.Exit(1)

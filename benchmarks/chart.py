@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import KUBE, YUNIKORN
+from benchmarks.figures import KUBE, YUNIKORN, times
 
 COLOURS = {KUBE: "#326ce5", YUNIKORN: "#e08b26"}
 AHEAD, BEHIND = "#2a7f3f", "#c0392b"
@@ -31,13 +31,14 @@ class Bar:
 
 
 def bars(document: Mapping[str, Any]) -> list[Bar]:
-    """All ratios, in the order of the figures; a peer that ran beside stands first."""
-    return [
+    """All ratios, in the order of the figures; those with peers that ran beside come first."""
+    found = [
         Bar(figure["name"], peer, ratio["times"], ratio["here"])
         for figure in document["figures"]
         for peer, ratio in figure["ratios"].items()
         if not figure["name"].startswith("cluster/floor")
     ]
+    return sorted(found, key=lambda bar: not bar.here)
 
 
 def curves(document: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
@@ -93,7 +94,7 @@ def _draw_bars(axes: Any, rows: Sequence[Bar]) -> None:
         colour = AHEAD if bar.times >= 1 else BEHIND
         side, shift = ("left", 4) if bar.times >= 1 else ("right", -4)
         axes.annotate(
-            f"{bar.times:.2g}x", (bar.times, place), (shift, 0), textcoords="offset points",
+            times(bar.times), (bar.times, place), (shift, 0), textcoords="offset points",
             ha=side, va="center", fontsize=8, color=colour,
         )  # fmt: skip
     axes.set_xscale("log")
@@ -103,12 +104,15 @@ def _draw_bars(axes: Any, rows: Sequence[Bar]) -> None:
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.grid(axis="x", alpha=0.3)
+    for peer, colour in COLOURS.items():
+        axes.barh([0], [0], color=colour, label=peer)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     axes.set_xlabel("times better than the peer (1 = the same); * against a fact of another machine, hatched")
 
 
 def _draw_curves(axes: Any, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     for what, points in lines.items():
-        axes.plot([count for count, _ in points], [times for _, times in points], marker="o", label=what)
+        axes.plot([count for count, _ in points], [cost for _, cost in points], marker="o", label=what)
     axes.set_xscale("log")
     axes.axhline(2, color=BEHIND, linestyle="--", linewidth=1)
     axes.set_ylim(bottom=0)

@@ -74,6 +74,11 @@ class Ratio:
     here: bool
 
 
+def times(value: float) -> str:
+    """``0.85x``, ``1.4x``, ``140x``: two digits are all that a ratio is good for."""
+    return f"{value:.0f}x" if value >= 10 else f"{value:.2g}x"
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One measured number.
@@ -101,7 +106,7 @@ class Figure:
     @property
     def is_met(self) -> bool | None:
         """Whether every goal is reached; None without one, or if the peer it speaks of did not run."""
-        verdicts = [times >= self.ahead[peer] for peer, times in self._times().items() if peer in self.ahead]
+        verdicts = [ratio.times >= self.ahead[peer] for peer, ratio in self._rivals().items() if peer in self.ahead]
         if self.goal is not None:
             verdicts.append(self.median <= self.goal if self.less_is_better else self.median >= self.goal)
         return all(verdicts) if verdicts else None
@@ -127,14 +132,11 @@ class Figure:
             "details": dict(self.details),
         }
 
-    def _times(self) -> dict[str, float]:
-        return {peer: ratio.times for peer, ratio in self._rivals().items()}
-
     def _facts(self) -> dict[str, Ratio]:
         found = {}
         for peer, value in FACTS.get(self.name, {}).items():
-            times = self._better(self.median, value)
-            found[peer] = Ratio(value, times, times, times, here=False)
+            ratio = self._better(self.median, value)
+            found[peer] = Ratio(value, ratio, ratio, ratio, here=False)
         return found
 
     def _rivals(self) -> dict[str, Ratio]:
@@ -150,8 +152,8 @@ class Figure:
             pairs = (
                 zip(self.values, values, strict=True) if len(values) == len(self.values) else [(self.median, theirs)]
             )
-            times = [self._better(ours, value) for ours, value in pairs]
-            found[peer] = Ratio(theirs, statistics.median(times), min(times), max(times), here=True)
+            ratios = [self._better(ours, value) for ours, value in pairs]
+            found[peer] = Ratio(theirs, statistics.median(ratios), min(ratios), max(ratios), here=True)
         return found
 
     def _better(self, ours: float, theirs: float) -> float:

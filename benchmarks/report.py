@@ -8,12 +8,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 import psutil
 from rich.table import Table
 
-from benchmarks.figures import NAMES, Figure, Ratio
+from benchmarks.figures import NAMES, Figure, Ratio, times
 from benchmarks.session import Session
 
 FACT = "*"
@@ -24,7 +25,7 @@ def beside(figure: Figure) -> Table:
     """What explains one figure: medians of the same runs."""
     rows = Table(figure.name, "median", "lowest to highest")
     for name, values in figure.beside.items():
-        rows.add_row(name, _short(statistics.median(values)), _spread(min(values), max(values)))
+        rows.add_row(name, short(statistics.median(values)), _spread(min(values), max(values)))
     return rows
 
 
@@ -35,7 +36,7 @@ def table(figures: Sequence[Figure]) -> Table:
         ratios = figure.ratios()
         rows.add_row(
             figure.name,
-            f"{_short(figure.median)} {figure.unit}",
+            f"{short(figure.median)} {figure.unit}",
             _spread(min(figure.values), max(figure.values)),
             _goal(figure),
             *(_peer(ratios.get(name)) for name in NAMES),
@@ -73,6 +74,12 @@ def document(figures: Sequence[Figure], session: Session, *, quick: bool) -> dic
     }
 
 
+def plain(document: Mapping[str, object]) -> dict[str, Any]:
+    """The document as it is read back from its file."""
+    found: dict[str, Any] = orjson.loads(orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS))
+    return found
+
+
 def write(path: Path, document: Mapping[str, object]) -> None:
     """The document as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +96,9 @@ def durations(path: Path) -> dict[str, float]:
 
 
 def _goal(figure: Figure) -> str:
-    goals = [f"≥ {times:.3g}x {peer}" for peer, times in figure.ahead.items()]
+    goals = [f"≥ {least:.3g}x {peer}" for peer, least in figure.ahead.items()]
     if figure.goal is not None:
-        goals.insert(0, f"{'≤' if figure.less_is_better else '≥'} {_short(figure.goal)}")
+        goals.insert(0, f"{'≤' if figure.less_is_better else '≥'} {short(figure.goal)}")
     if not goals:
         return ""
     verdict = {True: "[green]met", False: "[red]missed", None: "not compared"}[figure.is_met]
@@ -101,7 +108,7 @@ def _goal(figure: Figure) -> str:
 def _peer(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
-    words = f"{_short(ratio.peer)} ({ratio.times:.2g}x)"
+    words = f"{short(ratio.peer)} ({times(ratio.times)})"
     if not ratio.here:
         return f"[dim]{words} {FACT}"
     spread = "" if ratio.lowest == ratio.highest else f" {_spread(ratio.lowest, ratio.highest)}"
@@ -109,8 +116,9 @@ def _peer(ratio: Ratio | None) -> str:
 
 
 def _spread(lowest: float, highest: float) -> str:
-    return f"{_short(lowest)} to {_short(highest)}"
+    return f"{short(lowest)} to {short(highest)}"
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """Three digits, and thousands apart."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

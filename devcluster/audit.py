@@ -100,30 +100,37 @@ class AuditLog:
 
     def since(self, mark: int = 0) -> list[Write]:
         """Every write of pods, events, volumes and claims that was answered after the mark."""
-        return [
-            Write.from_event(event)
-            for event in self._events(mark)
-            if event["verb"] not in READING and (event.get("objectRef") or {}).get("resource") in WRITTEN
-        ]
+        return self.news(mark)[0]
+
+    def news(self, mark: int) -> tuple[list[Write], int]:
+        """The same, and the mark to read on from: who asks again and again need not read a long log from its start."""
+        found = []
+        for event, end in self._events(mark):
+            mark = end
+            if event["verb"] not in READING and (event.get("objectRef") or {}).get("resource") in WRITTEN:
+                found.append(Write.from_event(event))
+        return found, mark
 
     def uses(self, account: str) -> set[Use]:
         """What a service account (``namespace:name``) asked of resources, each kind of request once."""
         user = f"system:serviceaccount:{account}"
         return {
             _use(event)
-            for event in self._events(0)
+            for event, _ in self._events(0)
             if (event.get("user") or {}).get("username") == user and "objectRef" in event
         }
 
-    def _events(self, mark: int) -> Iterator[dict[str, Any]]:
-        """The events after the mark; a line that is still being written is left for the next time."""
+    def _events(self, mark: int) -> Iterator[tuple[dict[str, Any], int]]:
+        """The events after the mark, each with its end; a line that is still being written is left for later."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
             file.seek(mark)
             for line in file:
-                if line.endswith(b"\n") and (event := _event(line)) is not None:
-                    yield event
+                if line.endswith(b"\n"):
+                    mark += len(line)
+                    if (event := _event(line)) is not None:
+                        yield event, mark
 
 
 def _use(event: dict[str, Any]) -> Use:

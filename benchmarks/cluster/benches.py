@@ -29,14 +29,14 @@ class Who(StrEnum):
 class Work:
     """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods; ``quick_*``: the same, small.
 
-    ``long``: the peer takes minutes for it, and its ratio is beyond doubt after fewer runs.
+    ``seldom``: who runs it only every other round, rounded down but at least once, for it takes minutes.
     """
 
     pods: int
     gangs: int
     quick_pods: int
     quick_gangs: int
-    long: bool = False
+    seldom: Sequence[Who] = ()
 
 
 WORKS: Mapping[str, Work] = {
@@ -44,9 +44,9 @@ WORKS: Mapping[str, Work] = {
     "single-5000": Work(5000, 0, 500, 0),
     "gang-100": Work(100, 1, 100, 1),
     "gang-1000": Work(1000, 1, 200, 1),
-    "gang-5000": Work(5000, 1, 400, 1, long=True),
+    "gang-5000": Work(5000, 1, 400, 1, seldom=[Who.KUBE]),
     "gangs-50x100": Work(5000, 50, 500, 5),
-    "gangs-500x20": Work(10_000, 500, 500, 25, long=True),
+    "gangs-500x20": Work(10_000, 500, 500, 25, seldom=list(Who)),
 }
 
 
@@ -131,5 +131,4 @@ def _contenders(work: str, benches: Sequence[Bench], *, peers: bool) -> list[Who
 
 
 def _runs(work: str, who: Who, runs: int) -> int:
-    """Half of the runs, rounded up, for a peer that takes minutes."""
-    return (runs + 1) // 2 if WORKS[work].long and who is Who.KUBE else runs
+    return max(1, runs // 2) if who in WORKS[work].seldom else runs

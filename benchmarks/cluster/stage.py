@@ -35,7 +35,7 @@ CONFIG = {
 WARM_UP = 20
 """Pods that a scheduler serves after its start before anything is measured."""
 
-SETTLED_S = 60.0
+SETTLED_S = 120.0
 CALM_SHARE = 0.3
 """A machine of which less than this is in use is calm; 1,000 fake nodes that renew their leases take part of it."""
 CALM_S = 20.0
@@ -104,15 +104,17 @@ class Stage:
 
     async def _writes(self, mark: int) -> Counter[str]:
         """The scheduler's writes since the mark, once no more come: events may lag behind the last bind."""
-        last: Counter[str] = Counter()
+        found: Counter[str] = Counter()
 
         async def are_settled() -> bool:
-            nonlocal last
-            before, last = last, counts(self.cluster.audit.since(mark), self.schedulers.user())
-            return before == last
+            nonlocal mark
+            writes, mark = self.cluster.audit.news(mark)
+            more = counts(writes, self.schedulers.user())
+            found.update(more)
+            return not more
 
-        await until("the scheduler writes no more", are_settled, SETTLED_S, every_s=1.0)
-        return last
+        await until("the scheduler writes no more", are_settled, SETTLED_S, every_s=1.5)
+        return found
 
     async def _delete(self) -> None:
         """Delete all pods and PodGroups and wait until they are gone."""

@@ -6,20 +6,13 @@ import pytest
 
 from benchmarks.chart import Bar, bars, curves
 from benchmarks.figures import KUBE, YUNIKORN, Figure
-from benchmarks.report import document
+from benchmarks.report import document, plain
 from benchmarks.session import Session
 
 
 def shown(*figures: Figure) -> dict[str, Any]:
     """As it is read back from the file."""
-    found = document(figures, Session(), quick=False)
-    return {**found, "figures": [as_read(figure) for figure in figures]}
-
-
-def as_read(figure: Figure) -> dict[str, Any]:
-    found = figure.as_json()
-    ratios = {peer: {"times": ratio.times, "here": ratio.here} for peer, ratio in figure.ratios().items()}
-    return {**found, "ratios": ratios}
+    return plain(document(figures, Session(), quick=False))
 
 
 def test_a_bar_says_whether_the_peer_ran_beside() -> None:

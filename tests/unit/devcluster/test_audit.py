@@ -66,3 +66,13 @@ def test_writes_are_counted_by_kind_for_one_user(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "audit.jsonl")
     log.path.write_bytes(line() + line(user="other") + line("delete", code=404) + line(subresource="binding"))
     assert counts(log.since(), "u") == {"create pods": 1, "delete pods": 1, "create pods/binding": 1}
+
+
+def test_who_reads_on_sees_each_write_once(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.path.write_bytes(line(name="a") + line(name="b")[:-20])
+    first, mark = log.news(0)
+    log.path.write_bytes(line(name="a") + line(name="b") + line(name="c"))
+    second, _ = log.news(mark)
+    assert [write.name for write in first] == ["a"]
+    assert [write.name for write in second] == ["b", "c"]

@@ -1,0 +1,69 @@
+"""Keeps the last complete run: its document, its chart, and its table in docs/performance.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks import chart, report
+from benchmarks.figures import NAMES, times
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+LATEST, CHART = RESULTS / "latest.json", RESULTS / "chart.png"
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- the last run: written by `make bench` -->\n", "<!-- end of the last run -->\n"
+
+
+def keep(document: Mapping[str, object]) -> None:
+    """Write all three."""
+    report.write(LATEST, document)
+    read_back = report.plain(document)
+    chart.draw(CHART, read_back)
+    PAGE.write_text(placed(PAGE.read_text(), read_back))
+
+
+def placed(page: str, document: Mapping[str, Any]) -> str:
+    """The page with this run's table between the two marks."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + BEGIN + "\n".join(_lines(document)) + "\n" + END + after
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    yield "![how many times better than each peer](../benchmarks/results/chart.png)"
+    yield ""
+    machine, busy = document["machine"], document["machine"]["load_1_5_15"][0]
+    yield (
+        f"{document['when'][:10]}: {machine['cores']} cores shared by everything, {machine['memory_gib']:g} GiB, "
+        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after."
+    )
+    yield ""
+    yield f"| figure | Muster | lowest to highest | goal | {' | '.join(NAMES)} |"
+    yield "|---" * (4 + len(NAMES)) + "|"
+    for figure in document["figures"]:
+        short = [report.short(value) for value in (min(figure["values"]), max(figure["values"]))]
+        peers = [_peer(figure["ratios"].get(name)) for name in NAMES]
+        cells = [f"`{figure['name']}`", f"{report.short(figure['median'])} {figure['unit']}", " to ".join(short)]
+        yield f"| {' | '.join([*cells, _goal(figure), *peers])} |"
+
+
+def _goal(figure: Mapping[str, Any]) -> str:
+    goals = (
+        [] if figure["goal"] is None else [f"{'≤' if figure['less_is_better'] else '≥'} {report.short(figure['goal'])}"]
+    )
+    goals += [f"≥ {least:.3g}x {peer}" for peer, least in figure["ahead"].items()]
+    verdict = {True: "met", False: "**missed**", None: "not compared"}[figure["met"]]
+    return f"{', '.join(goals)}: {verdict}" if goals else ""
+
+
+def _peer(ratio: Mapping[str, Any] | None) -> str:
+    if ratio is None:
+        return ""
+    better = times(ratio["times"])
+    return (
+        f"{report.short(ratio['peer'])} (**{better}**)"
+        if ratio["here"]
+        else f"{report.short(ratio['peer'])} ({better}) \\*"
+    )

@@ -1,0 +1,39 @@
+"""The page of the last run has its table between two marks, and nothing else of it changes."""
+
+from benchmarks.figures import KUBE, Figure
+from benchmarks.record import BEGIN, END, PAGE, placed
+from benchmarks.report import document, plain
+from benchmarks.session import Session
+
+PLACE = f"Above.\n{BEGIN}old\n{END}Below.\n"
+GANG = Figure("cluster/gang-100", "s", [2.0, 4.0], 5.0, less_is_better=True, rivals={KUBE: [4.0, 6.0]})
+
+
+def placed_in(page: str, *figures: Figure) -> str:
+    return placed(page, plain(document(figures, Session(load_before=0.5), quick=False)))
+
+
+def test_the_table_replaces_the_old_one_and_nothing_else() -> None:
+    page = placed_in(PLACE, GANG)
+    assert page.startswith(f"Above.\n{BEGIN}")
+    assert page.endswith(f"{END}Below.\n")
+    assert "old" not in page
+
+
+def test_it_is_replaced_again_the_next_time() -> None:
+    once = placed_in(PLACE, GANG)
+    assert placed_in(once, GANG).count("cluster/gang-100") == 1
+
+
+def test_who_ran_beside_is_told_from_a_fact() -> None:
+    row = next(line for line in placed_in(PLACE, GANG).splitlines() if "gang-100" in line)
+    assert row == "| `cluster/gang-100` | 3 s | 2 to 4 | ≤ 5: met | 5 (**1.8x**) | 5.2 (1.7x) \\* |"
+
+
+def test_a_missed_goal_is_told() -> None:
+    figure = Figure("core/5000", "/s", [4000.0], 48_000.0)
+    assert "≥ 48,000: **missed**" in placed_in(PLACE, figure)
+
+
+def test_the_page_has_a_place_for_it() -> None:
+    assert PAGE.read_text().count(BEGIN) == PAGE.read_text().count(END) == 1
