@@ -18,7 +18,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test e2e e2e-all soak chaos bench demo image proto diagrams
+.PHONY: help setup check test e2e e2e-all soak chaos bench demo image proto diagrams manifests
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ check: setup ## style, format, types, layers, generated code: everything that ne
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses)
 	$(BIN)/python -m devcluster build
-	$(PYTEST) tests/unit tests/judge tests/e2e
+	$(PYTEST) tests/unit tests/judge tests/install tests/e2e
 
 e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
@@ -85,9 +85,13 @@ image: ## build the container image with docker or podman (IMAGE=muster:dev BASE
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto
 
-diagrams: setup ## write what is made of the code: docs/states/, compatibility.md, openapi.json and settings.md in docs/, deploy/webhooks.yaml
+diagrams: setup ## write what is made of the code: docs/states/, compatibility.md, openapi.json and settings.md in docs/, deploy/webhooks.yaml, what the chart copies
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.webhooks > deploy/webhooks.yaml
 	$(BIN)/python -m tools.settings
+	$(BIN)/python -m tools.chart
+
+manifests: setup ## render deploy/base and deploy/overlays from the chart, for kubectl apply -k
+	$(BIN)/python -m tools.manifests

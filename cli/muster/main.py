@@ -27,9 +27,11 @@ COMMANDS: Final = (
     Entry("version", "muster.version:command", "Versions of this command, the core and the operator.", LOOK),
     Entry("validate", "muster.validate:command", "Check a queue configuration before it is put in force.", CHECK),
     Entry("config", "muster.config:app", "Settings: what is in force, and what there is.", CHECK),
+    Entry("trial", "muster.trial:command", "Run a small gang and say whether it got its places.", CHECK),
     Entry("run", "muster.serving:command", "Run core and operator in one process.", SERVE),
     Entry("core", "muster_core.main:main", "Run the scheduler core as a process of its own.", SERVE),
     Entry("operator", "muster_operator.main:main", "Run the operator as a process of its own.", SERVE),
+    Entry("uninstall", "muster.uninstall:command", "Take away what Muster made while it ran.", SERVE),
 )
 
 

@@ -53,6 +53,14 @@ class Cluster:
         """Post an object, and what the server made of it."""
         return self._checked(self.http.send("POST", path, body), path)
 
+    def delete(self, path: str) -> bool:
+        """Take an object away; False = it was not there."""
+        try:
+            self._checked(self.http.send("DELETE", path), path)
+        except NotThere:
+            return False
+        return True
+
     def _read(self, path: str) -> Json:
         return self._checked(self.http.send("GET", path), path)
 

@@ -1,0 +1,80 @@
+{{/* What is in the cluster and not in a namespace: with the namespace behind it unless that is deploy/rbac.yaml's. */}}
+{{- define "muster.suffix" -}}
+{{- if ne .Release.Namespace "muster" }}-{{ .Release.Namespace }}{{ end -}}
+{{- end }}
+
+{{- define "muster.clusterName" -}}
+muster-operator{{ include "muster.suffix" . }}
+{{- end }}
+
+{{/* The name that the operator registers under (docs/admission.md). */}}
+{{- define "muster.admissionName" -}}
+muster-admission{{ include "muster.suffix" . }}
+{{- end }}
+
+{{- define "muster.priorityClassName" -}}
+{{- if .Values.priorityClassName -}}
+{{ .Values.priorityClassName }}
+{{- else if .Values.priorityClass.create -}}
+muster{{ include "muster.suffix" . }}
+{{- end -}}
+{{- end }}
+
+{{- define "muster.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "muster.labels" -}}
+app.kubernetes.io/name: muster
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: muster
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* Of the pods that schedule, and what deploy/webhooks.yaml selects. */}}
+{{- define "muster.selector" -}}
+app: muster
+component: scheduler
+{{- end }}
+
+{{/* Of the pod whose core answers REST. */}}
+{{- define "muster.coreSelector" -}}
+app: muster
+component: {{ ternary "core" "scheduler" .Values.split.enabled }}
+{{- end }}
+
+{{/* embedAdmissionController is YuniKorn's word for the same. */}}
+{{- define "muster.webhookIsOn" -}}
+{{ ternary .Values.webhook.enabled .Values.embedAdmissionController (eq .Values.embedAdmissionController nil) }}
+{{- end }}
+
+{{/* Which of the Secret's keys the certificates are under, as kubernetes.io/tls and cert-manager have them. */}}
+{{- define "muster.webhookSecret" -}}
+{{ .Values.webhook.secret | default "muster-webhook-tls" }}
+{{- end }}
+
+{{- define "muster.coreTlsSecret" -}}
+{{ .Values.split.tls.coreSecret | default "muster-core-tls" }}
+{{- end }}
+
+{{- define "muster.operatorTlsSecret" -}}
+{{ .Values.split.tls.operatorSecret | default "muster-operator-tls" }}
+{{- end }}
+
+{{- define "muster.cleanupHook" -}}
+labels:
+  {{- include "muster.labels" . | nindent 2 }}
+annotations:
+  helm.sh/hook: post-delete
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{- define "muster.testHook" -}}
+labels:
+  {{- include "muster.labels" . | nindent 2 }}
+annotations:
+  helm.sh/hook: test
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

@@ -1,0 +1,148 @@
+"""`muster trial`: runs a small gang and says whether it got its places; what `helm test` does.
+
+Its pods do nothing but end. They are taken away again, whatever happened.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from muster.asking import with_one_line
+from muster.clients.kubernetes import Cluster, Json, connected
+from muster.errors import PROBLEM
+from muster.uninstall import is_placeholder
+from muster_operator.model.vocabulary import (
+    ANNOTATION_PARAMETERS,
+    ANNOTATION_TASK_GROUP_NAME,
+    ANNOTATION_TASK_GROUPS,
+    LABEL_APP_ID,
+    LABEL_QUEUE,
+)
+
+EXAMPLES = ("muster trial --image registry.example.com/muster:0.1.0 --members 5",)
+
+PAUSE_S: Final = 0.5
+REQUESTS = {"cpu": "10m", "memory": "32Mi"}
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""What Pod Security `restricted` wants of a container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """What is tried. ``app`` is its name, new each time."""
+
+    namespace: str
+    app: str
+    image: str
+    scheduler: str
+    queue: str
+    members: int
+
+    def member(self, number: int) -> Json:
+        """A pod of it, which prints the version and ends."""
+        groups = [{"name": "trial", "minMember": self.members, "minResource": REQUESTS}]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{self.app}-{number}",
+                "labels": {LABEL_APP_ID: self.app, LABEL_QUEUE: self.queue},
+                "annotations": {
+                    ANNOTATION_TASK_GROUP_NAME: "trial",
+                    ANNOTATION_TASK_GROUPS: json.dumps(groups),
+                    ANNOTATION_PARAMETERS: "gangSchedulingStyle=Hard",
+                },
+            },
+            "spec": {
+                "schedulerName": self.scheduler,
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": False,
+                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [
+                    {
+                        "name": "member",
+                        "image": self.image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "args": ["version"],
+                        "resources": {"requests": REQUESTS},
+                        "securityContext": RESTRICTED,
+                    }
+                ],
+            },
+        }
+
+
+def command(  # noqa: PLR0913 # long: the command line is its options
+    *,
+    image: Annotated[str, typer.Option(help="the members' image: Muster's own")],
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where the gang runs")] = "default",
+    scheduler: Annotated[str, typer.Option(help="one that Muster serves")] = "muster",
+    queue: Annotated[str, typer.Option(help="a queue that takes it")] = "root.default",
+    members: Annotated[int, typer.Option(min=1, help="how many pods")] = 3,
+    seconds: Annotated[int, typer.Option(min=1, help="how long it may take")] = 120,
+    kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
+    context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
+) -> None:
+    """Run a small gang; ends with 0 when all its members ran, else with 1 and what each waits for."""
+    gang = Gang(namespace, f"muster-trial-{secrets.token_hex(3)}", image, scheduler, queue, members)
+    with_one_line(lambda: run(connected(kubeconfig, context), gang, seconds))
+
+
+def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
+    """Create the members, wait until all ran, take them away. Raises Exit(1) where they do not."""
+    pods = f"/api/v1/namespaces/{gang.namespace}/pods"
+    try:
+        for number in range(gang.members):
+            cluster.create(pods, gang.member(number))
+        if not _all_ran(cluster, gang, seconds):
+            typer.echo(f"muster: the gang did not run within {seconds} s", err=True)
+            raise typer.Exit(PROBLEM)
+    finally:
+        for number in range(gang.members):
+            cluster.delete(f"{pods}/{gang.app}-{number}")
+
+
+def _all_ran(cluster: Cluster, gang: Gang, seconds: float) -> bool:
+    """Print the counts whenever they change; False once the time is over, after what each member waits for."""
+    deadline = time.monotonic() + seconds
+    told = ""
+    while True:
+        path = f"/api/v1/namespaces/{gang.namespace}/pods"
+        found = list(cluster.list(path, labelSelector=f"{LABEL_APP_ID}={gang.app}"))
+        placeholders = [pod for pod in found if is_placeholder(pod["metadata"])]
+        ran = [pod for pod in found if pod not in placeholders and _ran(pod)]
+        line = f"{len(placeholders)} placeholders, {len(ran)} of {gang.members} members ran"
+        if line != told:
+            typer.echo(told := line)
+        if len(ran) == gang.members and not placeholders:
+            return True
+        if time.monotonic() >= deadline:
+            for pod in found:
+                typer.echo(f"{pod['metadata']['name']}: {_waits_for(pod)}", err=True)
+            return False
+        time.sleep(PAUSE_S)
+
+
+def _ran(pod: Json) -> bool:
+    return pod["status"].get("phase") in {"Running", "Succeeded"}
+
+
+def _waits_for(pod: Json) -> str:
+    """The words of its conditions and containers, else its phase."""
+    conditions = [c.get("message", "") for c in pod["status"].get("conditions", ()) if c.get("status") != "True"]
+    waiting = [
+        s["state"]["waiting"].get("reason", "")
+        for s in pod["status"].get("containerStatuses", ())
+        if "waiting" in s.get("state", {})
+    ]
+    return "; ".join(filter(None, [*conditions, *waiting])) or str(pod["status"].get("phase"))

@@ -1,0 +1,77 @@
+"""`muster uninstall`: takes away what Muster made while it ran, once it runs no more; the chart runs it after its end.
+
+Placeholders have owners, but those may live long; without Muster nobody would replace them by real pods, and they
+would hold their room. The webhook's registration outlives the operator by intent (docs/admission.md), which would put
+it up again while it runs: so its pods are waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import typer
+
+from muster.asking import with_one_line
+from muster.clients.kubernetes import Cluster, connected
+from muster.errors import PROBLEM
+from muster_operator.admission.certifying.secret import SECRET
+from muster_operator.admission.registering.webhooks import name_of
+from muster_operator.main import LEASE_NAME
+from muster_operator.model.vocabulary import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
+
+EXAMPLES = ("muster uninstall --namespace muster",)
+
+RUNNING: Final = "app=muster,component=scheduler"
+"""The pods of chart and manifests that schedule."""
+PAUSE_S: Final = 1.0
+_REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
+
+
+def command(
+    *,
+    namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where Muster ran")] = "muster",
+    lease_name: Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="its Lease")] = LEASE_NAME,
+    seconds: Annotated[int, typer.Option(min=0, help="how long its pods may take to end")] = 120,
+    kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
+    context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
+) -> None:
+    """Take away placeholders, the webhook's registration and Secret, and the Lease, once Muster runs no more."""
+    with_one_line(lambda: take_away(connected(kubeconfig, context), namespace, lease_name, seconds))
+
+
+def take_away(cluster: Cluster, namespace: str, lease_name: str, seconds: float) -> None:
+    """Print what goes. Raises Exit(1) where Muster still runs, Unreachable where the API server says no."""
+    deadline = time.monotonic() + seconds
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    while running := [pod["metadata"]["name"] for pod in cluster.list(pods, labelSelector=RUNNING)]:
+        if time.monotonic() >= deadline:
+            typer.echo(f"muster: {', '.join(running)} still there: delete the Deployments of Muster first", err=True)
+            raise typer.Exit(PROBLEM)
+        typer.echo(f"waiting for the end of {', '.join(running)}")
+        time.sleep(PAUSE_S)
+    registered = name_of(namespace)
+    for path in (
+        f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
+        f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
+        f"/api/v1/namespaces/{namespace}/secrets/{SECRET}",
+        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease_name}",
+    ):
+        typer.echo(f"{'deleted' if cluster.delete(path) else 'not there'}: {path}")
+    typer.echo(f"deleted: {sum(cluster.delete(path) for path in _placeholders(cluster))} placeholders")
+
+
+def _placeholders(cluster: Cluster) -> Iterator[str]:
+    """Paths of the pods that are marked as placeholders and were made by us (semantics 18)."""
+    for pod in cluster.list("/api/v1/pods"):
+        meta = pod["metadata"]
+        if is_placeholder(meta):
+            yield f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+
+
+def is_placeholder(metadata: dict[str, Any]) -> bool:
+    """Whether a pod with this metadata is a placeholder of a Muster."""
+    is_marked = (metadata.get("annotations") or {}).get(ANNOTATION_PLACEHOLDER) == "true"
+    makers = {entry.get("manager") for entry in metadata.get("managedFields", ()) if not entry.get("subresource")}
+    return is_marked and PLACEHOLDER_FIELD_MANAGER in makers

@@ -1,0 +1,205 @@
+"""The chart renders for every choice, gives no more rights than deploy/rbac.yaml, and starts what can be started."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from devcluster.binaries import ensure
+from devcluster.programs import HELM
+from muster.main import app as muster
+from muster_core.main import app as muster_core
+from muster_operator.main import app as muster_operator
+from tools import chart
+from tools.chart import CHART, ROOT
+from tools.manifests import render
+
+Json = dict[str, Any]
+
+TLS = {"certManager": True}
+CHOICES: dict[str, Json] = {
+    "defaults": {},
+    "two": {"replicas": 2},
+    "no webhook": {"webhook": {"enabled": False}},
+    "YuniKorn's word": {"embedAdmissionController": False},
+    "policy": {"webhook": {"enabled": False}, "admissionPolicy": {"enabled": True}},
+    "webhook by cert-manager": {"webhook": {"certificates": "certManager"}},
+    "webhook by an issuer": {"webhook": {"certificates": "certManager", "issuerRef": {"name": "ours"}}},
+    "webhook by secret": {"webhook": {"certificates": "secret", "secret": "ours"}},
+    "split": {"replicas": 2, "split": {"enabled": True, "tls": TLS}},
+    "split by secrets": {"split": {"enabled": True, "tls": {"coreSecret": "a", "operatorSecret": "b"}}},
+    "rest": {"rest": {"kubernetesAuth": True, "closed": True, "tlsSecret": "rest"}},
+    "split rest": {"split": {"enabled": True, "tls": TLS}, "rest": {"kubernetesAuth": True, "tlsSecret": "rest"}},
+    "ldap": {"core": {"ldapSecret": "directory"}},
+    "queues": {"queues": {"partitions": [{"name": "default"}]}, "settings": {"service.clusterId": "a", "log.level": 0}},
+    "YuniKorn's defaults": {"yunikornDefaults": {"queues.yaml": "partitions: []"}},
+    "monitoring": {"monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "alerts", "dashboard")}},
+    "bare": {
+        "networkPolicy": {"enabled": False},
+        "rbac": {"create": False},
+        "priorityClass": {"create": False},
+        "cleanup": {"enabled": False},
+    },
+    "places": {
+        "hostNetwork": True,
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "podLabels": {"team": "batch"},
+        "podAnnotations": {"a": "b"},
+        "imagePullSecrets": [{"name": "key"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
+    },
+}
+PROGRAMS = {"muster-core": muster_core, "muster-operator": muster_operator, "muster": muster}
+
+
+def pods(documents: list[Json]) -> list[Json]:
+    """The specifications of all pods that the documents make, hooks included."""
+    made = [document for document in documents if document["kind"] in {"Deployment", "Job", "Pod"}]
+    return [document["spec"].get("template", document)["spec"] for document in made]
+
+
+def rights(roles: list[Json], kind: str) -> list[Json]:
+    return [role for document in roles if document["kind"] == kind for role in document["rules"]]
+
+
+def named(documents: list[Json], kind: str, name: str) -> Json:
+    (found,) = [one for one in documents if one["kind"] == kind and one["metadata"]["name"] == name]
+    return found
+
+
+def test_helm_finds_nothing_to_complain_of() -> None:
+    command = [str(ensure([HELM])["helm"]), "lint", "--strict", str(CHART)]
+    linted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_what_the_chart_copies_and_its_table_of_values_are_as_their_sources() -> None:
+    assert chart.stale() == []
+
+
+def test_every_value_has_a_default_and_a_meaning_and_every_group_is_closed() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(schema["properties"]) - set(values) == {"global"}  # Helm makes it of a chart above
+    assert set(values) <= set(schema["properties"])
+    groups = [schema, *(group for group in schema["properties"].values() if "properties" in group)]
+    assert all(group["additionalProperties"] is False for group in groups)
+    assert all("description" in value for group in groups for value in group["properties"].values())
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_pod_of_every_choice_is_restricted_and_knows_its_options(choice: str) -> None:
+    made = pods(render(CHOICES[choice]))
+    assert made
+    for pod in made:
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        for container in pod["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert "memory" in container["resources"]["limits"]
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            program, *words = container["command"] + container["args"]
+            assert understands(program, words)
+
+
+def understands(program: str, words: list[str]) -> bool:
+    """Whether the program has all these options: it shows its help, instead of ending at one that it does not have."""
+    return CliRunner().invoke(PROGRAMS[program], [*words, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_option_that_is_none_is_not_understood(program: str) -> None:
+    assert not understands(program, ["trial", "--colour=red"] if program == "muster" else ["--colour=red"])
+
+
+def test_the_rights_are_those_of_the_one_role_file() -> None:
+    written = [*yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text())]
+    made = render({}, "muster", "--no-hooks")
+    for kind in ("ClusterRole", "Role"):
+        assert rights(made, kind) == rights(written, kind)
+
+
+def test_without_the_webhook_there_are_no_rights_to_registrations_and_secrets() -> None:
+    made = render({"webhook": {"enabled": False}}, "muster", "--no-hooks")
+    resources = {
+        resource for kind in ("ClusterRole", "Role") for rule in rights(made, kind) for resource in rule["resources"]
+    }
+    assert not resources & {"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+    assert "pods/binding" in resources
+
+
+def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:
+    made = render({"admissionPolicy": {"enabled": True}}, "gangs")
+    of_the_cluster = {one["metadata"]["name"] for one in made if "namespace" not in one["metadata"]}
+    assert of_the_cluster
+    assert all(name.endswith("-gangs") for name in of_the_cluster)
+    assert {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]} == {"gangs"}
+    registered = [rule for rule in rights(made, "ClusterRole") if "mutatingwebhookconfigurations" in rule["resources"]]
+    assert {name for rule in registered for name in rule.get("resourceNames", ["muster-admission-gangs"])} == {
+        "muster-admission-gangs"
+    }
+    policy = json.dumps(named(made, "ValidatingAdmissionPolicy", "muster-admission-gangs"))
+    assert "system:serviceaccount:gangs:muster-operator" in policy
+    assert '["kube-system", "gangs"]' in policy
+
+
+def test_the_webhooks_service_finds_the_pods_that_schedule() -> None:
+    made = render({})
+    labels = named(made, "Deployment", "muster")["spec"]["template"]["metadata"]["labels"]
+    (drawn, *_) = yaml.safe_load_all((ROOT / "deploy" / "webhooks.yaml").read_text())
+    selectors = [one["spec"]["selector"] for one in made if one["kind"] == "Service"]
+    assert len(selectors) == 3
+    assert all(selector.items() <= labels.items() for selector in [*selectors, drawn["spec"]["selector"]])
+
+
+def test_rest_of_a_core_of_its_own_is_asked_there() -> None:
+    made = render(CHOICES["split"])
+    labels = named(made, "Deployment", "muster-core")["spec"]["template"]["metadata"]["labels"]
+    assert named(made, "Service", "muster")["spec"]["selector"].items() <= labels.items()
+    assert not named(made, "Service", "muster-webhook")["spec"]["selector"].items() <= labels.items()
+    beside = named(made, "Deployment", "muster")["spec"]["template"]["spec"]["containers"]
+    assert [container["name"] for container in beside] == ["operator"]
+
+
+def test_only_the_operator_has_a_token_unless_the_core_asks_the_cluster_too() -> None:
+    def with_token(values: Json) -> set[str]:
+        pod = named(render(values), "Deployment", "muster")["spec"]["template"]["spec"]
+        return {one["name"] for one in pod["containers"] for mount in one["volumeMounts"] if mount["name"] == "token"}
+
+    assert with_token({}) == {"operator"}
+    assert with_token({"rest": {"kubernetesAuth": True}}) == {"operator", "core"}
+
+
+def test_one_alone_can_be_drained_and_two_go_one_after_the_other() -> None:
+    assert not [one for one in render({}) if one["kind"] == "PodDisruptionBudget"]
+    assert named(render({"replicas": 2}), "PodDisruptionBudget", "muster")["spec"]["maxUnavailable"] == 1
+
+
+def test_queues_and_settings_are_written_as_text() -> None:
+    data = named(render(CHOICES["queues"]), "ConfigMap", "muster-defaults")["data"]
+    assert yaml.safe_load(data["queues.yaml"]) == CHOICES["queues"]["queues"]
+    assert (data["service.clusterId"], data["log.level"]) == ("a", "0")
+
+
+def test_without_queues_and_settings_no_config_map_hides_those_of_yunikorn() -> None:
+    assert not [one for one in render({}) if one["kind"] == "ConfigMap"]
+
+
+def test_dashboard_and_alerts_are_those_of_the_repository() -> None:
+    made = render(CHOICES["monitoring"])
+    monitoring = ROOT / "deploy" / "monitoring"
+    shown = named(made, "ConfigMap", "muster-dashboard")["data"]["muster.json"]
+    assert json.loads(shown) == json.loads((monitoring / "dashboard.json").read_text())
+    assert (
+        named(made, "PrometheusRule", "muster")["spec"]
+        == yaml.safe_load((monitoring / "alerts.yaml").read_text())["spec"]
+    )

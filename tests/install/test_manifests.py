@@ -1,0 +1,40 @@
+"""deploy/base and its overlays are what the chart makes, and kustomize puts them together."""
+
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from devcluster.binaries import ensure
+from devcluster.programs import KUBECTL
+from tools import manifests
+
+
+def built(overlay: str) -> dict[tuple[str, str], Any]:
+    folder = manifests.FOLDER / "overlays" / overlay
+    done = subprocess.run(
+        [ensure([KUBECTL])["kubectl"], "kustomize", folder], capture_output=True, text=True, check=True
+    )
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
+
+
+def test_the_manifests_are_those_of_the_chart() -> None:
+    assert manifests.stale() == []
+
+
+@pytest.mark.parametrize("overlay", manifests.VARIANTS)
+def test_an_overlay_is_whole(overlay: str) -> None:
+    made = built(overlay)
+    rendered = manifests.render(manifests.VARIANTS[overlay], "muster", "--no-hooks", "--skip-tests")
+    assert set(made) == {("Namespace", "muster"), *((one["kind"], one["metadata"]["name"]) for one in rendered)}
+    assert made["Namespace", "muster"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_the_overlays_differ_in_what_they_are_called_for() -> None:
+    one, two, bare = (built(name) for name in ("default", "high-availability", "without-webhook"))
+    assert one["Deployment", "muster"]["spec"]["replicas"] == 1
+    assert two["Deployment", "muster"]["spec"]["replicas"] == 2
+    assert two.keys() - one.keys() == {("PodDisruptionBudget", "muster")}
+    assert one.keys() - bare.keys() == {("Service", "muster-webhook")}
+    assert ("ValidatingAdmissionPolicy", "muster-admission") in bare

@@ -1,0 +1,93 @@
+"""Renders ``deploy/base`` and ``deploy/overlays`` from the chart, for who installs by ``kubectl apply -k``.
+
+What is the same in all variants is the base; an overlay adds what is its own. Called by ``make manifests``; a test
+fails when they are stale. Helm's hooks are left out: nobody would run them.
+"""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from devcluster.binaries import ensure
+from devcluster.programs import HELM
+from tools.chart import CHART, ROOT
+
+FOLDER = ROOT / "deploy"
+NAMESPACE = "muster"
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "high-availability": {"replicas": 2},
+    "without-webhook": {"webhook": {"enabled": False}, "admissionPolicy": {"enabled": True}},
+}
+HEADER = "# Written by `make manifests` from charts/muster; do not edit. Overlays of your own go beside or outside.\n"
+OF_HELM = ("helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance")
+
+Json = dict[str, Any]
+
+
+def render(values: Json, namespace: str = NAMESPACE, *flags: str) -> list[Json]:
+    """What the chart makes of these values. Raises CalledProcessError with Helm's words."""
+    command = [str(ensure([HELM])["helm"]), "template", "muster", str(CHART), "--namespace", namespace, *flags]
+    done = subprocess.run(
+        [*command, "--values", "-"], input=yaml.safe_dump(values), capture_output=True, text=True, check=True
+    )
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def files() -> dict[Path, str]:
+    """Every file of base and overlays with its text."""
+    rendered = {name: [_plain(document) for document in _of(values)] for name, values in VARIANTS.items()}
+    variants = list(rendered.values())
+    shared = [document for document in variants[0] if all(document in others for others in variants)]
+    made = _folder(FOLDER / "base", [_namespace(), *shared], [])
+    for name, documents in rendered.items():
+        own = [document for document in documents if document not in shared]
+        made |= _folder(FOLDER / "overlays" / name, own, ["../../base"])
+    return made
+
+
+def stale() -> list[str]:
+    """What is not as the chart would have it."""
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path, text in files().items()
+        if not path.exists() or path.read_text() != text
+    ]
+
+
+def _of(values: Json) -> list[Json]:
+    return render(values, NAMESPACE, "--no-hooks", "--skip-tests")
+
+
+def _namespace() -> Json:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+
+
+def _plain(document: Json) -> Json:
+    """Without what only Helm needs."""
+    template = document.get("spec", {}).get("template", {}) if document["kind"] == "Deployment" else {}
+    for metadata in (document["metadata"], template.get("metadata", {})):
+        for label in OF_HELM:
+            metadata.get("labels", {}).pop(label, None)
+    return document
+
+
+def _folder(folder: Path, documents: list[Json], others: list[str]) -> dict[Path, str]:
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [*others, "muster.yaml"],
+    }
+    return {
+        folder / "kustomization.yaml": HEADER + yaml.safe_dump(kustomization, sort_keys=False),
+        folder / "muster.yaml": HEADER + yaml.safe_dump_all(documents, sort_keys=False, width=120),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
