@@ -57,6 +57,11 @@ class Draft:  # long: everything that is supposed goes through here
         """Rows of every column."""
         return self._columns.size
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether what is left is what the table says: nothing is supposed, and nothing held."""
+        return not self._written and not any(self._columns.claimed)
+
     def available(self, resource: str) -> IntColumn | None:
         """What is left on every node, to be read only; None where no node has the resource."""
         written = self._written.get(resource)

@@ -19,7 +19,7 @@ Source: contract 2.2, nodesortpolicy; Kubernetes 1.36, the default profile of ku
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from heapq import heappop, heapreplace
 from typing import Final
 
@@ -30,7 +30,8 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.liking import node_facts
 from muster_core.plan.liking.balance import Amount, Balance
 from muster_core.plan.shape import Shape
-from muster_core.world.columns import FloatColumn, IntColumn
+from muster_core.world.columns import FloatColumn, IntColumn, most_kept
+from muster_core.world.standings import Standing, Standings
 
 #: A row and how many go there.
 Fill = tuple[int, int]
@@ -50,7 +51,7 @@ POINTS: Final = 100.0
 class Preference:
     """How a shape sees the nodes: a key per row, the lowest is preferred."""
 
-    __slots__ = ("_balance", "_fixed", "_parts", "_ranks", "_size")
+    __slots__ = ("_about", "_balance", "_liked", "_parts", "_ranks", "_size", "_standings")
 
     def __init__(self, draft: Draft, shape: Shape, sort: NodeSort) -> None:
         asked = shape.resources
@@ -66,15 +67,18 @@ class Preference:
                 whole = _whole(draft, name, capacity, sort)
                 self._parts.append((factor, asked[name], whole, available, _reciprocal(draft, name, capacity)))
         liked = node_facts.points(shape.constraints, shape.occupant.facts.preferences, draft.nodes)
-        self._fixed: FloatColumn | None = None if liked is None else liked / -POINTS
+        self._liked: FloatColumn | None = liked
         self._balance = _balance(draft, shape) if sort.balanced else None
+        self._standings = draft.nodes.standings if draft.is_bare else None
+        wishes = None if liked is None else (shape.constraints, shape.occupant.facts.preferences)
+        self._about: Hashable = (asked, sort, wishes)
 
     def keys(self, rows: IntColumn | None = None, placed: int = 0) -> FloatColumn:
         """The key of every row, or of some, as it is now, or after `placed` more."""
         at: IntColumn | slice = _ALL if rows is None else rows
         keys = np.zeros(self._size if rows is None else len(rows))
-        if self._fixed is not None:
-            keys += self._fixed[at]
+        if self._liked is not None:
+            keys += self._liked[at] / -POINTS
         for factor, amount, capacity, available, reciprocal in self._parts:
             used = capacity[at] - available[at]
             if placed:
@@ -88,7 +92,7 @@ class Preference:
 
     def key(self, row: int, placed: int) -> float:
         """The key of one row after `placed` more: to the last bit what `keys` would say then."""
-        key = 0.0 if self._fixed is None else self._fixed.item(row)
+        key = 0.0 if self._liked is None else self._liked.item(row) / -POINTS
         for factor, amount, capacity, available, reciprocal in self._parts:
             used = capacity.item(row) - available.item(row) + placed * amount
             key += used * reciprocal.item(row) * factor
@@ -109,7 +113,7 @@ class Preference:
 
     def first(self, rows: IntColumn) -> int:
         """The most preferred of the rows, of which there is at least one."""
-        keys = self.keys() if len(rows) == self._size else self.keys()[rows]
+        keys = self._of(rows)
         ties = rows[keys == keys[keys.argmin()]]
         return int(ties[self._ranks[ties].argmin()])
 
@@ -117,13 +121,41 @@ class Preference:
         """The `count` most preferred of the rows, in no order; all if there are fewer."""
         if count >= len(rows):
             return rows
-        keys = self.keys() if len(rows) == self._size else self.keys()[rows]
+        keys = self._of(rows)
+        ties = rows[keys == keys.min()]
+        if len(ties) >= count:  # nodes that are all alike: nothing is to be sorted
+            return self._foremost(ties, count)
         edge = np.partition(keys, count - 1)[count - 1]
         inside, ties = rows[keys < edge], rows[keys == edge]
-        wanted = count - len(inside)
-        if wanted < len(ties):
-            ties = ties[np.argpartition(self._ranks[ties], wanted - 1)[:wanted]]
-        return np.concatenate((inside, ties))
+        return np.concatenate((inside, self._foremost(ties, count - len(inside))))
+
+    def _of(self, rows: IntColumn) -> FloatColumn:
+        """The keys of the rows as they are now, to be read only."""
+        keys = self.keys() if self._standings is None else self._standing(self._standings)
+        return keys if len(rows) == self._size else keys[rows]
+
+    def _standing(self, standings: Standings) -> FloatColumn:
+        """The keys of all rows, of which those are made anew that changed since somebody asked last."""
+        known = standings.kept.get(self._about)
+        changed = standings.since(known.seen) if known is not None and known.liked is self._liked else None
+        if known is None or changed is None or len(changed) > self._size // 4:
+            if len(standings.kept) >= most_kept(self._size, 8):
+                standings.kept.clear()
+            known = standings.kept[self._about] = Standing(self.keys(), self._liked, standings.now)
+        elif changed:
+            rows = np.array(changed, dtype=np.int64)
+            known.keys[rows] = self.keys(rows)
+            known.seen = standings.now
+        return known.keys
+
+    def _foremost(self, ties: IntColumn, count: int) -> IntColumn:
+        """So many of rows that are equally preferred: the lowest node ids."""
+        if count >= len(ties):
+            return ties
+        ranks = self._ranks[ties]
+        if (ranks[1:] > ranks[:-1]).all():  # nodes mostly come in the order of their names
+            return ties[:count]
+        return ties[np.argpartition(ranks, count - 1)[:count]]
 
 
 def _balance(draft: Draft, shape: Shape) -> Balance | None:

@@ -32,6 +32,7 @@ from muster_core.world.gains import Gains
 from muster_core.world.images import Images
 from muster_core.world.labels import LabelColumn, Labels, Marks
 from muster_core.world.occupants import Occupants
+from muster_core.world.standings import Standings
 
 #: Refused binds that are remembered of a node.
 _REFUSALS_KEPT: Final = 16
@@ -103,6 +104,7 @@ class NodeTable:  # long: every write to a node goes through here
         "reciprocals",
         "refused",
         "rows",
+        "standings",
         "taints",
         "targeted",
     )
@@ -132,6 +134,8 @@ class NodeTable:  # long: every write to a node goes through here
         self.occupants = Occupants()
         #: plan/scoring keeps here 1 / capacity per resource; emptied when a capacity changes.
         self.reciprocals: dict[str, FloatColumn] = {}
+        #: plan/scoring keeps here how shapes see the nodes.
+        self.standings = Standings()
         self._cordoned = Flags()
         #: By plan/'s shape: nodes that the resource manager refused for it when it was asked, and its reason.
         self.refused: dict[Hashable, dict[NodeId, str]] = {}
@@ -171,6 +175,7 @@ class NodeTable:  # long: every write to a node goes through here
         self._open.set(row, value=not draining)
         self._records[spec.id] = NodeRecord(spec, NodeState.DRAINING if draining else NodeState.SCHEDULABLE)
         self.reciprocals.clear()
+        self.standings.forget()
         self.gains.note(spec.id)
         self.epoch += 1
         self._facts_changed()
@@ -182,6 +187,7 @@ class NodeTable:  # long: every write to a node goes through here
         record = self._records[spec.id]
         old = record.spec
         record.spec = spec
+        self.standings.changed((row,))
         if spec.capacity != old.capacity:
             self._capacity.change(row, spec.capacity - old.capacity, 1)
             self.capacity_total += spec.capacity - old.capacity
@@ -226,6 +232,7 @@ class NodeTable:  # long: every write to a node goes through here
             amounts.clear(row)
         self.capacity_total -= spec.capacity
         self.reciprocals.clear()
+        self.standings.forget()
         self._facts_changed()
 
     def set_draining(self, node: NodeId, *, draining: bool) -> None:
@@ -247,7 +254,9 @@ class NodeTable:  # long: every write to a node goes through here
         """Charge a node with `count` of these amounts, fitting or not: whoever decides has checked.
         `foreign`: they belong to nobody whom the core schedules. Raises UnknownSubject.
         """
-        self._available.change(self.rows.row(node), resources, -count)
+        row = self.rows.row(node)
+        self._available.change(row, resources, -count)
+        self.standings.changed((row,))
         if foreign:
             record = self._records[node]
             record.foreign = record.foreign.plus(resources, count)
@@ -263,6 +272,7 @@ class NodeTable:  # long: every write to a node goes through here
             raise UnknownSubject("node", next(node for node in taken if node not in self.rows))
         times = np.fromiter(taken.values(), dtype=np.int64, count=len(rows))
         self._available.change_all(np.array(rows, dtype=np.int64), resources, -times)
+        self.standings.changed(rows)
 
     def without_room(self, wanted: Mapping[NodeId, int], resources: Resources) -> NodeId | None:
         """The first of the nodes that has no room for so many, or is not there; None = all have it."""
@@ -315,6 +325,7 @@ class NodeTable:  # long: every write to a node goes through here
         taken = record.spec.capacity - self.available(node)
         unreported = Resources({name: amount for name, amount in taken.items() if name not in used})
         before = self._measured.at(row)
+        self.standings.changed((row,))
         self._measured.change(row, used - (taken - unreported) - before, 1)
 
     def measured(self, resource: str) -> IntColumn | None:
