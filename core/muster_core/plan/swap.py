@@ -47,11 +47,17 @@ def plan(partition: Partition, app: Application, at_most: int) -> Outline:
             is_watched = kind.depends_on_others or guards(search.draft, shape_of(kind))
             plan_kind = _plan_constrained if is_watched else _plan_class
             plan_kind(partition, app, kind, search, at_most - len(outline.decisions))
-    outline.more = len(outline.decisions) >= at_most
+    outline.more = len(outline.decisions) >= at_most or (app.has_multiple and _is_left(app, outline))
     if outline.unplaced or outline.obstacles:
         # A label or a taint that goes may let the pod run where its placeholder is, full or not.
         outline.obstacles.append(NotTogether(app.id))
     return outline
+
+
+def _is_left(app: Application, outline: Outline) -> bool:
+    """Whether one that takes over at once, from a place without a pod, wants another place."""
+    swaps = (decision for decision in outline.decisions if isinstance(decision, Swap))
+    return any(app.asks[one.ask].left > 1 and app.allocations[one.placeholder].spec.podless for one in swaps)
 
 
 def has_placeholder(app: Application, kind: AskClass) -> bool:

@@ -103,6 +103,14 @@ def test_members_beyond_their_number_and_pods_of_no_group_are_scheduled_as_usual
     assert scene.app().gang.groups[WORKERS].replaced == 2
 
 
+def test_one_ask_for_several_members_takes_a_place_for_each_and_what_is_left_as_usual() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=2)
+    scene.tell(a_gang(3))
+    answered = answers(scene.ask(replace(member("many"), max_allocations=5)))
+    assert [new.id for answer in answered for new in answer.new] == [f"many-{index}" for index in range(5)]
+    assert held(scene) == 0
+
+
 def test_a_larger_member_is_scheduled_as_usual_and_its_place_is_dropped_without_a_word() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1)
     scene.tell(a_gang(3))
