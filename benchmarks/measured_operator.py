@@ -12,7 +12,6 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -67,8 +66,7 @@ def _stamp(json: bytes) -> bytes:
     return json[at : at + 20] if at >= len(_MARK) else b""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamped(Seen):
+class Stamped(Seen, frozen=True, gc=False):
     """A fact, and when the server wrote the object that it is from, nanoseconds of the monotonic clock."""
 
     written_ns: int

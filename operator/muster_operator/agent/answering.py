@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from muster_operator.agent import applications, endings, mounting, refusals, tasks, telling, unwritten
 from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task

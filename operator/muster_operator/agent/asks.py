@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from msgspec import structs
+
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model.allocations import AllocationSpec, AskSpec
 from muster_operator.model.applications import ApplicationSpec
@@ -54,7 +56,7 @@ def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
     """The allocation of a pod of ours that has its node already."""
     ask = ask_of(ledger, task)
     if task.pod.scheduled_at_ms is not None:
-        ask = replace(ask, tags={**ask.tags, keys.TAG_ALLOCATED_AT: str(task.pod.scheduled_at_ms)})
+        ask = structs.replace(ask, tags={**ask.tags, keys.TAG_ALLOCATED_AT: str(task.pod.scheduled_at_ms)})
     return AllocationSpec(ask, node, task.allocation_id)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from muster_operator.agent import applications, endings, occupants, tasks, telling
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
@@ -30,7 +32,7 @@ def of_the_same_kind(task: Task, pod: Pod) -> Pod:
     was, now = task.pod.membership, pod.membership
     if now.placeholder is was.placeholder:
         return pod
-    return replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
+    return structs.replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
 
 
 def is_anothers(task: Task, pod: Pod) -> bool:

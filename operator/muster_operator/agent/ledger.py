@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct
+
 from muster_operator.agent.stored import Mounting, Storage
 from muster_operator.model.allocations import AllocationSpec, TerminationType
 from muster_operator.model.commands import FailPod, MarkResumed
@@ -33,8 +35,7 @@ class Phase(Enum):
     LIVE = "facts become news, verdicts become commands"
 
 
-@dataclass(slots=True)
-class Task:
+class Task(Struct):
     """One pod of ours on its way to a node and off it.
 
     ``asked`` and ``held``: the core knows an ask, an allocation of it; exactly what has to be taken back when it ends.

@@ -13,7 +13,7 @@ Differs: YuniKorn gives the place of a refused member to whoever is next.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from muster_operator.agent import tasks, telling
 from muster_operator.agent.asks import ask_of

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from muster_operator.link.door import Door
 from muster_operator.link.hearing import Hearing
 from muster_operator.link.metrics import Metrics
@@ -28,8 +30,7 @@ from muster_operator.translate.sketch import Sketch
 LIMIT: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True, gc=False):
     """What a watch stream, a list or a read shows of an object, where that is new."""
 
     fact: Fact
@@ -96,16 +97,14 @@ class Compared:
     inventory: Inventory
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True, gc=False):
     """The core said something."""
 
     session: Session
     message: FromCore
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True, gc=False):
     """A command ended."""
 
     result: Result

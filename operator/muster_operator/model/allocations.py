@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.resources import Resources
@@ -20,8 +21,7 @@ class TerminationType(IntEnum):
     PLACEHOLDER_REPLACED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class AskSpec:
+class AskSpec(Struct, frozen=True, gc=False):
     """One pod that wants a node: an ask, and, once it has one, the body of its allocation.
 
     ``app`` is None for a pod of another scheduler, which is counted on its node only (semantics 7).
@@ -39,8 +39,7 @@ class AskSpec:
     allow_preempt_other: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationSpec:
+class AllocationSpec(Struct, frozen=True, gc=False):
     """An allocation that exists in Kubernetes and that the core has to account for."""
 
     ask: AskSpec

@@ -6,8 +6,10 @@ All are safe to repeat: creates have names that follow from the gang, deletes an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.ids import NodeName
@@ -15,15 +17,13 @@ from muster_operator.model.pods import PodRef
 from muster_operator.model.storage import ClaimRef
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePlaceholder:
+class CreatePlaceholder(Struct, frozen=True, gc=False):
     """Create a placeholder pod with our field manager. 409 AlreadyExists is a final answer here, not a retry."""
 
     spec: PlaceholderSpec
 
 
-@dataclass(frozen=True, slots=True)
-class BindPod:
+class BindPod(Struct, frozen=True, gc=False):
     """Bind a pod to a node through the binding subresource, once and never blindly again (semantics 20)."""
 
     pod: PodRef
@@ -31,8 +31,7 @@ class BindPod:
     placeholder: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePod:
+class DeletePod(Struct, frozen=True, gc=False):
     """Delete a pod with its UID as precondition; 404 and a UID conflict are success. ``reason`` is for the log.
 
     ``at_once``: grace period 0, for placeholders; otherwise the pod's own.
@@ -43,8 +42,7 @@ class DeletePod:
     at_once: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FailPod:
+class FailPod(Struct, frozen=True, gc=False):
     """Set ``status.phase=Failed`` with this reason on a pod that never got a node (contract 6.2)."""
 
     pod: PodRef
@@ -52,8 +50,7 @@ class FailPod:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetCondition:
+class SetCondition(Struct, frozen=True, gc=False):
     """Set the condition PodScheduled=False with this reason (contract 6.2)."""
 
     pod: PodRef
@@ -61,15 +58,13 @@ class SetCondition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class MarkResumed:
+class MarkResumed(Struct, frozen=True, gc=False):
     """Note on the originator that the gang's reservation is over, so that a restart makes no placeholders again."""
 
     originator: PodRef
 
 
-@dataclass(frozen=True, slots=True)
-class MarkDisrupted:
+class MarkDisrupted(Struct, frozen=True, gc=False):
     """Set the condition DisruptionTarget=True on a pod that is preempted, before it is deleted.
 
     A Job's podFailurePolicy tells a preemption from a failure of the program by it (Kubernetes, pod disruptions).
@@ -79,8 +74,7 @@ class MarkDisrupted:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimVolume:
+class ClaimVolume(Struct, frozen=True, gc=False):
     """Write on a free volume that it is for this claim, as kube-scheduler does; ``undo``: that it is free again.
 
     A volume that is another claim's by then is refused with 409, and undone is only what has not been bound yet.
@@ -92,8 +86,7 @@ class ClaimVolume:
     undo: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SelectNode:
+class SelectNode(Struct, frozen=True, gc=False):
     """Write on a claim for which node its volume is to be made; ``undo``: for none. As for ClaimVolume otherwise."""
 
     pod: PodRef
@@ -127,8 +120,7 @@ class Importance(IntEnum):
     PROBLEM = 2
 
 
-@dataclass(frozen=True, slots=True)
-class PostEvent:
+class PostEvent(Struct, frozen=True, gc=False):
     """A Kubernetes event (events.k8s.io/v1) that a user acts on (semantics 28).
 
     ``namespace`` and ``uid`` are empty for what is in no namespace. Events of equal non-empty ``series`` are one event
@@ -146,7 +138,17 @@ class PostEvent:
     note: str
     importance: Importance = Importance.RESULT
     series: str = ""
-    at: float = field(default=0.0, compare=False)
+    at: float = 0.0
+
+    def __eq__(self, other: object) -> bool:
+        """Whatever the time: the same event is the same one later."""
+        return isinstance(other, PostEvent) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[object, ...]:
+        return astuple(self)[:-1]
 
 
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster_operator.model.groups import Placement
 from muster_operator.model.ids import NodeName, PodUid
@@ -13,114 +13,98 @@ from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.model.storage import Attachment, Claim, NodeDrivers, Volume
 
 
-@dataclass(frozen=True, slots=True)
-class PodSeen:
+class PodSeen(Struct, frozen=True, gc=False):
     """A pod exists and looks like this."""
 
     pod: Pod | ForeignPod
 
 
-@dataclass(frozen=True, slots=True)
-class PodGone:
+class PodGone(Struct, frozen=True, gc=False):
     """A pod no longer exists, ours or foreign."""
 
     uid: PodUid
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSeen:
+class NodeSeen(Struct, frozen=True, gc=False):
     """A node exists and looks like this."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeGone(Struct, frozen=True, gc=False):
     """A node no longer exists."""
 
     name: NodeName
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceSeen:
+class NamespaceSeen(Struct, frozen=True, gc=False):
     """A namespace exists and carries these annotations."""
 
     namespace: Namespace
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceGone:
+class NamespaceGone(Struct, frozen=True, gc=False):
     """A namespace no longer exists; its pods are told one by one."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClassSeen:
+class PriorityClassSeen(Struct, frozen=True, gc=False):
     """A priority class exists; only ``allow-preemption`` is read of it (contract 1.7)."""
 
     name: str
     allow_preemption: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectSeen:
+class ObjectSeen(Struct, frozen=True, gc=False):
     """Another object that filters read exists and looks like this, or is gone."""
 
     object: ClusterObject
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeSeen:
+class VolumeSeen(Struct, frozen=True, gc=False):
     """A PersistentVolume exists and looks like this."""
 
     volume: Volume
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeGone:
+class VolumeGone(Struct, frozen=True, gc=False):
     """A PersistentVolume no longer exists."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimGone:
+class ClaimGone(Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim, ``namespace/name``, no longer exists."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimSeen:
+class ClaimSeen(Struct, frozen=True, gc=False):
     """A PersistentVolumeClaim exists and looks like this."""
 
     claim: Claim
 
 
-@dataclass(frozen=True, slots=True)
-class DriversSeen:
+class DriversSeen(Struct, frozen=True, gc=False):
     """The CSINode of a node looks like this; without ``limits`` it is gone."""
 
     drivers: NodeDrivers
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentSeen:
+class AttachmentSeen(Struct, frozen=True, gc=False):
     """A VolumeAttachment exists and looks like this."""
 
     attachment: Attachment
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentGone:
+class AttachmentGone(Struct, frozen=True, gc=False):
     """A VolumeAttachment no longer exists."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementChosen:
+class PlacementChosen(Struct, frozen=True, gc=False):
     """The configuration says how gangs that name no placement get their places, from now on (semantics 16)."""
 
     placement: Placement

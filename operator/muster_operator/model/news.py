@@ -6,7 +6,7 @@ is told of other objects goes before the application news behind it, and is in f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
@@ -15,29 +15,25 @@ from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationSubmitted:
+class ApplicationSubmitted(Struct, frozen=True, gc=False):
     """A new application."""
 
     spec: ApplicationSpec
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationRemoved:
+class ApplicationRemoved(Struct, frozen=True, gc=False):
     """The last pod of an application is gone before it could complete."""
 
     app: AppId
 
 
-@dataclass(frozen=True, slots=True)
-class AskSubmitted:
+class AskSubmitted(Struct, frozen=True, gc=False):
     """A pod wants a node; with a known key it replaces that ask (semantics 3)."""
 
     ask: AskSpec
 
 
-@dataclass(frozen=True, slots=True)
-class AskReleased:
+class AskReleased(Struct, frozen=True, gc=False):
     """A pod no longer wants a node. The type is STOPPED_BY_RM, or TIMEOUT to confirm the core's own release."""
 
     app: AppId
@@ -46,15 +42,13 @@ class AskReleased:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationReported:
+class AllocationReported(Struct, frozen=True, gc=False):
     """A pod has a node that the core did not give it: a foreign pod, or one that came bound."""
 
     allocation: AllocationSpec
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationReleased:
+class AllocationReleased(Struct, frozen=True, gc=False):
     """A pod has left its node. STOPPED_BY_RM is ours; any other type confirms the core's release with the same type
     (semantics 4). ``app`` is None for a foreign pod."""
 
@@ -65,8 +59,7 @@ class AllocationReleased:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCreated:
+class NodeCreated(Struct, frozen=True, gc=False):
     """A new node. ``drained`` = CREATE_DRAIN: it takes nothing before NodeOpened. ``existing`` are the pods on it."""
 
     node: Node
@@ -74,36 +67,31 @@ class NodeCreated:
     existing: tuple[AllocationSpec, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeUpdated:
+class NodeUpdated(Struct, frozen=True, gc=False):
     """Capacity or attributes of a known node changed."""
 
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDrained:
+class NodeDrained(Struct, frozen=True, gc=False):
     """A node was cordoned (DRAIN_NODE)."""
 
     name: NodeName
 
 
-@dataclass(frozen=True, slots=True)
-class NodeOpened:
+class NodeOpened(Struct, frozen=True, gc=False):
     """A drained node takes pods again (DRAIN_TO_SCHEDULABLE)."""
 
     name: NodeName
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDecommissioned:
+class NodeDecommissioned(Struct, frozen=True, gc=False):
     """A node is gone, and everything on it (DECOMISSION)."""
 
     name: NodeName
 
 
-@dataclass(frozen=True, slots=True)
-class FactTold:
+class FactTold(Struct, frozen=True, gc=False):
     """An object that filters read exists and looks like this, or is gone."""
 
     fact: ClusterObject

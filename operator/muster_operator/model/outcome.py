@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from muster_operator.model.commands import Command
 from muster_operator.model.news import News
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """Filled by the agent while it handles one input, then handed to the link whole."""
 
     news: list[News] = field(default_factory=list)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.resources import Resources
@@ -23,8 +25,7 @@ class PodPhase(StrEnum):
 ENDED_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
-@dataclass(frozen=True, slots=True)
-class PodRef:
+class PodRef(Struct, frozen=True, gc=False):
     """Which pod: enough to address it and to be sure that it is still the same one (uid precondition)."""
 
     namespace: str
@@ -51,8 +52,7 @@ class GangSource:
     parameters: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True, gc=False):
     """The pod's condition PodScheduled=False, as far as it is ours to write (semantics 28)."""
 
     reason: str
@@ -81,8 +81,7 @@ class Membership:
     user_problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True, gc=False):
     """A pod that asks for one of our scheduler names.
 
     ``created_s``: creation time, epoch seconds. ``scheduled_at_ms``: since when it has its node (PodScheduled),
@@ -118,8 +117,7 @@ class Pod:
         return self.phase in ENDED_PHASES
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignPod:
+class ForeignPod(Struct, frozen=True, gc=False):
     """A pod of another scheduler: what it takes from its node, and what pods near it have to mind (contract 10.10).
 
     ``kind`` is the value of the ``foreign`` tag: ``default``, or ``static`` for the kubelet's own mirror pods.

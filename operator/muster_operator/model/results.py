@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from muster_operator.model.commands import Command
 
 
-@dataclass(frozen=True, slots=True)
-class CommandSucceeded:
+class CommandSucceeded(Struct, frozen=True, gc=False):
     """The API server did it, or it was already so."""
 
     command: Command
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFailed:
+class CommandFailed(Struct, frozen=True, gc=False):
     """The API server refused it for good, or the retries ran out.
 
     ``status`` is the HTTP status, 0 for none; ``reason`` the Status object's (``AlreadyExists``, ``Forbidden``, ...).
@@ -32,8 +30,7 @@ class CommandFailed:
         return self.status in {409, 429} or self.status >= 500
 
 
-@dataclass(frozen=True, slots=True)
-class CommandUnanswered:
+class CommandUnanswered(Struct, frozen=True, gc=False):
     """It was sent and nobody knows whether it was done. The link reads the pod and tells that fact first."""
 
     command: Command

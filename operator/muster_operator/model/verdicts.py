@@ -6,16 +6,16 @@ Messages of different kinds may arrive in any order (semantics 1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.storage import ChosenVolumes
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(Struct, frozen=True, gc=False):
     """A pod gets a node. ``volumes``: what its unbound claims are to get (semantics 21, ``muster/chosen-volumes``)."""
 
     app: AppId
@@ -27,8 +27,7 @@ class Allocated:
     volumes: ChosenVolumes = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True, gc=False):
     """An allocation has to go, or (STOPPED_BY_RM) is confirmed as gone. An empty key means all of the application."""
 
     app: AppId
@@ -38,8 +37,7 @@ class Released:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AskCancelled:
+class AskCancelled(Struct, frozen=True, gc=False):
     """The core gave up an ask. An empty key means all of the application."""
 
     app: AppId
@@ -48,8 +46,7 @@ class AskCancelled:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AskRejected:
+class AskRejected(Struct, frozen=True, gc=False):
     """The core refuses an ask."""
 
     app: AppId
@@ -57,8 +54,7 @@ class AskRejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationRejected:
+class AllocationRejected(Struct, frozen=True, gc=False):
     """The core refuses an existing allocation."""
 
     app: AppId
@@ -66,8 +62,7 @@ class AllocationRejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationVerdict:
+class AllocationVerdict(Struct, frozen=True, gc=False):
     """One AllocationResponse, applied in the order of the fields (semantics 1)."""
 
     cancelled_asks: tuple[AskCancelled, ...] = ()
@@ -77,23 +72,20 @@ class AllocationVerdict:
     rejected_allocations: tuple[AllocationRejected, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationAccepted:
+class ApplicationAccepted(Struct, frozen=True, gc=False):
     """The application has a queue."""
 
     app: AppId
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationRejected:
+class ApplicationRejected(Struct, frozen=True, gc=False):
     """The application is refused, with the reason for the user."""
 
     app: AppId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationUpdated:
+class ApplicationUpdated(Struct, frozen=True, gc=False):
     """The application is in a new state (one of ``muster_si.keys.APP_*``)."""
 
     app: AppId
@@ -101,8 +93,7 @@ class ApplicationUpdated:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplicationVerdict:
+class ApplicationVerdict(Struct, frozen=True, gc=False):
     """One ApplicationResponse, applied in the order of the fields."""
 
     rejected: tuple[ApplicationRejected, ...] = ()
@@ -110,8 +101,7 @@ class ApplicationVerdict:
     updated: tuple[ApplicationUpdated, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
+class NodeVerdict(Struct, frozen=True, gc=False):
     """One NodeResponse. ``rejected`` maps a node's name to the reason."""
 
     accepted: tuple[NodeName, ...] = ()
@@ -127,8 +117,7 @@ class SchedulingState(StrEnum):
     FAILED = "Failed"
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingStateChanged:
+class SchedulingStateChanged(Struct, frozen=True, gc=False):
     """The scheduling state of one ask changed."""
 
     app: AppId
@@ -137,8 +126,7 @@ class SchedulingStateChanged:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingStates:
+class SchedulingStates(Struct, frozen=True, gc=False):
     """One callback's worth of changed states."""
 
     changes: tuple[SchedulingStateChanged, ...]
@@ -153,8 +141,7 @@ class EventKind(StrEnum):
     QUEUE = "QUEUE"
 
 
-@dataclass(frozen=True, slots=True)
-class CoreEvent:
+class CoreEvent(Struct, frozen=True, gc=False):
     """A core event. ``object_id``: the ask's key of a request, the application, node or queue itself;
     ``reference_id``: the application of a request. ``detail`` is the name of the change detail."""
 
@@ -165,23 +152,20 @@ class CoreEvent:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CoreEvents:
+class CoreEvents(Struct, frozen=True, gc=False):
     """One callback's worth of core events."""
 
     events: tuple[CoreEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecommended:
+class NodeRecommended(Struct, frozen=True, gc=False):
     """What might be done about a node, in words (seed 001, NodeRecommendation)."""
 
     node: NodeName
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Recommendations:
+class Recommendations(Struct, frozen=True, gc=False):
     """One callback's worth of recommendations."""
 
     nodes: tuple[NodeRecommended, ...]

@@ -19,8 +19,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_buffer import EventBuffer

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 import kopf
 import orjson
+from msgspec import Struct
 
 from muster_operator.link.api.connections import JSON, Connections
 from muster_operator.link.api.credentials import Credentials
@@ -31,8 +31,7 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True, gc=False):
     """What to send. `path` starts with a slash and carries its query; `body` is JSON.
 
     `is_fenced`: a write that only the leader may do, as nearly all are. `within_s`: less time than others get.
@@ -53,8 +52,7 @@ class Request:
         return f"{self.method} {self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True, gc=False):
     """What came back: `retry_after_s` is None where the server does not say."""
 
     status: int

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from muster_operator.link.api import requests
 from muster_operator.link.api.event_series import Series

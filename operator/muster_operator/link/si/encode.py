@@ -15,6 +15,8 @@ from importlib.metadata import version
 from itertools import groupby, islice
 from typing import Final
 
+from msgspec import Struct
+
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.ids import NodeName
@@ -104,8 +106,7 @@ _STREAMS: Final[Mapping[_Lane, Stream]] = {
 } | {_Lane.NODES: Stream.NODES}
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True, gc=False):
     """News that shares a message. It is encoded when the message's turn comes: a recovery is 100,000 pods at once."""
 
     stream: Stream

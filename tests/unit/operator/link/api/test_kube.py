@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from muster_operator.link.api.urgency import Urgency
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered
