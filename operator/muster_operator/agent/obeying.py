@@ -81,8 +81,7 @@ def _states(ledger: Ledger, out: Outcome, verdict: SchedulingStates, now: float)
     for change in verdict.changes:
         if change.key in ledger.tasks:
             waiting.state_changed(ledger, out, change, now)
-        else:
-            reserving.state_changed(ledger, out, change, now)
+    reserving.states_changed(ledger, out, (one for one in verdict.changes if one.key not in ledger.tasks), now)
 
 
 def _nodes(ledger: Ledger, out: Outcome, verdict: NodeVerdict) -> None:

@@ -10,6 +10,7 @@ what they lack: nobody else could call for nodes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from muster_operator.agent import namespaces, telling, waiting
@@ -25,7 +26,7 @@ from muster_operator.model.verdicts import SchedulingStateChanged
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
-_EARLY: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING})
+_SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 _WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 
 
@@ -64,30 +65,41 @@ def all_there(app: Application) -> str:
     return f"All {len(app.slots)} placeholders have their node"
 
 
-def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
-    """The core said of a task group what keeps its places from being held; of no pod of ours, else.
+def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingStateChanged], now: float) -> None:
+    """The core said of task groups what keeps their places from being held, or that nothing does any more.
 
     What is said before the first look is told at the first look: most gangs have their places by then. It may be said
-    even before we hear that the application was accepted, for that comes on another stream (semantics 1).
+    even before we hear that the application was accepted, for that comes on another stream (semantics 1). After a
+    restart a gang runs, for some of its members do, and waits for the places of the others.
     """
+    for app_id in dict.fromkeys(change.app for change in changes if _is_noted(ledger, change)):
+        app = ledger.applications[app_id]
+        before = _says(app)
+        lacks = sorted(app.lacks.items(), key=lambda item: (item[1].reason != words.CONDITION_UNSCHEDULABLE, item[0]))
+        app.shortage = lacks[0][1] if lacks else app.impossible
+        if not lacks:
+            _forget(app, before)
+        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.look_pause > FIRST_LOOK_S):
+            _explain(ledger, out, app, now)
+
+
+def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
+    """Whether it is of a gang without placeholder pods; then it is noted what its task group lacks."""
     app = ledger.applications.get(change.app)
     group = change.key.removeprefix(f"{change.app}/")
-    if app is None or app.state not in _EARLY or app.gang is None or app.gang.group(group) is None:
-        return
+    if app is None or app.state not in _SPOKEN_FOR or app.gang is None or app.gang.group(group) is None:
+        return False
     why = waiting.shortage_of(change)
     if why is None:
         app.lacks.pop(group, None)
     else:
         app.lacks[group] = why
-    lacks = sorted(app.lacks.items(), key=lambda item: (item[1].reason != words.CONDITION_UNSCHEDULABLE, item[0]))
-    app.shortage = lacks[0][1] if lacks else app.impossible
-    if _is_direct(app) and app.look_pause > FIRST_LOOK_S:
-        _explain(ledger, out, app, now)
+    return True
 
 
 def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     """A member came while the core looks for places: it says what they lack when it has waited for long itself."""
-    if _is_direct(app) and app.look_pause > FIRST_LOOK_S:
+    if _is_direct(app) and app.look_pause != FIRST_LOOK_S:
         task.shortage = _of_direct(app)
         waiting.express(ledger, out, task, now)
 
@@ -95,15 +107,25 @@ def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: floa
 def over(app: Application) -> None:
     """The gang waits no more for places without placeholder pods: from now on each member waits for itself."""
     if _is_direct(app):
-        of_gang = {_of_direct(app), app.impossible}
-        for task in app.members.values():
-            if task.shortage in of_gang:
-                task.shortage = None
+        _forget(app, _says(app))
+        app.lacks.clear()
+
+
+def _says(app: Application) -> set[Condition | None]:
+    """What members may say for the gang."""
+    return {_of_direct(app), app.impossible}
+
+
+def _forget(app: Application, of_gang: set[Condition | None]) -> None:
+    for task in app.members.values():
+        if task.shortage in of_gang:
+            task.shortage = None
 
 
 def _is_direct(app: Application) -> bool:
     """Whether the core looks for places of it without placeholder pods."""
-    return app.gang is not None and app.gang.is_direct and app.state is AppState.RESERVING
+    is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.lacks))
+    return is_looked_for and app.gang is not None and app.gang.is_direct
 
 
 def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:

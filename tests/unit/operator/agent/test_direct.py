@@ -26,7 +26,8 @@ from muster_operator.model.verdicts import (
 from muster_si import keys
 from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, whole
 from tests.unit.operator.agent.gang import a_direct_member, a_member, creates, pod_of
-from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.agent.kubernetes import namespace_seen, node_seen
+from tests.unit.operator.objects import Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
 
 DIRECT = "gangPlacement=Direct"
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
@@ -167,6 +168,40 @@ def test_the_group_that_lacks_nodes_speaks_for_the_gang() -> None:
         says(driver, kind, f"of {group}", group)
     assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job waits for its places: of b")
     assert conditions(says(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
+
+
+def test_a_gang_that_is_told_to_have_its_places_says_nothing_more_though_it_does_not_run_yet() -> None:
+    """The two words come on different streams; a member that is about to be bound is not written to."""
+    driver = live()
+    groups = [a_group("a", 1), a_group("b", 1)]
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(*groups, parameters=DIRECT)))
+    driver.accepted()
+    says(driver, SKIPPED, QUOTA, group="a")
+    says(driver, FAILED, FULL, group="b")
+    assert len(conditions(driver.wait(5))) == 1
+    both = [SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), SCHEDULED) for group in "ba"]
+    assert driver.told(SchedulingStates(tuple(both))).commands == []
+    assert conditions(driver.updated(keys.APP_RUNNING)) == {}
+
+
+def test_a_gang_that_a_restart_found_half_bound_says_what_the_others_wait_for() -> None:
+    driver = Driver()
+    driver.fact(namespace_seen(a_namespace()))
+    driver.fact(node_seen(a_node("n1")))
+    for name, node in (("w0", "n1"), ("w1", None)):
+        pod = a_direct_member(name)
+        pod["spec"]["nodeName"] = node
+        driver.see(pod)
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    whole(recovery.submit_asks(driver.ledger, 0.0))
+    recovery.open_nodes(driver.ledger, 0.0)
+    says(driver, FAILED, FULL)
+    note = f"gang job waits for its places: {FULL}"
+    assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
+    says(driver, SCHEDULED)
+    assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
 
 
 def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
