@@ -16,6 +16,7 @@ from typing import Final
 STEP_S: Final = 0.001
 #: What a file belongs to: the first that fits, from the innermost frame outwards. Whoever is called from obeying obeys.
 PLACES: Final = (
+    ("/benchmarks/through_both", "event loop"),
     ("/benchmarks/", "stub"),
     ("muster_operator/translate/", "translate"),
     ("muster_operator/agent/obeying", "obey"),

@@ -67,6 +67,9 @@ class StubResponse:
         return None
 
 
+_BOUND: Final = StubResponse(201, _SUCCESS)
+
+
 @dataclass(slots=True)
 class Feed:
     """The bytes of one watch, as they come; what waits is made when it is read."""
@@ -134,7 +137,7 @@ class StubServer:
             self.twice.append(name)
         self.bound[name] = node
         self.pods.tell(name, node)
-        return StubResponse(201, _SUCCESS)
+        return _BOUND
 
     def _get(self, url: str) -> StubResponse:
         parts = urlsplit(url)

@@ -77,8 +77,11 @@ class Listener(Protocol):
     def stream_expired(self, plural: str) -> None:
         """Count that what happened meanwhile is lost, and only a list can tell."""
 
-    def heard(self, plural: str, kind: str) -> None:
-        """Count an event, or a bookmark."""
+    def heard(self, plural: str) -> None:
+        """Note that the watch lives: it brought something."""
+
+    def bookmark(self, plural: str) -> None:
+        """Count a bookmark, which nobody takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,8 @@ class Stream:
         topic = self._topic
         async with aclosing(lines(topic.resource, topic.namespace, self._version, self._settings)) as stream:
             async for some in stream:
+                if some:
+                    topic.listener.heard(self._plural)
                 for line in some:
                     if line:
                         await self._take(self._decode_event(line))
@@ -183,11 +188,12 @@ class Stream:
                 raise Expired(raw.get("message", ""))
             raise Refused(f"the watch reports {raw}")
         version = raw.metadata.resource_version if isinstance(raw, Sketch) else raw["metadata"]["resourceVersion"]
-        self._topic.listener.heard(self._plural, kind)
         if kind != "BOOKMARK":
             await self._handle(event)
         elif _is_older(version, self._version):
             raise Expired(f"the server is at {version} and was at {self._version}: its store was set back")
+        else:
+            self._topic.listener.bookmark(self._plural)
         self._version, self._refusals = version, 0
         self._taken += 1
 

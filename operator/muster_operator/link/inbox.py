@@ -177,12 +177,14 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         """Count a watch stream that only a new list could go on with."""
         self._metrics.streams_expired.labels(plural).inc()
 
-    def heard(self, plural: str, kind: str) -> None:
-        """Note that a watch stream lives; count its bookmarks, which nobody takes."""
+    def heard(self, plural: str) -> None:
+        """Note that a watch stream lives."""
         self._metrics.heard(plural)
         self.hearing.note(plural)
-        if kind == "BOOKMARK":
-            self._metrics.count_watched(plural, kind)
+
+    def bookmark(self, plural: str) -> None:
+        """Count a bookmark, which nobody takes."""
+        self._metrics.count_watched(plural, "BOOKMARK")
 
     def session_up(self, session: Session) -> None:
         """Take a new session."""

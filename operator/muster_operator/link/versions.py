@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import Final
 
 from muster_operator.translate.raw import Raw, mapping, text
@@ -18,29 +18,30 @@ class Versions:
     """Resource versions by resource and uid."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, str] = {}
+        self._seen: dict[str, dict[str, str]] = defaultdict(dict)
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def is_news(self, plural: str, kind: str | None, raw: Raw | Sketch) -> bool:
         """Whether this state is new; it is remembered. `kind`: as in a watch event, READ, or None from a list."""
         if isinstance(raw, Sketch):
-            key, version = f"{plural}/{raw.metadata.uid}", raw.metadata.resource_version
+            key, version = raw.metadata.uid, raw.metadata.resource_version
         else:
             metadata = mapping(raw.get("metadata"))
-            key, version = f"{plural}/{text(metadata.get('uid'))}", text(metadata.get("resourceVersion"))
+            key, version = text(metadata.get("uid")), text(metadata.get("resourceVersion"))
+        of_kind = self._seen[plural]
         if kind == "DELETED":
-            self._forget(key)
+            of_kind.pop(key, None)
+            self._remember_gone(f"{plural}/{key}")
             return True
-        seen = self._seen.get(key)
+        seen = of_kind.get(key)
         if version and version == seen:
             return False
-        if kind == READ and (key in self._gone or _is_older(version, seen)):
+        if kind == READ and (f"{plural}/{key}" in self._gone or _is_older(version, seen)):
             return False
-        self._seen[key] = version
+        of_kind[key] = version
         return True
 
-    def _forget(self, key: str) -> None:
-        self._seen.pop(key, None)
+    def _remember_gone(self, key: str) -> None:
         self._gone[key] = None
         if len(self._gone) > REMEMBERED:
             self._gone.popitem(last=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Final
 
 from muster_operator.model.commands import Importance, PostEvent
 
 Key = tuple[str, str, str, str]
+_FIRST_TO_LAST: Final = tuple(sorted(Importance, reverse=True))
 
 
 class EventBuffer:
@@ -44,7 +46,7 @@ class EventBuffer:
 
     def take(self) -> PostEvent | None:
         """The oldest of the most important; None = nothing waits."""
-        for importance in sorted(Importance, reverse=True):
+        for importance in _FIRST_TO_LAST:
             if self._by_importance[importance]:
                 self._count -= 1
                 return self._by_importance[importance].popitem(last=False)[1]

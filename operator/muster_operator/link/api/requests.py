@@ -144,7 +144,7 @@ def shortened(note: str) -> str:
 
 def micro_time(now: datetime) -> str:
     """A time with microseconds, as Kubernetes writes MicroTime."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _condition(pod: PodRef, said: tuple[str, str, str, str], now: datetime) -> Request:

@@ -125,6 +125,8 @@ class Current:
 
     def next_step(self, now: float) -> Outcome | None:
         """What the recovery says next, None = it has to wait for something, or is done."""
+        if self.stage is Stage.LIVE:
+            return None
         if self._turns is not None:
             said = next(self._turns, None)
             if said is not None:

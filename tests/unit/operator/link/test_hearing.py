@@ -30,9 +30,9 @@ async def test_lists_events_and_bookmarks_are_heard() -> None:
     assert inbox.hearing.silent == "", "at the start nothing is waited for that the first lists do not bring"
     await inbox.listed("pods", frozenset())
     await inbox.listed("nodes", frozenset())
-    inbox.heard("namespaces", "BOOKMARK")
+    inbox.heard("namespaces")
     clock.now += SILENT_S - 1
-    inbox.heard("nodes", "MODIFIED")
+    inbox.heard("nodes")
     assert inbox.hearing.silent == ""
     clock.now += 2
     assert inbox.hearing.silent == "namespaces, pods"
