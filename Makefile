@@ -85,12 +85,13 @@ image: ## build the container image with docker or podman (IMAGE=muster:dev BASE
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto
 
-diagrams: setup ## write what is made of the code: docs/states/, compatibility.md, openapi.json and settings.md in docs/, deploy/webhooks.yaml, what the chart copies
+diagrams: setup ## write what is made of the code: docs/states/, compatibility.md, openapi.json, settings.md and command.md in docs/, deploy/webhooks.yaml, what the chart copies
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.webhooks > deploy/webhooks.yaml
 	$(BIN)/python -m tools.settings
+	$(BIN)/python -m tools.commands
 	$(BIN)/python -m tools.chart
 
 manifests: setup ## render deploy/base and deploy/overlays from the chart, for kubectl apply -k

@@ -30,7 +30,7 @@ def command(
     *,
     queue: Annotated[str, typer.Option("--queue", "-q", help="only of this queue and those below it")] = "",
     user: Annotated[str, typer.Option("--user", "-u", help="only of this user")] = "",
-    state: Annotated[State, typer.Option(help="which")] = State.ACTIVE,
+    state: Annotated[State, typer.Option(help="completed = ended, however it did")] = State.ACTIVE,
     output: Format = Output.TABLE,
     watch: Watch = False,
 ) -> None:

@@ -18,7 +18,7 @@ from muster.errors import CommandError
 
 P = ParamSpec("P")
 
-_PANEL: Final = "Which core"
+PANEL: Final = "Which core"
 
 
 def _target(  # noqa: PLR0913 # long: the command line is its options
@@ -30,22 +30,22 @@ def _target(  # noqa: PLR0913 # long: the command line is its options
             "-s",
             envvar="MUSTER_SERVER",
             help="URL of the core's REST; without it the core is looked for in the cluster, through a port-forward",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = "",
     token_file: Annotated[
         Path | None,
-        typer.Option(envvar="MUSTER_TOKEN_FILE", help="a bearer token, where REST wants one", rich_help_panel=_PANEL),
+        typer.Option(envvar="MUSTER_TOKEN_FILE", help="a bearer token, where REST wants one", rich_help_panel=PANEL),
     ] = None,
     certificate_authority: Annotated[
-        Path | None, typer.Option(help="PEM; who signed the certificate of --server", rich_help_panel=_PANEL)
+        Path | None, typer.Option(help="PEM; who signed the certificate of --server", rich_help_panel=PANEL)
     ] = None,
     insecure_skip_tls_verify: Annotated[
-        bool, typer.Option("--insecure-skip-tls-verify", help="believe every certificate", rich_help_panel=_PANEL)
+        bool, typer.Option("--insecure-skip-tls-verify", help="believe every certificate", rich_help_panel=PANEL)
     ] = False,
-    kubeconfig: Annotated[str, typer.Option(help="as kubectl's", rich_help_panel=_PANEL)] = "",
+    kubeconfig: Annotated[str, typer.Option(help="as kubectl's", rich_help_panel=PANEL)] = "",
     context: Annotated[
-        str, typer.Option(help="of the kubeconfig; without it its current one", rich_help_panel=_PANEL)
+        str, typer.Option(help="of the kubeconfig; without it its current one", rich_help_panel=PANEL)
     ] = "",
     namespace: Annotated[
         str,
@@ -54,7 +54,7 @@ def _target(  # noqa: PLR0913 # long: the command line is its options
             "-n",
             envvar="MUSTER_NAMESPACE",
             help="where Muster is; without it its pods are looked for everywhere",
-            rich_help_panel=_PANEL,
+            rich_help_panel=PANEL,
         ),
     ] = "",
 ) -> Target:

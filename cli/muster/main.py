@@ -25,6 +25,7 @@ COMMANDS: Final = (
     Entry("nodes", "muster.nodes:command", "Nodes: how full each is.", LOOK),
     Entry("explain", "muster.explain:command", "Why an application or a pod waits, and who comes first.", LOOK),
     Entry("version", "muster.version:command", "Versions of this command, the core and the operator.", LOOK),
+    Entry("doctor", "muster.doctor:command", "Look for what keeps Muster, or pods meant for it, from working.", CHECK),
     Entry("validate", "muster.validate:command", "Check a queue configuration before it is put in force.", CHECK),
     Entry("config", "muster.config:app", "Settings: what is in force, and what there is.", CHECK),
     Entry("trial", "muster.trial:command", "Run a small gang and say whether it got its places.", CHECK),

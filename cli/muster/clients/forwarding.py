@@ -15,8 +15,8 @@ from muster.clients.kubernetes import Cluster, Json
 from muster.clients.rest import Rest
 from muster.errors import Unreachable
 
-#: Pods with a core in them: as deploy/ and the chart label them.
-SELECTORS: Final = ("app=muster,component=scheduler", "app.kubernetes.io/name=muster")
+#: Pods of Muster: operator and core in one, or the core by itself, as deploy/ and the chart label them.
+SELECTOR: Final = "app=muster,component in (scheduler, core)"
 #: REST's port where no port of a container is called so.
 PORT: Final = 9080
 PORT_NAME: Final = "rest"
@@ -27,11 +27,8 @@ TLS_WORDS: Final = ("--rest-tls-cert", "MUSTER_CORE_REST_TLS_CERT")
 def pods(cluster: Cluster, namespace: str) -> list[Json]:
     """Muster's pods that run, in one namespace or (empty) wherever they are. Raises Unreachable."""
     path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-    for selector in SELECTORS:
-        found = list(cluster.list(path, labelSelector=selector, fieldSelector="status.phase=Running"))
-        if found:
-            return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
-    return []
+    found = cluster.list(path, labelSelector=SELECTOR, fieldSelector="status.phase=Running")
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
 
 def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
@@ -40,11 +37,10 @@ def core(cluster: Cluster, namespace: str, headers: dict[str, str]) -> Rest:
     Raises:
         Unreachable: there is no pod of ours, or none answers.
     """
-    candidates = pods(cluster, namespace)
+    candidates = with_core(pods(cluster, namespace))
     if not candidates:
         place = f"namespace {namespace}" if namespace else "the cluster"
-        labels = " or ".join(SELECTORS)
-        raise Unreachable("the core", f"no pod of Muster runs in {place} ({labels}); say --namespace or --server")
+        raise Unreachable("the core", f"no pod of Muster runs in {place} ({SELECTOR}); say --namespace or --server")
     answering: list[Rest] = []
     reasons: list[str] = []
     for rest in (Rest(http(cluster, pod, headers)) for pod in candidates):
@@ -73,10 +69,15 @@ def http(cluster: Cluster, pod: Json, headers: dict[str, str]) -> Http:
     )
 
 
+def with_core(found: list[Json]) -> list[Json]:
+    """Those that serve REST by the name of a port; all of them where none has such a name."""
+    named = [pod for pod in found if any(port.get("name") == PORT_NAME for port in _ports(pod))]
+    return named or found
+
+
 def port_of(pod: Json) -> int:
     """Where REST listens: a port that is called so, else the usual one."""
-    ports = (port for container in _containers(pod) for port in container.get("ports") or [])
-    return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), PORT)
+    return next((int(port["containerPort"]) for port in _ports(pod) if port.get("name") == PORT_NAME), PORT)
 
 
 def serves_tls(pod: Json) -> bool:
@@ -86,6 +87,11 @@ def serves_tls(pod: Json) -> bool:
 
 def _containers(pod: Json) -> Sequence[Json]:
     return (pod.get("spec") or {}).get("containers") or []
+
+
+def _ports(pod: Json) -> Iterator[Json]:
+    for container in _containers(pod):
+        yield from container.get("ports") or []
 
 
 def _words(container: Json) -> Iterator[str]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -31,12 +33,11 @@ class Cluster:
         """One object. Raises NotThere, and Unreachable for every other no."""
         return self._read(path)
 
-    def find(self, path: str, **query: str) -> Json | None:
-        """The same, None where it is not there."""
-        try:
-            return self._read(path + (f"?{urlencode(query)}" if query else ""))
-        except NotThere:
-            return None
+    def clock(self) -> datetime:
+        """The time as the server has it: clocks of two machines are not compared. Raises Unreachable."""
+        reply = self.http.send("GET", "/version")
+        self._checked(reply, "/version")
+        return parsedate_to_datetime(reply.headers["Date"])
 
     def list(self, path: str, **query: str) -> Iterator[Json]:
         """All objects of a list, page by page, in the state of the first page."""

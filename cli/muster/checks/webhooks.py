@@ -1,0 +1,114 @@
+"""Whether the API server can ask the webhook that is registered: somebody listens, and the certificates are valid."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from muster.checks.finding import Finding, fine, problem, warning
+
+Json = dict[str, Any]
+
+CHECK: Final = "webhook"
+#: The end of the names of our hooks.
+DOMAIN: Final = ".admission.muster"
+SOON: Final = timedelta(days=7)
+
+
+@dataclass(slots=True)
+class Door:
+    """Who is asked by some hooks: a service (namespace, name) or a URL, with the authorities that are believed."""
+
+    service: tuple[str, str] | None
+    url: str
+    bundle: bytes
+    configurations: set[str] = field(default_factory=set)
+    #: What is ours is refused while nobody answers.
+    is_closed: bool = False
+
+
+def doors(configurations: Iterable[Json]) -> list[Door]:
+    """The different ones of all our hooks."""
+    found: dict[tuple[object, ...], Door] = {}
+    for configuration in configurations:
+        for hook in configuration.get("webhooks") or []:
+            if not str(hook.get("name", "")).endswith(DOMAIN):
+                continue
+            door = _door(hook.get("clientConfig") or {})
+            door = found.setdefault((door.service, door.url, door.bundle), door)
+            door.configurations.add(str(configuration["metadata"]["name"]))
+            door.is_closed = door.is_closed or hook.get("failurePolicy") == "Fail"
+    return list(found.values())
+
+
+def judged(
+    found: Iterable[Door], endpoints: Mapping[tuple[str, str], Iterable[Json] | None], now: datetime
+) -> Iterator[Finding]:
+    """`endpoints`: the EndpointSlices of each service, None = there is no such service."""
+    all_of_them = list(found)
+    for door in all_of_them:
+        troubles = [*_listening(door, endpoints), *_trusted(door, now)]
+        names = ", ".join(sorted(door.configurations))
+        where = door.url or "service {}/{}".format(*(door.service or ("", "")))
+        yield from troubles or [fine(CHECK, f"{names}: {where} listens, its authority is valid")]
+    if not all_of_them:
+        yield fine(CHECK, "none is registered")
+
+
+def _listening(door: Door, endpoints: Mapping[tuple[str, str], Iterable[Json] | None]) -> Iterator[Finding]:
+    if door.service is None:
+        return
+    slices = endpoints.get(door.service)
+    where = "service {}/{}".format(*door.service)
+    meanwhile = "; until then pods that name our scheduler are refused" if door.is_closed else ""
+    if slices is None:
+        yield problem(CHECK, f"{where} is not there", f"make it (deploy/webhooks.yaml){meanwhile}")
+        return
+    ready = [
+        endpoint
+        for part in slices
+        for endpoint in part.get("endpoints") or []
+        if (endpoint.get("conditions") or {}).get("ready", True)
+    ]
+    if not ready:
+        yield problem(CHECK, f"{where} has no endpoint that is ready", f"see why no operator's pod is ready{meanwhile}")
+
+
+def _trusted(door: Door, now: datetime) -> Iterator[Finding]:
+    if not door.bundle:
+        if door.service is not None:
+            yield problem(CHECK, "the configuration has no caBundle", "see why the operator does not write it: its log")
+        return
+    try:
+        ends = [certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(door.bundle)]
+    except ValueError as error:
+        yield problem(
+            CHECK, f"the caBundle is not readable: {error}", "delete the configuration, the operator makes it anew"
+        )
+        return
+    last = max(ends)
+    if last <= now:
+        yield problem(
+            CHECK, f"its authority expired on {last:%Y-%m-%d %H:%M}", "see why the operator does not renew it: its log"
+        )
+    elif last - now < SOON:
+        yield warning(
+            CHECK, f"its authority expires on {last:%Y-%m-%d %H:%M}", "see that an operator runs, to renew it"
+        )
+
+
+def _door(client: Json) -> Door:
+    service, at = client.get("service"), urlsplit(str(client.get("url") or ""))
+    url = f"{at.scheme}://{at.netloc}" if at.netloc else ""
+    try:
+        bundle = base64.b64decode(client.get("caBundle") or "", validate=True)
+    except binascii.Error:
+        bundle = b"?"
+    return Door((service["namespace"], service["name"]) if service else None, url, bundle)

@@ -1,0 +1,33 @@
+"""Findings as a table, the bad ones last, where the eye ends."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+
+from muster.output import table
+from muster.views.amounts import count
+
+Json = dict[str, Any]
+
+_ORDER: Final = ("fine", "unknown", "warning", "problem")
+
+
+def view(found: list[Json], wide: bool, now_ns: int) -> RenderableType:  # noqa: FBT001  # the signature of a View
+    """A row each, and below them what to do."""
+    made = table("CHECK", "", "FOUND")
+    in_order = sorted(found, key=lambda finding: _ORDER.index(finding["level"]))
+    for finding in in_order:
+        made.add_row(finding["check"], finding["level"], finding["said"])
+    cures = [f"{finding['check']}: {finding['cure']}" for finding in in_order if finding["cure"]]
+    parts: list[RenderableType] = [made, "", _summary(found)]
+    return Group(*parts, *(f"  {cure}" for cure in dict.fromkeys(cures)))
+
+
+def _summary(found: list[Json]) -> str:
+    numbers = {level: sum(finding["level"] == level for finding in found) for level in reversed(_ORDER)}
+    told = [count(number, level) for level, number in numbers.items() if number and level in ("problem", "warning")]
+    if numbers["unknown"]:
+        told.append(f"{numbers['unknown']} not looked at")
+    return ", ".join(told) or "everything is fine"

@@ -1,0 +1,145 @@
+"""The `muster` command against a running scheduler on a real API server: what users type, what they see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest_asyncio
+
+from devcluster.api import Json
+from devcluster.cluster import Cluster, documents
+from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
+from tests.e2e.scene import Scene
+
+LONG_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`muster`, as the administrator of a scene's cluster runs it."""
+
+    scene: Scene
+    kubeconfig: str
+
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        server = f"http://127.0.0.1:{self.scene.muster.rest_port}"
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "muster", *arguments, "--server", server),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "KUBECONFIG": self.kubeconfig},
+        )
+        out, err = await process.communicate()
+        return process.returncode or 0, out.decode(), err.decode()
+
+    async def data(self, *arguments: str, code: int = 0) -> Any:
+        """What it says to programs."""
+        ended, out, err = await self.run(*arguments, "-o", "json")
+        assert ended == code, out + err
+        return json.loads(out)
+
+    async def found(self, check: str, code: int) -> list[Json]:
+        """What the doctor finds in one check."""
+        return [finding for finding in await self.data("doctor", code=code) if finding["check"] == check]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
+    """Two nodes of four CPUs, a gang that runs on three of them, and one that has no room for its six."""
+    scene = await open_scene([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")])
+    await scene.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S))
+    await scene.all_bound(3)
+    await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S))
+    command = Command(scene, str(await cluster.admin_kubeconfig()))
+
+    async def is_short() -> bool:
+        return any(because["lack"] for because in (await command.data("explain", "waits"))["because"])
+
+    await scene.eventually("the second gang was looked for room", is_short)
+    return command
+
+
+async def test_what_runs_and_what_waits_is_shown_page_by_page(muster: Command) -> None:
+    code, page, _ = await muster.run("status")
+    assert code == 0
+    assert "schedules" in page
+    queues = await muster.data("queues")
+    assert queues["queuename"] == "root"
+    assert queues["allocatedResource"]["vcore"] >= 3000
+    apps = {app["applicationID"]: app for app in await muster.data("apps")}
+    assert apps["runs"]["applicationState"] == "Running"
+    assert len(apps["runs"]["allocations"]) == 3
+    assert {node["nodeID"] for node in await muster.data("nodes")} == {"node-0", "node-1"}
+    for command in ("queues", "apps", "nodes"):
+        assert (await muster.run(command, "-o", "wide"))[0] == 0
+    code, page, _ = await muster.run("app", "runs")
+    assert code == 0
+    assert "runs-workers-0" in page
+    version = await muster.data("version")
+    assert version["operators"] == [version["client"]] == [version["core"]]
+
+
+async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: Command) -> None:
+    namespace = muster.scene.namespace
+    found = await muster.data("explain", "waits")
+    [because] = found["because"]
+    assert (because["lack"], because["reasons"]) == ("nodes", {"Insufficient cpu": 2})
+    of_pod = await muster.data("explain", f"{namespace}/waits-workers-0")
+    assert of_pod["pod"] == f"{namespace}/waits-workers-0"
+    assert of_pod["because"] == found["because"]
+    code, page, _ = await muster.run("explain", "waits-workers-0")
+    assert code == 0
+    assert "its gang waits for its places" in page
+    await muster.scene.create([a_pod("late", labels={"applicationId": "late"})])
+
+    async def is_behind() -> bool:
+        code, out, _ = await muster.run("explain", "late", "-o", "json")
+        return code == 0 and [item["applicationID"] for item in json.loads(out)["ahead"]] == ["waits"]
+
+    if not await muster.scene.bound():
+        await muster.scene.eventually("what comes later is behind it", is_behind)
+    code, out, err = await muster.run("explain", "nobody")
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+
+
+async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_meant_for_us(muster: Command) -> None:
+    namespace = muster.scene.namespace
+    findings = await muster.data("doctor")
+    assert {finding["level"] for finding in findings} == {"fine"}, findings
+    assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "rights", "YuniKorn"}
+    stray = with_annotations(a_pod("stray", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
+    lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.no.such"})
+    await muster.scene.create([stray, lost])
+    [finding] = await muster.found("scheduler name", 1)
+    assert f"1 pod ({namespace}/stray)" in finding["said"]
+
+    async def is_told() -> bool:
+        return any("application lost" in finding["said"] for finding in await muster.found("queues of pods", 1))
+
+    await muster.scene.eventually("the pod without a queue is told", is_told)
+
+
+async def test_the_doctor_sees_that_nobody_leads_and_that_a_right_is_missing(muster: Command, cluster: Cluster) -> None:
+    await muster.scene.muster.stop()
+    await cluster.admin.delete("clusterrolebindings", ACCOUNT)
+    try:
+        findings = {item["check"]: item for item in await muster.data("doctor", code=1) if item["level"] == "problem"}
+    finally:
+        for document in documents(MANIFESTS):
+            if document["kind"] == "ClusterRoleBinding":
+                await cluster.admin.apply(document)
+    assert set(findings) == {"core", "leader", "rights"}
+    assert "cannot be asked: Connection refused" in findings["core"]["said"]
+    assert findings["leader"]["said"] == f"nobody holds the Lease {NAMESPACE}/muster"
+    assert f"account {NAMESPACE}/{ACCOUNT} may not get pods, list pods" in findings["rights"]["said"]
+    assert (await muster.run("queues"))[0] == 3

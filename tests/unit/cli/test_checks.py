@@ -1,0 +1,251 @@
+"""What `muster doctor` finds in objects as the API server shows them."""
+
+import base64
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.checks import core, leases, neighbours, rights, webhooks, workloads
+from muster.checks.finding import Finding, Level
+from muster.views import doctor
+from muster_operator.admission.certifying.certificates import authority
+from muster_operator.admission.registering import webhooks as registered
+from muster_operator.admission.registering.conditions import Ours
+from muster_operator.link.leading import lease as operators
+from tests.unit.repo.tree import ROOT
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+BOTH = frozenset({"muster", "yunikorn"})
+Json = dict[str, Any]
+
+
+def levels(found: Iterable[Finding]) -> list[Level]:
+    return [finding.level for finding in found]
+
+
+def only(found: Iterable[Finding]) -> Finding:
+    [finding] = found
+    return finding
+
+
+# -- leader -------------------------------------------------------------------
+
+
+def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str = "muster,yunikorn") -> Json:
+    renewed = (NOW - timedelta(seconds=ago_s)).isoformat().replace("+00:00", "Z")
+    state = operators.Lease(holder, 10, renewed, renewed)
+    return operators.body(home, "muster", state, frozenset(serves.split(",")))
+
+
+@pytest.mark.parametrize(
+    "lease, level, said",
+    [
+        (a_lease("pod-1"), Level.FINE, "pod-1 leads, for muster, yunikorn"),
+        (a_lease(""), Level.PROBLEM, "nobody holds the Lease muster/muster"),
+        (a_lease("pod-1", ago_s=75), Level.PROBLEM, "pod-1 holds the Lease muster/muster and is 65 s late to renew it"),
+    ],
+)
+def test_a_lease_has_to_be_held_and_renewed(lease: Json, level: Level, said: str) -> None:
+    found = only(leases.judged([lease], "muster", NOW))
+    assert (found.level, found.said) == (level, said)
+
+
+def test_no_lease_at_all_may_be_wanted() -> None:
+    assert levels(leases.judged([], "muster", NOW)) == [Level.WARNING]
+
+
+def test_another_muster_matters_while_it_lives_and_serves_a_name_of_ours() -> None:
+    ours = a_lease("pod-1")
+    others = [
+        a_lease("dead", home="old", ago_s=99),
+        a_lease("polite", home="beside", serves="second"),
+        a_lease("rival", home="twice", serves="yunikorn"),
+    ]
+    found = list(leases.judged([ours, *others], "muster", NOW))
+    assert [finding.said for finding in found if finding.level is Level.PROBLEM] == [
+        "another Muster, led by rival in twice, serves yunikorn too"
+    ]
+
+
+def test_the_names_that_are_served_are_those_of_our_own_lease() -> None:
+    assert leases.served([a_lease("a", serves="mine"), a_lease("b", home="x", serves="its")], "muster") == {"mine"}
+    assert leases.served([], "muster") == BOTH
+
+
+def test_operators_leases_are_the_ones_that_are_looked_for() -> None:
+    assert ",".join(f"{key}={value}" for key, value in operators.LABELS.items()) == leases.SELECTOR
+    assert leases.SERVES == operators.ANNOTATION_SERVES
+
+
+# -- pods ---------------------------------------------------------------------
+
+
+def a_pod(name: str, scheduler: str, *, phase: str = "Pending", **labels: str) -> Json:
+    metadata = {"name": name, "namespace": "ns", "labels": labels}
+    return {"metadata": metadata, "spec": {"schedulerName": scheduler}, "status": {"phase": phase}}
+
+
+def a_member(name: str, scheduler: str, phase: str = "Pending") -> Json:
+    pod = a_pod(name, scheduler, phase=phase)
+    pod["metadata"]["annotations"] = {"yunikorn.apache.org/task-group-name": "workers"}
+    return pod
+
+
+def test_pods_with_our_annotations_and_another_scheduler_are_named_together() -> None:
+    pods = [a_member(f"p{number}", "default-scheduler") for number in range(5)]
+    pods += [a_member("good", "yunikorn"), a_pod("nothing", "default-scheduler"), a_member("over", "x", "Failed")]
+    found = list(workloads.judged(pods, BOTH, {}))
+    assert levels(found) == [Level.PROBLEM, Level.FINE]
+    assert found[0].said.startswith(
+        "5 pods (ns/p0, ns/p1, ns/p2 and 2 more) with our annotations, of scheduler default"
+    )
+    assert "muster or yunikorn" in found[0].cure
+
+
+def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
+    assert levels(workloads.judged([a_member("p", "yunikorn")], frozenset({"muster"}), {}))[0] is Level.PROBLEM
+
+
+def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() -> None:
+    pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
+    found = [
+        one for one in workloads.judged(pods, BOTH, {"job": "no rule"}) if one.check == workloads.QUEUE
+    ]
+    assert only(found).said == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
+
+
+# -- webhook ------------------------------------------------------------------
+
+
+def a_configuration(bundle: Iterable[bytes], url: str = "") -> Json:
+    door = registered.Door("muster", "" if url else "muster-webhook", url=url)
+    return registered.mutating(door, Ours(BOTH, "system:serviceaccount:muster:muster-operator", "muster"), bundle)
+
+
+def a_bundle(ends: datetime) -> bytes:
+    return authority(ends - timedelta(days=400), timedelta(days=400)).pem
+
+
+LISTENING = {("muster", "muster-webhook"): [{"endpoints": [{"conditions": {"ready": True}}]}]}
+SILENT = {("muster", "muster-webhook"): [{"endpoints": [{"conditions": {"ready": False}}]}]}
+LATER = NOW + timedelta(days=300)
+
+
+@pytest.mark.parametrize(
+    "ends, endpoints, level, said",
+    [
+        (LATER, LISTENING, Level.FINE, "muster-admission: service muster/muster-webhook listens"),
+        (LATER, SILENT, Level.PROBLEM, "service muster/muster-webhook has no endpoint that is ready"),
+        (LATER, {}, Level.PROBLEM, "service muster/muster-webhook is not there"),
+        (NOW - timedelta(hours=1), LISTENING, Level.PROBLEM, "its authority expired on 2030-01-01"),
+        (NOW + timedelta(days=2), LISTENING, Level.WARNING, "its authority expires on 2030-01-03"),
+    ],
+)
+def test_somebody_has_to_listen_with_a_valid_certificate(
+    ends: datetime, endpoints: Any, level: Level, said: str
+) -> None:
+    found = only(webhooks.judged(webhooks.doors([a_configuration([a_bundle(ends)])]), endpoints, NOW))
+    assert found.level is level
+    assert found.said.startswith(said)
+
+
+def test_of_two_authorities_one_has_to_be_valid() -> None:
+    both = [a_bundle(NOW - timedelta(days=1)), a_bundle(LATER)]
+    assert levels(webhooks.judged(webhooks.doors([a_configuration(both)]), LISTENING, NOW)) == [Level.FINE]
+
+
+def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
+    none, broken = a_configuration([]), a_configuration([a_bundle(LATER)])
+    for hook in broken["webhooks"]:
+        hook["clientConfig"]["caBundle"] = base64.b64encode(b"nonsense").decode()
+    for configuration in (none, broken):
+        assert levels(webhooks.judged(webhooks.doors([configuration]), LISTENING, NOW)) == [Level.PROBLEM]
+
+
+def test_hooks_of_others_are_no_business_of_ours() -> None:
+    other = {"metadata": {"name": "x"}, "webhooks": [{"name": "a.example.org", "clientConfig": {"url": "https://x"}}]}
+    found = only(webhooks.judged(webhooks.doors([other]), {}, NOW))
+    assert (found.level, found.said) == (Level.FINE, "none is registered")
+
+
+def test_a_webhook_at_an_address_needs_no_service() -> None:
+    found = webhooks.judged(webhooks.doors([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW)
+    assert levels(found) == [Level.FINE]
+
+
+# -- rights, neighbours, core -------------------------------------------------
+
+
+def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
+    documents = [item for item in yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text()) if "rules" in item]
+    written = {
+        rights.Right(group, resource, verb, name, document["kind"] == "Role")
+        for document in documents
+        for rule in document["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+    assert set(rights.RIGHTS) == written
+
+
+def test_a_review_asks_for_the_operators_account_with_its_groups() -> None:
+    spec = rights.review(rights.Right("", "pods/status", "patch"), "batch", "op")["spec"]
+    assert spec["user"] == "system:serviceaccount:batch:op"
+    assert spec["resourceAttributes"] == {"verb": "patch", "group": "", "resource": "pods", "subresource": "status"}
+    named = rights.review(rights.Right(rights.ADMISSION, "x", "get", rights.HOOKS), "batch", "op")["spec"]
+    assert named["resourceAttributes"]["name"] == "muster-admission-batch"
+
+
+def test_rights_of_the_webhook_count_only_where_there_is_one() -> None:
+    all_of_them, without = rights.wanted(has_webhook=True), rights.wanted(has_webhook=False)
+    assert {right.resource for right in {*all_of_them} - {*without}} == {
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+        "secrets",
+    }
+
+
+def test_every_missing_right_is_named() -> None:
+    missing = [
+        rights.Right("", "pods/binding", "create"),
+        rights.Right("coordination.k8s.io", "leases", "get", "muster"),
+    ]
+    found = only(rights.judged("muster/muster-operator", missing, 53))
+    assert found.said.endswith("may not create pods/binding, get leases.coordination.k8s.io muster")
+    assert levels(rights.judged("a", [], 53)) == [Level.FINE]
+
+
+def test_yunikorn_beside_is_a_problem_where_its_name_is_served() -> None:
+    deployment: Json = {"metadata": {"name": "yunikorn-scheduler", "namespace": "yunikorn"}, "spec": {"replicas": 1}}
+    assert levels(neighbours.judged([deployment], [], BOTH)) == [Level.PROBLEM]
+    assert levels(neighbours.judged([deployment], [], frozenset({"muster"}))) == [Level.WARNING]
+    deployment["spec"]["replicas"] = 0
+    assert levels(neighbours.judged([deployment], [a_pod("y", "x", phase="Failed")], BOTH)) == [Level.FINE]
+    assert levels(neighbours.judged([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
+
+
+def test_a_core_has_to_be_told_and_to_be_well() -> None:
+    health = {"HealthChecks": [{"Name": "Orphans", "Succeeded": False, "DiagnosisMessage": "two"}]}
+    status: Json = {
+        "core": "x",
+        "ready": {"ready": True, "message": ""},
+        "health": None,
+        "partitions": [{"totalNodes": 1}],
+    }
+    assert levels(core.judged(status)) == [Level.FINE, Level.FINE]
+    assert levels(core.judged(status | {"health": health})) == [Level.FINE, Level.WARNING]
+    assert levels(core.judged(status | {"ready": {"ready": False, "message": "m"}})) == [Level.PROBLEM, Level.FINE]
+    assert levels(core.judged(status | {"partitions": []})) == [Level.PROBLEM]
+
+
+def test_the_page_counts_what_it_shows() -> None:
+    found = [
+        {"check": "c", "level": level, "said": "s", "cure": ""} for level in ("problem", "fine", "unknown", "problem")
+    ]
+    assert doctor._summary(found) == "2 problems, 1 not looked at"
+    assert doctor._summary(found[1:2]) == "everything is fine"

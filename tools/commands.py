@@ -1,0 +1,89 @@
+"""Writes the tables and examples of ``docs/command.md`` from the commands themselves.
+
+What stands between the marks is made here; the words around it are written by hand. Called by ``make diagrams``; a test
+fails when the page is stale.
+"""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from muster.asking import PANEL
+from muster.later import Entry
+from muster.main import CHECK, COMMANDS, LOOK
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "command.md"
+BEGIN, END = "<!-- made by tools/commands.py -->\n", "<!-- end -->"
+
+
+def overview() -> str:
+    """A row each, in the order of ``muster --help``."""
+    rows = "".join(f"| `muster {entry.name}` | {entry.about} |\n" for entry in COMMANDS)
+    return f"| Command | What for |\n|---|---|\n{rows}"
+
+
+def details() -> str:
+    """What each command that looks or checks says of itself, its options and its examples."""
+    return "\n".join(_section(entry) for entry in COMMANDS if entry.panel in (LOOK, CHECK))
+
+
+def shared() -> str:
+    """The options of all commands that ask a core."""
+    options = [option for option in _options(_entry("queues").made) if _is_shared(option)]
+    return "| Option | Environment | Meaning |\n|---|---|---|\n" + "".join(
+        f"| {_names(option)} | {f'`{option.envvar}`' if option.envvar else ''} | {option.help} |\n"
+        for option in options
+    )
+
+
+def written(page: str) -> str:
+    """The page with the parts of now. Raises LookupError where marks are missing."""
+    for made in (overview(), shared(), details()):
+        before, mark, rest = page.partition(BEGIN)
+        if not mark or END not in rest:
+            raise LookupError(f"{PAGE.name} lacks a pair of marks")
+        _, _, after = rest.partition(END)
+        page = before + "\0BEGIN" + made + "\0END" + after
+    return page.replace("\0BEGIN", BEGIN).replace("\0END", END)
+
+
+def _section(entry: Entry) -> str:
+    single = {f"muster {entry.name}": entry.made}
+    commands = {f"muster {entry.name} {name}": one for name, one in getattr(entry.made, "commands", {}).items()}
+    parts = [_described(name, command) for name, command in (commands or single).items()]
+    return "\n".join(parts) + "".join(f"    {line}\n" for line in entry.examples)
+
+
+def _described(name: str, command: Any) -> str:
+    said = " ".join(inspect.cleandoc((command.help or "").partition("\b")[0]).split())
+    rows = "".join(f"| {_names(option)} | {option.help} |\n" for option in _options(command) if not _is_shared(option))
+    table = f"| | |\n|---|---|\n{rows}\n" if rows else ""
+    return f"### {name}\n\n{said}\n\n{table}"
+
+
+def _options(command: Any) -> list[Any]:
+    return [param for param in command.params if param.name != "help" and getattr(param, "help", None)]
+
+
+def _entry(name: str) -> Entry:
+    return next(entry for entry in COMMANDS if entry.name == name)
+
+
+def _is_shared(option: Any) -> bool:
+    return bool(option.rich_help_panel == PANEL)
+
+
+def _names(option: Any) -> str:
+    if option.param_type_name == "argument":
+        name: str = option.metavar or option.name.upper()
+        return f"`{name}`".replace("|", r"\|")
+    return ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(written(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
