@@ -63,21 +63,21 @@ class Gangs:
     def _incomplete(self, name: str) -> Item:
         """Most of its real pods never come; the clock gives their places back."""
         group = Group("g0", self._chance.randint(4, 8), cpu="250m", real=self._chance.randint(1, 2))
-        pods = self._in_vain(name, [group], "Soft")
+        pods = self._pods(name, [group], "Soft", SHORT_S)
         return Item(name, "incomplete gang", pods, End.SERVED, gang=len(pods))
 
     def _too_large(self, name: str) -> Item:
         """After its time-out its pods are scheduled one by one."""
-        pods = self._in_vain(name, [self._whole_cluster_and_more()], "Soft")
+        pods = self._pods(name, [self._whole_cluster_and_more()], "Soft", SHORT_S)
         return Item(name, "Soft gang larger than the cluster", pods, End.SERVED, gang=len(pods))
 
     def _too_large_and_hard(self, name: str) -> Item:
-        pods = self._in_vain(name, [self._whole_cluster_and_more()], "Hard")
+        pods = self._pods(name, [self._whole_cluster_and_more()], "Hard", SHORT_S)
         return Item(name, "Hard gang larger than the cluster", pods, End.FAILED, gang=len(pods))
 
     def _giant(self, name: str) -> Item:
         """No node could hold a member even if it were empty."""
-        pods = self._in_vain(name, [Group("g0", 2, cpu=f"{self._node_cpu + 1}")], "Hard")
+        pods = self._pods(name, [Group("g0", 2, cpu=f"{self._node_cpu + 1}")], "Hard", SHORT_S)
         return Item(name, "gang with a member larger than a node", pods, End.REFUSED, gang=len(pods))
 
     def _deleted(self, name: str) -> Item:
@@ -93,13 +93,9 @@ class Gangs:
         """Half a node for each member, for single pods that stay leave no node empty."""
         return Group("g0", 2 * self._nodes + 2, cpu=f"{self._node_cpu * 500}m", real=2, real_cpu="500m")
 
-    def _pods(self, name: str, groups: list[Group], style: str) -> list[Json]:
+    def _pods(self, name: str, groups: list[Group], style: str, timeout_s: int = LONG_S) -> list[Json]:
         """In any placement; who never has room for all meets its time-out only in Reserve, holding a part."""
-        placement = self._chance.choice(PLACEMENTS)
-        timeout_s = HELD_S if placement == "Direct" else LONG_S
-        pods = a_gang(name, groups, style=style, timeout_s=timeout_s, placement=placement)
-        return ending(self._chance, marked(name, pods))
-
-    def _in_vain(self, name: str, groups: list[Group], style: str) -> list[Json]:
-        pods = a_gang(name, groups, style=style, timeout_s=SHORT_S, placement="Reserve")
+        placement = "Reserve" if timeout_s == SHORT_S else self._chance.choice(PLACEMENTS)
+        clock_s = HELD_S if placement == "Direct" else timeout_s
+        pods = a_gang(name, groups, style=style, timeout_s=clock_s, placement=placement)
         return ending(self._chance, marked(name, pods))
