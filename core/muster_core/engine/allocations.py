@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster_core.engine import affinity, commit, gangs, growth, ledger, lifecycle, notes, podless, quota, revising
 from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
 from muster_core.model.events import AllocationReleased
-from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id, is_podless_key
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
@@ -26,7 +26,8 @@ def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effe
         return _reject(partition, spec, f"application {spec.application} is not known")
     known = app.allocations.get(_identity(spec))
     waiting = app.asks.get(spec.key)
-    if (known is not None and known.spec.podless) or (waiting is not None and waiting.spec.podless):
+    is_own = app.spec.is_podless and is_podless_key(app.id, spec.key)
+    if is_own or (known is not None and known.spec.podless):
         return _reject(partition, spec, f"{spec.key} is the scheduler's own key")
     if known is not None:
         refusal = _contradiction(known.spec.key, known.node, spec)

@@ -7,7 +7,7 @@ from typing import Final
 from muster_core.engine import affinity, gangs, ledger, lifecycle, recommendations
 from muster_core.model.effects import AllocationAnswer, AskRelease, Effect, Refusal
 from muster_core.model.events import AskReleased
-from muster_core.model.ids import ApplicationId
+from muster_core.model.ids import ApplicationId, is_podless_key
 from muster_core.model.notes import Detail
 from muster_core.model.placement import Tags
 from muster_core.model.release import Termination
@@ -115,8 +115,7 @@ def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) ->
 def _refusal(app: Application, spec: AskSpec) -> str:
     if app.state in _ENDING:
         return f"application {app.id} is {app.state}"
-    known = app.asks.get(spec.key)
-    if known is not None and known.spec.podless:
+    if app.spec.is_podless and is_podless_key(app.id, spec.key):
         return f"ask {spec.key} is the scheduler's own"
     if spec.key in app.ids:
         return f"ask {spec.key} is allocated already; release its allocation first"

@@ -64,7 +64,11 @@ class _Batch:
     made: list[Allocation] = field(default_factory=list)
     new: list[NewAllocation] = field(default_factory=list)
     clocks: list[Effect] = field(default_factory=list)
-    told: list[Effect] = field(default_factory=list)
+    told: list[SchedulingStateChanged] = field(default_factory=list)
+
+    def tell(self, said: list[SchedulingStateChanged]) -> None:
+        """What was not just said: all places of a task group without pods speak with one voice."""
+        self.told += [one for one in said if one not in self.told[-1:]]
 
 
 def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> list[Effect]:
@@ -109,7 +113,7 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     """One allocation; its sums are the batch's."""
     spec = ask.spec
     if ask.said is not None:
-        batch.told += say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
+        batch.tell(say_found(partition, app, ask, SchedulingState.SCHEDULED, node))
     if partition.reservations and _use_hold(partition, app, spec.key, node):
         batch.clocks += reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
@@ -256,7 +260,7 @@ def say_found(
         return []
     ask.said = None
     text = "all its places are held" if ask.spec.podless else f"on node {node}"
-    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text)]
+    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.voice, state, text)]
 
 
 def confirm_swap(

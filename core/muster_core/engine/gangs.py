@@ -182,7 +182,7 @@ def _drop_asks(partition: Partition, app: Application, why: str, *, placeholders
             app.gang.groups[ask.spec.group].timed_out += ask.left
         ledger.remove_ask(partition, app, ask, Detail.REQUEST_TIMEOUT)
         if ask.spec.podless:
-            effects += podless.withdrawn(partition, app, ask)
+            effects += [said for said in podless.withdrawn(partition, app, ask) if said not in effects[-1:]]
         else:
             told.append(AskRelease(partition.id, app.id, ask.spec.key, Termination.TIMEOUT, why))
     return [AllocationAnswer(partition.rm, released_asks=tuple(told)), *effects] if told else effects

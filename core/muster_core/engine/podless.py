@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from muster_core.engine import affinity, ledger, lifecycle
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
-from muster_core.model.ids import NodeId, TaskGroup, podless_key
+from muster_core.model.ids import NodeId, TaskGroup, podless_key, podless_place_key
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
@@ -79,8 +79,8 @@ def give_way(partition: Partition, app: Application, told: AllocationSpec, now_n
     """
     if not app.spec.is_podless or not told.group:
         return []
-    asked = app.asks.get(podless_key(app.id, told.group))
-    if asked is not None and asked.spec.podless:
+    asked = _asked(app, told.group)
+    if asked is not None:
         app.gang.groups[told.group].replaced += not told.placeholder
         return _want_less(partition, app, asked)
     held = None if told.placeholder else _held(app, told.group, told.node)
@@ -89,6 +89,26 @@ def give_way(partition: Partition, app: Application, told: AllocationSpec, now_n
         app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED)
         ledger.drop(partition, app, held, now_ns)
     return []
+
+
+def split(partition: Partition, app: Application) -> None:
+    """Ask for each place alone: preemption holds room for one place of an ask."""
+    for asked in [ask for ask in app.asks.values() if ask.spec.podless and ask.left > 1]:
+        spec = asked.spec
+        for ordinal in range(asked.left):
+            one = replace(spec, key=podless_place_key(spec.key, ordinal), max_allocations=1)
+            ledger.add_ask(partition, app, replace(asked, spec=one, left=1, made=0, attempts=None))
+        app.gang.groups[spec.group].count -= asked.left
+        ledger.remove_ask(partition, app, asked, Detail.APP_REQUEST)
+
+
+def _asked(app: Application, group: TaskGroup) -> Ask | None:
+    """The last ask for places of the group; None = all are held, or wanted no longer."""
+    for kind, keys in app.waiting.items():
+        if kind.placeholder and kind.group == group:
+            found = app.asks[next(reversed(keys))]
+            return found if found.spec.podless else None
+    return None
 
 
 def _want_less(partition: Partition, app: Application, asked: Ask) -> list[Effect]:
@@ -118,4 +138,4 @@ def withdrawn(partition: Partition, app: Application, asked: Ask) -> list[Effect
     if asked.said is None:
         return []
     text = "places are held for it no longer, nor waited for"
-    return [SchedulingStateChanged(partition.rm, app.id, asked.spec.key, SchedulingState.SCHEDULED, text)]
+    return [SchedulingStateChanged(partition.rm, app.id, asked.spec.voice, SchedulingState.SCHEDULED, text)]

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from muster_core.engine import inquiries, notes, reservations, victims
+from muster_core.engine import inquiries, notes, podless, reservations, victims
 from muster_core.model.decisions import Preemption
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.errors import BrokenDecision
@@ -139,14 +139,23 @@ def _subjects(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, 
             continue
         kinds = ordering.classes(app)
         if app.is_reserving:
-            asks = [app.asks[key] for kind in kinds if kind.placeholder for key in app.waiting[kind]]
-            if is_under and asks and all(_may(partition, ask) and ask.left == 1 for ask in asks):
-                yield app, asks
+            asks = _of_gang(app)
+            if is_under and asks and all(_may(partition, ask) for ask in asks):
+                if app.spec.is_podless:
+                    podless.split(partition, app)
+                    asks = _of_gang(app)
+                if all(ask.left == 1 for ask in asks):
+                    yield app, asks
             continue
         for kind in kinds:
             if not kind.placeholder and not has_placeholder(app, kind) and (is_under or kind.required_node):
                 may = (ask for key in list(app.waiting[kind]) if _may(partition, ask := app.asks[key]))
                 yield from ((app, [ask]) for ask in islice(may, _ATTEMPTS))
+
+
+def _of_gang(app: Application) -> list[Ask]:
+    """What a gang that reserves lacks."""
+    return [app.asks[key] for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind]]
 
 
 def _may(partition: Partition, ask: Ask) -> bool:

@@ -118,6 +118,8 @@ def _say(partition: Partition, app: Application, ask: Ask, node: NodeId) -> list
     if ask.said is Lack.RESERVED:
         return []
     ask.said = Lack.RESERVED
+    if ask.spec.podless:  # one of many places: its task group is told when all are held
+        return []
     text = f"room is held on node {node} until there is enough of it"
     state = SchedulingState.RESERVED
     return [SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, Lack.RESERVED)]

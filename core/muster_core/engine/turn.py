@@ -257,7 +257,9 @@ def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> lis
             notes.refused(partition, told, entry.told)
         for ask in told:
             ask.said = lack
-            effects.append(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, _STATES[lack], text, lack))
+        speak = told[:1] if entry.kind.placeholder and app.spec.is_podless else told
+        state = _STATES[lack]
+        effects += [SchedulingStateChanged(partition.rm, app.id, one.spec.voice, state, text, lack) for one in speak]
     return effects
 
 

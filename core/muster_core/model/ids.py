@@ -48,6 +48,16 @@ def podless_key(application: ApplicationId, group: TaskGroup) -> AllocationKey:
     return AllocationKey(f"{application}/{group}")
 
 
+def podless_place_key(key: AllocationKey, ordinal: int) -> AllocationKey:
+    """The key of an ask for one of these places alone."""
+    return AllocationKey(f"{key}/{ordinal}")
+
+
+def is_podless_key(application: ApplicationId, key: AllocationKey) -> bool:
+    """Whether the key is one of the core's own for this application."""
+    return key.startswith(f"{application}/")
+
+
 def child_path(parent: QueuePath, name: str) -> QueuePath:
     """The path of the queue `name` below `parent`."""
     return QueuePath(f"{parent}.{name.lower()}")

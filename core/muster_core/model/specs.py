@@ -23,6 +23,7 @@ from muster_core.model.ids import (
     NodeId,
     PartitionId,
     TaskGroup,
+    podless_key,
 )
 from muster_core.model.placement import PlacementConstraint, Tags
 from muster_core.model.resources import NOTHING, Limit, Resources
@@ -159,6 +160,11 @@ class AskSpec:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
+
+    @property
+    def voice(self) -> AllocationKey:
+        """Under which key the resource manager hears why it waits: places without pods speak for their task group."""
+        return podless_key(self.application, self.group) if self.podless else self.key
 
 
 @value

@@ -180,4 +180,4 @@ def test_an_allocation_that_is_reported_under_the_schedulers_own_key_is_refused(
     for key, app in ((KEY, "app"), ("waits/workers", "waits")):
         [answer] = answers(scene.tell(bound(key, "n0", app=app)))
         assert answer.rejected_allocations[0].reason == f"{key} is the scheduler's own key"
-    assert refused_asks(scene.ask(member(KEY))) == {}
+    assert refused_asks(scene.ask(member(f"{KEY}/0"))) == {f"{KEY}/0": f"ask {KEY}/0 is the scheduler's own"}

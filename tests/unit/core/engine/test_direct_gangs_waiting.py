@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.model.config import Configuration, Timing
-from muster_core.model.effects import PlacesAsked, VictimsAsked
+from muster_core.model.effects import PlacesAsked, SchedulingStateChanged, VictimsAsked
 from muster_core.model.events import (
     ApplicationAdded,
     Attended,
     ConfigurationReplaced,
     PlacesJudged,
 )
+from muster_core.model.ids import TaskGroup
 from muster_core.model.policies import QueuePolicies
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
@@ -144,6 +145,25 @@ def test_places_that_are_held_go_first_where_a_queue_is_over_a_lowered_maximum()
     assert releases(said) == {}
     assert held(scene) == 1
     assert scene.app().real_allocations == 1
+
+
+def test_a_gang_with_a_right_to_its_places_preempts_for_them_together_and_speaks_with_one_voice() -> None:
+    scene = Scene(guarded(), nodes=1)
+    scene.tell(ApplicationAdded(an_application("rich")))
+    scene.ask(*(an_ask(f"r{index}", app="rich") for index in range(4)))
+    said = scene.tell(a_gang(2, "poor", queue="root.b"))
+    assert [(key, state) for key, (state, _) in waits(said).items()] == [("poor/workers", "FAILED")]
+    gone = scene.wait(5)
+    assert set(releases(gone).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
+    assert waits(gone) == {}
+    assert held(scene, "poor") == 0
+    why = Termination.PREEMPTED_BY_SCHEDULER
+    said = [effect for key in releases(gone) for effect in scene.release(key, "rich", why)]
+    assert held(scene, "poor") == 2
+    spoken = [one for one in said if isinstance(one, SchedulingStateChanged) and one.application == "poor"]
+    assert [(one.key, one.reason) for one in spoken] == [("poor/workers", "all its places are held")]
+    assert scene.app("poor").gang.groups[TaskGroup("workers")].count == 2
+    assert len(placed(scene.ask(*members(2, "poor")))) == 2
 
 
 # -- who is asked --------------------------------------------------------------------

@@ -44,11 +44,14 @@ class Contention(Ground):
             *(AskAdded(an_ask(f"{first}-{index}", app=first, tags={"role": "y"})) for index in range(14 - held)),
         )
         asks = [an_ask(f"{second}-{index}", app=second, priority=index) for index in range(pods)]
+        is_direct = bool(members) and held % 2 == 0
         if members:
             asks = [replace(ask, placeholder=True, group=_GROUP) for ask in asks[:members]]
         if daemon:
             asks.append(replace(an_ask(f"{second}-d", app=second), required_node=NodeId(self.nodes()[0])))
         spec = an_application(second, queue=poor, gang=members, user="user0", groups=("dev",))
+        if is_direct:
+            spec, asks = replace(spec, gang_placement=direct), asks[members:]
         self.tell(ApplicationAdded(spec), *(AskAdded(ask) for ask in asks))
         self.wait(4)
 
