@@ -60,8 +60,8 @@ async def test_malformed_task_groups_are_told_by_field_and_the_pod_is_scheduled_
 
 
 async def test_parameters_that_mean_nothing_are_told_and_the_gang_goes_on(open_scene: OpenScene) -> None:
-    """Contract 1.4, semantics 8 and 16: each by its name; defaults, Soft and Reserve are taken."""
-    scene = await open_scene(NODES)
+    """Contract 1.4, semantics 8 and 16: each by its name; Soft and the configuration's defaults are taken."""
+    scene = await open_scene(NODES, {"gang.placement": "Reserve"})
     words = "placeholderTimeoutInSeconds=soon gangSchedulingStyle=Firm gangPlacement=Best nonsense"
     groups = [Group("workers", 2)]
     await scene.create(a_member("odd", "workers", f"odd-{index}", groups, words) for index in range(2))
