@@ -14,7 +14,7 @@ from rich.console import Console
 from benchmarks import chart as charts
 from benchmarks import compare as comparison
 from benchmarks import families, record, report
-from benchmarks.figures import Figure, Options
+from benchmarks.figures import QUICK, Figure, Options
 from benchmarks.session import Session
 from devcluster.errors import DevclusterError
 
@@ -32,7 +32,9 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     peers: Annotated[bool, typer.Option(help="let kube-scheduler run the same loads, by turns")] = True,
     json: Annotated[Path | None, typer.Option(help="write all figures and details to this file")] = None,
     chart: Annotated[Path | None, typer.Option(help="draw the chart into this PNG file")] = None,
-    save: Annotated[bool, typer.Option(help="keep the results although not all was measured")] = False,
+    save: Annotated[
+        bool, typer.Option(help="keep the results although not all was measured, among those of the last run")
+    ] = False,
     compare: Annotated[
         tuple[str, str] | None, typer.Option(help="two commits, by turns: how many times better the second is")
     ] = None,
@@ -48,19 +50,23 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         return
     console = Console(width=None if sys.stdout.isatty() else 140)  # a pipe would get 80, too few for the table
     if compare is not None:
-        _compared(compare, words or [], Options(1 if quick else runs, quick), console)
+        _compared(compare, words or [], Options(runs, quick), console)
         return
     if not chosen:
         console.print("no benchmark has such a name; --list prints them")
         raise typer.Exit(2)
+    if chart is not None and not charts.can_draw():
+        console.print("matplotlib, which draws the chart, is not here: `make bench` gets it")
+        raise typer.Exit(2)
     session = Session(known=report.durations(record.LATEST) if not quick else {})
     options = Options(1 if quick else runs, quick, peers, session)
     figures = _measured(chosen, options, console)
-    is_complete = not (words or quick or session.failures) and peers
     document = report.document(figures, session, quick=quick)
     if json is not None:
         report.write(json, document)
-    if is_complete or save:
+    if save:
+        record.keep(record.merged(report.plain(document), record.last()))
+    elif not (words or quick or session.failures) and peers:
         record.keep(document)
     if chart is not None:
         charts.draw(chart, report.plain(document))
@@ -91,7 +97,7 @@ def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Co
             except DevclusterError as error:
                 options.session.fail(f"{key}: {error}")
     if options.quick:  # less work than the name says: neither goals nor facts compare
-        figures = [replace(figure, name=f"{figure.name} (quick)", goal=None, ahead={}) for figure in figures]
+        figures = [replace(figure, name=f"{figure.name}{QUICK}", goal=None, ahead={}) for figure in figures]
     for figure in figures:
         if figure.beside:
             console.print(report.beside(figure))

@@ -6,13 +6,14 @@ machine. Lines: figures named ``growth/<what grows>/<how many>``, each against i
 
 from __future__ import annotations
 
+import importlib.util
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import KUBE, YUNIKORN, times
+from benchmarks.figures import KUBE, QUICK, YUNIKORN, times
 
 COLOURS = {KUBE: "#326ce5", YUNIKORN: "#e08b26"}
 AHEAD, BEHIND = "#2a7f3f", "#c0392b"
@@ -48,7 +49,7 @@ def curves(document: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
     """
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for figure in document["figures"]:
-        family, _, rest = figure["name"].partition("/")
+        family, _, rest = figure["name"].removesuffix(QUICK).partition("/")
         what, _, count = rest.partition("/")
         if family == GROWTH and count.isdigit():
             cost = figure["median"] if figure["less_is_better"] else 1 / figure["median"]
@@ -59,6 +60,11 @@ def curves(document: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
 def _against_first(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     first = points[0][1]
     return [(count, cost / first) for count, cost in points]
+
+
+def can_draw() -> bool:
+    """Whether the library is here."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def draw(path: Path, document: Mapping[str, Any]) -> None:

@@ -62,6 +62,10 @@ in the same session (`Figure.rivals`), that counts and not the fact.
 """
 
 
+QUICK = " (quick)"
+"""Ends the names of figures of small loads."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """How many times better than a peer: over 1 = ahead. ``here``: both ran by turns in this session."""

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from benchmarks import chart, report
+from benchmarks.families import FAMILIES
 from benchmarks.figures import NAMES, times
 
 ROOT = Path(__file__).parents[1]
@@ -17,11 +20,34 @@ BEGIN, END = "<!-- the last run: written by `make bench` -->\n", "<!-- end of th
 
 
 def keep(document: Mapping[str, object]) -> None:
-    """Write all three."""
+    """Write all three; no chart where nothing can draw."""
     report.write(LATEST, document)
     read_back = report.plain(document)
-    chart.draw(CHART, read_back)
+    if chart.can_draw():
+        chart.draw(CHART, read_back)
     PAGE.write_text(placed(PAGE.read_text(), read_back))
+
+
+def last() -> dict[str, Any] | None:
+    """The document that was kept last."""
+    try:
+        found: dict[str, Any] = orjson.loads(LATEST.read_bytes())
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def merged(document: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The document, and those figures of the old one that it does not have; each knows when it was measured."""
+    figures = {figure["name"]: figure for figure in ([] if old is None else old["figures"])}
+    figures |= {figure["name"]: figure for figure in document["figures"]}
+    return {**document, "figures": sorted(figures.values(), key=_place)}
+
+
+def _place(figure: Mapping[str, Any]) -> int:
+    """Where its family stands among all; figures of one family keep their order."""
+    family = figure["name"].partition("/")[0]
+    return list(FAMILIES).index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def placed(page: str, document: Mapping[str, Any]) -> str:
@@ -45,7 +71,8 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     for figure in document["figures"]:
         short = [report.short(value) for value in (min(figure["values"]), max(figure["values"]))]
         peers = [_peer(figure["ratios"].get(name)) for name in NAMES]
-        cells = [f"`{figure['name']}`", f"{report.short(figure['median'])} {figure['unit']}", " to ".join(short)]
+        day = "" if figure["when"] == document["when"] else f" ({figure['when'].replace('T', ' ')[:16]})"
+        cells = [f"`{figure['name']}`{day}", f"{report.short(figure['median'])} {figure['unit']}", " to ".join(short)]
         yield f"| {' | '.join([*cells, _goal(figure), *peers])} |"
 
 

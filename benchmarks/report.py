@@ -57,8 +57,9 @@ def footnote(session: Session) -> str:
 
 def document(figures: Sequence[Figure], session: Session, *, quick: bool) -> dict[str, object]:
     """The same and more, with what is needed to judge it: the machine and how busy it was."""
+    when = datetime.now(UTC).isoformat(timespec="minutes")
     return {
-        "when": datetime.now(UTC).isoformat(timespec="minutes"),
+        "when": when,
         "machine": {
             "cores": os.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
@@ -69,7 +70,7 @@ def document(figures: Sequence[Figure], session: Session, *, quick: bool) -> dic
         },
         "quick": quick,
         "failures": session.failures,
-        "figures": [figure.as_json() for figure in figures],
+        "figures": [{"when": when, **figure.as_json()} for figure in figures],
         "seconds": session.medians(),
     }
 

@@ -39,5 +39,9 @@ def test_a_rate_that_falls_is_a_cost_that_grows() -> None:
     assert curves(shown(few, many)) == {"queues": [(10.0, 1.0), (1000.0, pytest.approx(2.0))]}
 
 
+def test_small_loads_make_curves_too() -> None:
+    assert list(curves(shown(Figure("growth/nodes/500 (quick)", "us", [1.0], less_is_better=True)))) == ["nodes"]
+
+
 def test_other_figures_are_no_curve() -> None:
     assert curves(shown(Figure("core/500", "/s", [1.0]), Figure("growth/nodes/ratio", "x", [1.0]))) == {}

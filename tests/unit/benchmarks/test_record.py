@@ -1,7 +1,9 @@
 """The page of the last run has its table between two marks, and nothing else of it changes."""
 
+from dataclasses import replace
+
 from benchmarks.figures import KUBE, Figure
-from benchmarks.record import BEGIN, END, PAGE, placed
+from benchmarks.record import BEGIN, END, PAGE, merged, placed
 from benchmarks.report import document, plain
 from benchmarks.session import Session
 
@@ -33,6 +35,26 @@ def test_who_ran_beside_is_told_from_a_fact() -> None:
 def test_a_missed_goal_is_told() -> None:
     figure = Figure("core/5000", "/s", [4000.0], 48_000.0)
     assert "≥ 48,000: **missed**" in placed_in(PLACE, figure)
+
+
+def test_pieces_of_a_run_are_put_together_in_the_order_of_the_families() -> None:
+    core = Figure("core/5000", "/s", [4000.0])
+    old, new = (plain(document([figure], Session(), quick=False)) for figure in (GANG, core))
+    assert [figure["name"] for figure in merged(new, old)["figures"]] == ["core/5000", "cluster/gang-100"]
+
+
+def test_a_figure_that_is_measured_again_replaces_the_old_one() -> None:
+    again = replace(GANG, values=[1.0])
+    old, new = (plain(document([figure], Session(), quick=False)) for figure in (GANG, again))
+    assert [figure["median"] for figure in merged(new, old)["figures"]] == [1.0]
+    assert [figure["median"] for figure in merged(new, None)["figures"]] == [1.0]
+
+
+def test_a_figure_of_an_earlier_session_says_when_that_was() -> None:
+    old = plain(document([GANG], Session(), quick=False))
+    old["figures"][0]["when"] = "2026-11-20T10:30+00:00"
+    page = placed(PLACE, merged(plain(document([], Session(), quick=False)), old))
+    assert "| `cluster/gang-100` (2026-11-20 10:30) |" in page
 
 
 def test_the_page_has_a_place_for_it() -> None:
