@@ -41,6 +41,7 @@ FAMILIES: Mapping[str, Family] = {
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io, apart=True),
     "operator": Family(in_process.OPERATOR, in_process.operator),
+    "memory": Family(in_process.MEMORY, in_process.memory),
     "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),
     "cluster": Family(
         tuple(BENCHES),

@@ -17,6 +17,7 @@ SI = ("si/transport",)
 BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
 """A CPU second (docs/architecture.md, Operator)."""
 OPERATOR_IO = tuple(BUDGETS)
+MEMORY = tuple(f"memory/{name}" for name in operator_scale.MEMORY)
 OPERATOR = tuple(f"operator/{name}" for name in operator_scale.GOALS)
 
 
@@ -92,4 +93,15 @@ def operator(names: Sequence[str], options: Options) -> list[Figure]:
         unit, goal = operator_scale.GOALS[which]
         values = [found[which] for found in runs]
         figures.append(Figure(name, unit, values, goal, less_is_better=which != "rate"))
+    return figures
+
+
+def memory(names: Sequence[str], options: Options) -> list[Figure]:
+    """What operator and core hold, two processes, among 50,000 pods; all names are one measurement."""
+    runs = [operator_scale.memory(quick=options.quick) for _ in range(options.runs)]
+    figures = []
+    for name in names:
+        which = name.rpartition("/")[2]
+        values = [found[which] for found in runs]
+        figures.append(Figure(name, "MiB", values, operator_scale.MEMORY[which], less_is_better=True))
     return figures

@@ -33,6 +33,9 @@ PODS: Final = 20_000
 RATE: Final = 5000
 SECONDS: Final = 20.0
 DEADLINE_S: Final = 120.0
+MANY_PODS: Final = 50_000
+#: What is found among so many -> its goal, MiB.
+MEMORY: Final[Mapping[str, float | None]] = {"both": 1024.0, "operator": None, "core": None, "at-rest": None}
 #: Seconds after the last bind until the operator is at rest, and after the last event until all are handled.
 REST_S: Final = 3.0
 
@@ -53,7 +56,7 @@ GOALS: Final[Mapping[str, tuple[str, float | None]]] = {
 
 @dataclass(slots=True)
 class Run:
-    """One measurement: where its files are, how large it is, and what it found."""
+    """One measurement: where its files are, how large it is, when the operator was started, and what was found."""
 
     folder: Path
     processes: ExitStack
@@ -61,6 +64,7 @@ class Run:
     seconds: float = SECONDS
     found: dict[str, float] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
+    began_ns: int = 0
 
     def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> psutil.Process:
         """A process of ours, until the measurement ends; its words are in the folder."""
@@ -93,16 +97,49 @@ def run(*, quick: bool = False) -> dict[str, float]:
     return one.found
 
 
-async def _measure(one: Run) -> None:
-    url, core, notes = await _stand_in(one), f"unix://{one.folder}/core.sock", one.folder / "notes.json"
-    one.start("core", "muster_core", f"--listen={core}", "--rest-port=0", "--log-level=warning")
+def memory(*, quick: bool = False) -> dict[str, float]:
+    """What both processes held at most among 50,000 pods, and hold at rest, MiB; see MEMORY for its keys."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        one = Run(Path(folder), processes, pods=2000 if quick else MANY_PODS)
+        asyncio.run(_measure_memory(one))
+    return one.found
+
+
+async def _measure_memory(one: Run) -> None:
+    url, notes = await _stand_in(one), one.folder / "notes.json"
+    core, operator = await _both(one, url, notes)
+    async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as server:
+        await _decided(one, server)
+    await asyncio.sleep(REST_S)
+    peaks = {name: _peak_mib(process) for name, process in (("operator", operator), ("core", core))}
+    at_rest = sum(process.memory_info().rss for process in (operator, core)) / 2**20
+    one.found |= {"both": sum(peaks.values()), **peaks, "at-rest": at_rest}
+
+
+def _peak_mib(process: psutil.Process) -> float:
+    """The most that was resident at once."""
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+async def _both(one: Run, url: str, notes: Path) -> tuple[psutil.Process, psutil.Process]:
+    """The core, which listens, and the operator, which has just been started."""
+    core = f"unix://{one.folder}/core.sock"
+    scheduler = one.start("core", "muster_core", f"--listen={core}", "--rest-port=0", "--log-level=warning")
     await _until((one.folder / "core.sock").exists)
-    began = time.monotonic_ns()
+    one.began_ns = time.monotonic_ns()
     operator = one.start(
         "operator",
         *("benchmarks.measured_operator", str(notes), f"--core={core}", "--health-port=0", "--log-level=warning"),
         env={"KUBECONFIG": str(_kubeconfig(one.folder, url))},
     )
+    return scheduler, operator
+
+
+async def _measure(one: Run) -> None:
+    url, notes = await _stand_in(one), one.folder / "notes.json"
+    _, operator = await _both(one, url, notes)
+    began = one.began_ns
     async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=DEADLINE_S)) as server:
         one.found["first-decision"] = (await _decided(one, server) - began) / 1e9
         await asyncio.sleep(REST_S)
