@@ -14,6 +14,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import yaml
+
 from muster.clients.http import Http, Reply, to_url
 from muster.errors import NotThere, Unreachable
 
@@ -98,7 +100,7 @@ def connected(kubeconfig: str, context: str) -> Cluster:
             raise Unreachable(
                 "the cluster", f"{error}; say --kubeconfig, or --server to ask a core without a cluster"
             ) from error
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError) as error:
         raise Unreachable("the cluster", f"the kubeconfig cannot be used: {error}") from error
     connect, prefix = to_url(settings.host, lambda: _tls(settings))
     headers = {"Accept": "application/json", "User-Agent": "muster"}

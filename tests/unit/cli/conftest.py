@@ -16,6 +16,7 @@ from muster_core.edge.scheduler import Scheduler
 from tests.unit.core.edge.rest.conftest import TRUSTING, a_scene
 from tests.unit.core.engine.scene import Scene
 
+OPEN = RestSettings(port=0, access=TRUSTING)
 #: Nobody listens there.
 NOWHERE = "http://127.0.0.1:9"
 
@@ -47,22 +48,22 @@ def rows(result: Result) -> list[list[str]]:
 @pytest.fixture
 def empty_core() -> Iterator[str]:
     """The URL of a core with which no operator has registered."""
-    with _Thread(None) as served:
+    with core_thread(None) as served:
         yield served.url
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
     """A core with a bit of everything in it: see `a_scene`."""
-    with _Thread(a_scene()) as served:
+    with core_thread(a_scene()) as served:
         yield served
 
 
-class _Thread:
+class core_thread:  # noqa: N801  # reads as the statement it is used in
     """Runs core and server from `with` to its end."""
 
-    def __init__(self, scene: Scene | None) -> None:
-        self._scene = scene
+    def __init__(self, scene: Scene | None, settings: RestSettings = OPEN) -> None:
+        self._scene, self._settings = scene, settings
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._stop: Callable[[], None] = lambda: None
@@ -70,7 +71,8 @@ class _Thread:
     def __enter__(self) -> Served:
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(20)
-        return Served(self._scene or a_scene(), f"http://127.0.0.1:{port}")
+        scheme = "https" if self._settings.tls else "http"
+        return Served(self._scene or a_scene(), f"{scheme}://127.0.0.1:{port}")
 
     def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(20)
@@ -83,7 +85,7 @@ class _Thread:
         if self._scene is not None:
             self._core.loop.world = self._scene.world
         self._running = asyncio.create_task(self._core.run())
-        self._server = RestServer(self._core, RestSettings(port=0, access=TRUSTING))
+        self._server = RestServer(self._core, self._settings)
         return await self._server.start()
 
     async def _end(self) -> None:

@@ -111,9 +111,7 @@ def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
 
 def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
-    found = [
-        one for one in workloads.judged(pods, BOTH, {"job": "no rule"}) if one.check == workloads.QUEUE
-    ]
+    found = [one for one in workloads.judged(pods, BOTH, {"job": "no rule"}) if one.check == workloads.QUEUE]
     assert only(found).said == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
 
 

@@ -1,0 +1,90 @@
+"""Cores that do not let everybody in, and kubeconfigs that lead nowhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from muster_core.edge.rest.access.guard import AccessSettings
+from muster_core.edge.rest.access.tls import ServerTls
+from muster_core.edge.rest.settings import RestSettings
+from tests.unit.cli.conftest import NOWHERE, Served, core_thread, run
+from tests.unit.core.edge.rest.conftest import a_scene
+
+TOKEN = "a token of sixteen characters"
+AUTHORITY = trustme.CA()
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "{server}"}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+"""
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Served]:
+    """A core that speaks TLS and wants a token for every question; the files are in `tmp_path`."""
+    certificate = AUTHORITY.issue_cert("127.0.0.1")
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    access = AccessSettings(token_file=tmp_path / "token", closed=True)
+    tls = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with core_thread(a_scene(), RestSettings(port=0, tls=tls, access=access)) as served:
+        yield served
+
+
+def test_a_closed_core_is_asked_with_a_token_over_tls(closed: Served, tmp_path: Path) -> None:
+    trusting = ("--certificate-authority", str(tmp_path / "ca.pem"))
+    token = ("--token-file", str(tmp_path / "token"))
+    assert closed.run("queues", *trusting, *token).exit_code == 0
+    assert closed.run("queues", "--insecure-skip-tls-verify", *token).exit_code == 0
+
+
+def test_a_closed_core_says_what_is_missing(closed: Served, tmp_path: Path) -> None:
+    trusting = ("--certificate-authority", str(tmp_path / "ca.pem"))
+    nobody = closed.run("queues", *trusting)
+    assert nobody.exit_code == 3
+    assert "say who you are with --token-file" in nobody.stderr
+    (tmp_path / "other").write_text("another token of that length")
+    assert closed.run("queues", *trusting, "--token-file", str(tmp_path / "other")).exit_code == 3
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_believed(closed: Served, tmp_path: Path) -> None:
+    result = closed.run("queues", "--token-file", str(tmp_path / "token"))
+    assert result.exit_code == 3
+    assert len(result.stderr.splitlines()) == 1
+    assert "CERTIFICATE_VERIFY_FAILED" in result.stderr
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_and_3(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.format(server=NOWHERE))
+    for command in ("queues", "doctor"):
+        result = run(command, "--kubeconfig", str(path))
+        assert result.exit_code == 3
+        assert result.stderr == f"muster: the API server {NOWHERE} cannot be asked: Connection refused\n"
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "nonsense: [", "clusters: 1", KUBECONFIG.format(server="x").replace("name: u", "name: v")]
+)
+def test_a_kubeconfig_that_is_none_is_one_line_and_3_or_2(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    if text is not None:
+        path.write_text(text)
+    result = run("queues", "--kubeconfig", str(path))
+    assert result.exit_code in (2, 3)
+    assert len(result.stderr.splitlines()) == 1, result.output
+
+
+def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.format(server=NOWHERE))
+    result = run("queues", "--kubeconfig", str(path), "--context", "prod")
+    assert result.exit_code == 3
+    assert "prod" in result.stderr
