@@ -17,6 +17,7 @@ from muster_core.engine.turn import Turn
 from muster_core.model.effects import Effect
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.states import ManagerState
+from muster_core.plan.pace import FREELY
 from muster_core.plan.turns import Turns
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition, World
@@ -50,6 +51,15 @@ def cycle(world: World, now_ns: int, may_go_on: Callable[[], bool], lap: Lap = u
 
 def _pass(partition: Partition, now_ns: int, may_go_on: Callable[[], bool], lap: Lap, result: CycleResult) -> None:
     growth.absorb(partition)
+    while partition.returning:
+        if not may_go_on():
+            result.more = True
+            return
+        app = partition.applications.get(partition.returning.popleft())
+        if app is not None and app.is_reserving:
+            turn = Turn(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, lap, only=app)
+            result.effects += turn.take()
+            growth.absorb(partition)
     turns = Turns(partition)
     while (leaf := turns.next_leaf()) is not None:
         if not may_go_on():

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from muster_core.engine import affinity, ledger, lifecycle
 from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
-from muster_core.model.ids import NodeId, TaskGroup, podless_key, podless_place_key
+from muster_core.model.ids import ApplicationId, NodeId, TaskGroup, podless_key, podless_place_key
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
+from muster_core.model.states import ApplicationState
 from muster_core.world.applications import Allocation, Application, Ask, lacking
 from muster_core.world.classes import class_of
 from muster_core.world.world import Partition
@@ -89,6 +90,13 @@ def give_way(partition: Partition, app: Application, told: AllocationSpec, now_n
         app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED)
         ledger.drop(partition, app, held, now_ns)
     return []
+
+
+def returning(partition: Partition) -> list[ApplicationId]:
+    """Gangs of whom some members are bound and others have their places no more, for the core began anew."""
+    apps = [app for app in partition.applications.values() if app.spec.is_podless and app.is_reserving]
+    found = [app for app in apps if app.state is ApplicationState.RUNNING]
+    return [app.id for app in sorted(found, key=lambda app: (app.submitted_ns, app.sequence))]
 
 
 def split(partition: Partition, app: Application) -> None:

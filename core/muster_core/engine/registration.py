@@ -6,7 +6,7 @@ anew (semantics 7, 19).
 
 from __future__ import annotations
 
-from muster_core.engine import clocks, queues
+from muster_core.engine import clocks, podless, queues
 from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.events import Clock, ClockKind, ManagerRegistered
 from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, RmId, partition_id
@@ -45,6 +45,7 @@ def pass_fence(world: World, rm: RmId, now_ns: int) -> list[Effect]:
     for partition in world.partitions.values():
         if partition.rm == rm:
             partition.stir_all()
+            partition.returning.extend(podless.returning(partition))
     overdue, manager.overdue = manager.overdue, []
     return [effect for clock in overdue for effect in hear(world, clock, now_ns)]
 

@@ -60,6 +60,8 @@ class Turn:
     now_ns: int
     may_go_on: Callable[[], bool]
     lap: Lap = untimed
+    #: Nobody else is tried; None = all of the agenda.
+    only: Application | None = None
     #: A decision did not hold: whoever it was for is not asked again before something changes.
     is_broken: bool = False
 
@@ -90,6 +92,8 @@ class Turn:
         return is_given or not agenda.has_candidates(self.leaf.path)
 
     def _order(self) -> list[tuple[Key, int, Application]]:
+        if self.only is not None:
+            return [((), 0, self.only)]
         apps = map(self.partition.applications.__getitem__, self.leaf.agenda.candidates(self.leaf.path))
         order = [(ordering.application_key(self.partition, app), app.sequence, app) for app in apps]
         heapify(order)

@@ -86,6 +86,8 @@ class Partition:
     due: dict[QueuePath, None] = field(default_factory=dict)
     #: Leaves that gave something back since the last pass was over.
     shrunk: dict[QueuePath, None] = field(default_factory=dict)
+    #: Gangs that had places before a restart and have them held anew before anybody else is served, first come first.
+    returning: deque[ApplicationId] = field(default_factory=deque)
     #: Leaves with an ask that waits.
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Classes that nodes had too little room for (semantics 22).

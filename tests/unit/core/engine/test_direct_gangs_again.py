@@ -7,7 +7,7 @@ from dataclasses import replace
 from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, Event, FencePassed, ManagerRegistered
 from muster_core.model.ids import NodeId, TaskGroup
 from muster_core.model.specs import GangStyle
-from tests.unit.builders import RM, a_configuration, a_queue, an_allocation, resources
+from tests.unit.builders import RM, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.engine.direct import KEY, a_gang, answers, bound, held, member, members
 from tests.unit.core.engine.scene import Scene, placed, refused_asks, states, waits
 
@@ -45,6 +45,17 @@ def test_a_restart_before_any_member_is_bound_holds_all_places_anew_before_other
     scene.add_node("n0")
     assert passed(scene) == ["Running"]
     assert (held(scene), held(scene, "late")) == (3, 0)
+
+
+def test_the_places_of_a_gang_that_ran_are_held_anew_before_others_are_served() -> None:
+    scene = fenced()
+    scene.tell(ApplicationAdded(an_application("busy", queue="root.b", created_s=1)))
+    scene.tell(a_gang(4, forced=True))
+    scene.add_node("n0", bound("r0", "n0", allocated_s=990).spec)
+    scene.ask(*(an_ask(f"b{index}", app="busy", priority=9) for index in range(4)))
+    said = scene.tell(FencePassed(RM))
+    assert placed(said) == {}, "root.b has nothing yet, and would come first"
+    assert held(scene) == 3
 
 
 def test_a_gang_whose_members_are_all_bound_holds_nothing_more() -> None:
