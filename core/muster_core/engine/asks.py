@@ -29,8 +29,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
         if _completed_meanwhile(partition, spec.application, now_ns):
             return _return(partition, spec, f"application {spec.application} completed before the ask came")
         return _reject(partition, spec, f"application {spec.application} is not known")
-    is_late = app.gang.over or app.spec.is_podless  # which has its places from the core
-    if spec.placeholder and is_late and app.state not in _ENDING and spec.key not in app.ids:
+    if spec.placeholder and _is_late(app, spec):
         # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
         why = f"the reservation of application {app.id} is over: a placeholder comes too late"
         return _return(partition, spec, why)
@@ -80,6 +79,12 @@ def release(world: World, partition: Partition, event: AskReleased, now_ns: int)
     if any(not ask.spec.placeholder for ask in gone):
         effects += lifecycle.complete_if_done(partition, app, now_ns)
     return effects
+
+
+def _is_late(app: Application, spec: AskSpec) -> bool:
+    """Whether the gang has no use for a placeholder any more; one of the core's own places never had."""
+    is_over = app.gang.over or app.spec.is_podless
+    return is_over and app.state not in _ENDING and spec.key not in app.ids
 
 
 def _await_anew(partition: Partition, app: Application, gone: list[Ask], now_ns: int) -> list[Effect]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_core.model.events import AllocationReleased, ApplicationAdded, ApplicationRemoved, AskReleased, NodeAction
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskReleased,
+    NodeAction,
+    NodeAdded,
+)
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, TaskGroup
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
-from muster_core.model.specs import Member
-from tests.unit.builders import PARTITION, a_configuration, a_limit, a_queue, an_application, an_ask, resources
+from muster_core.model.specs import Member, Topology
+from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.engine.direct import KEY, a_gang, answers, held, member, members
 from tests.unit.core.engine.scene import (
     Scene,
@@ -161,6 +168,17 @@ def test_places_of_several_task_groups_are_held_together_or_not_at_all() -> None
     scene.add_node("n1", vcore=1000)
     assert held(scene) == 3
     assert scene.app().spec.placeholder_ask == resources(vcore=5000, pods=3), "what its members are, whatever was said"
+
+
+def test_a_packed_gang_has_all_its_places_in_one_domain() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    cores = {"a": 3, "b": 4, "c": 9}
+    scene.tell(*(NodeAdded(a_node(f"n-{zone}", 1000 * of, labels={"zone": zone})) for zone, of in cores.items()))
+    event = a_gang(4)
+    packed = replace(event, spec=replace(event.spec, topology=Topology("zone", required=True)))
+    scene.tell(packed)
+    assert {one.node for one in scene.app().allocations.values()} == {"n-b"}
+    assert set(placed(scene.ask(*members(4))).values()) == {"n-b"}
 
 
 # -- quotas and turns --------------------------------------------------------------

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_core.model.events import ApplicationAdded, ConfigurationReplaced, Event, FencePassed, ManagerRegistered
+from muster_core.model.events import (
+    ApplicationAdded,
+    ConfigurationReplaced,
+    Event,
+    FencePassed,
+    ManagerRegistered,
+    NodeAdded,
+)
 from muster_core.model.ids import NodeId, TaskGroup
-from muster_core.model.specs import GangStyle
-from tests.unit.builders import RM, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
+from muster_core.model.specs import GangStyle, Topology
+from tests.unit.builders import RM, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.engine.direct import KEY, a_gang, answers, bound, held, member, members
 from tests.unit.core.engine.scene import Scene, placed, refused_asks, states, waits
 
@@ -45,6 +52,17 @@ def test_a_restart_before_any_member_is_bound_holds_all_places_anew_before_other
     scene.add_node("n0")
     assert passed(scene) == ["Running"]
     assert (held(scene), held(scene, "late")) == (3, 0)
+
+
+def test_places_of_a_packed_gang_are_held_anew_where_its_members_are() -> None:
+    scene = fenced()
+    spec = replace(a_gang(4, forced=True).spec, topology=Topology("zone", required=True))
+    scene.tell(ApplicationAdded(spec))
+    for zone, existing in (("a", ()), ("b", (bound("r0", "n-b").spec,))):
+        scene.tell(NodeAdded(a_node(f"n-{zone}", labels={"zone": zone}), draining=False, existing=existing))
+    passed(scene)
+    assert {one.node for one in scene.app().allocations.values()} == {"n-b"}
+    assert held(scene) == 3
 
 
 def test_the_places_of_a_gang_that_ran_are_held_anew_before_others_are_served() -> None:
