@@ -104,27 +104,19 @@ def decoded(asks: int) -> float:
 
 def whole(asks: int, nodes: int = NODES) -> float:
     """Allocations a processor second, from message to message."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    quiet()
     return asks / uvloop.run(_whole(asks, nodes))
+
+
+def quiet() -> None:
+    """Log errors alone."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
 async def _whole(asks: int, nodes: int) -> float:
     scheduler, listener = Scheduler(), Listener(asks)
     running = asyncio.create_task(scheduler.run())
-    registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", policyGroup="queues", config=QUEUES)
-    await scheduler.register_resource_manager(registration, listener)
-    await scheduler.update_node(si_pb2.NodeRequest(rmID=RM, nodes=map(a_node, range(nodes))))
-    apps = [
-        si_pb2.AddApplicationRequest(
-            applicationID=f"app-{number}",
-            queueName=f"root.queue-{number}",
-            partitionName="default",
-            ugi=si_pb2.UserGroupInformation(user="somebody", groups=["some"]),
-        )
-        for number in range(APPLICATIONS)
-    ]
-    await scheduler.update_application(si_pb2.ApplicationRequest(rmID=RM, new=apps))
-    await listener.ready.wait()
+    await register(scheduler, listener, [a_node(number) for number in range(nodes)])
     messages = requests(asks)
     gc.collect()
     gc.freeze()
@@ -139,10 +131,28 @@ async def _whole(asks: int, nodes: int) -> float:
     return seconds
 
 
-def a_node(number: int) -> si_pb2.NodeInfo:
+async def register(scheduler: Scheduler, listener: Listener, nodes: Sequence[si_pb2.NodeInfo]) -> None:
+    """Tell of the nodes, and of the applications, each in a queue of its own."""
+    registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", policyGroup="queues", config=QUEUES)
+    await scheduler.register_resource_manager(registration, listener)
+    await scheduler.update_node(si_pb2.NodeRequest(rmID=RM, nodes=nodes))
+    apps = [
+        si_pb2.AddApplicationRequest(
+            applicationID=f"app-{number}",
+            queueName=f"root.queue-{number}",
+            partitionName="default",
+            ugi=si_pb2.UserGroupInformation(user="somebody", groups=["some"]),
+        )
+        for number in range(APPLICATIONS)
+    ]
+    await scheduler.update_application(si_pb2.ApplicationRequest(rmID=RM, new=apps))
+    await listener.ready.wait()
+
+
+def a_node(number: int, vcore: int = 32_000) -> si_pb2.NodeInfo:
     """That of core_placement."""
     name = f"node-{number:05d}"
-    amounts = {"vcore": 32_000, "memory": 256 << 30, "pods": 110}
+    amounts = {"vcore": vcore, "memory": 256 << 30, "pods": 110}
     return si_pb2.NodeInfo(
         nodeID=name,
         action=si_pb2.NodeInfo.CREATE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks import core_edge, growth, in_process, rest_answers, through_both
+from benchmarks import cliffs, core_edge, growth, in_process, rest_answers, through_both
 from benchmarks.cluster import measure as cluster
 from benchmarks.cluster.benches import BENCHES
 from benchmarks.figures import Figure, Options
@@ -35,6 +35,7 @@ FAMILIES: Mapping[str, Family] = {
     "core": Family(in_process.CORE, in_process.core, apart=True),
     "edge": Family(tuple(core_edge.WAYS), core_edge.measure, apart=True),
     "growth": Family(growth.NAMES, growth.measure),
+    "cliffs": Family(cliffs.NAMES, cliffs.measure),
     "shapes": Family(in_process.SHAPES, in_process.shapes, apart=True),
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
     "both": Family(through_both.NAMES, through_both.measure),

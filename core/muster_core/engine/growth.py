@@ -9,20 +9,29 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from muster_core.model.ids import NO_NODE, NodeId
-from muster_core.model.resources import NOTHING, Limit, Resources
-from muster_core.plan.feasibility import filters
+import numpy as np
+
+from muster_core.model.ids import NodeId
+from muster_core.model.resources import Limit
+from muster_core.plan import fit
+from muster_core.plan.draft import Draft
+from muster_core.plan.feasibility import filters, resources_fit
+from muster_core.plan.outline import shape_of
 from muster_core.world.applications import Application
 from muster_core.world.classes import AskClass
+from muster_core.world.columns import IntColumn
 from muster_core.world.gains import ANY_CLAIM
+from muster_core.world.misfits import Misfit
+from muster_core.world.nodes import NodeTable
 from muster_core.world.obstacles import NoSlot, NoStart, NoTurn
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
 
-#: More nodes than this at once are not looked at one by one.
+#: More nodes than this at once are not looked at one by one, but class by class; if there are not too many of these.
 _MANY: Final = 32
-_ANY: Final = 1 << 62
+_MANY_CLASSES: Final = 1000
+_ANY: Final = 1 << 40
 
 
 def absorb(partition: Partition) -> None:
@@ -30,21 +39,23 @@ def absorb(partition: Partition) -> None:
     company, partition.nodes.gains.company = partition.nodes.gains.company, False
     claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
     gains = partition.nodes.gains.take(partition.nodes.epoch)
-    if gains is None or len(gains) > _MANY:
+    if gains is None or (len(gains) > _MANY and len(partition.misfits) > _MANY_CLASSES):
         _open_all(partition)
         return
-    for node in gains:
-        _absorb_node(partition, node)
-        for line in list(partition.obstacles.by_node.get(node, {}).values()):
-            partition.open(line)
+    if len(gains) > _MANY:
+        _absorb_nodes(partition, gains)
+    else:
+        for node in gains:
+            _absorb_node(partition, node)
+    lines = [line for node in gains for line in partition.obstacles.by_node.get(node, {}).values()]
     if company or claims:
         for kind in dict.fromkeys((*partition.misfits, *partition.obstacles.by_kind)):
             if (company and kind.depends_on_others) or _is_concerned(kind, claims):
                 _look_anew(partition, kind)
-        gains.append(NO_NODE)
-    if gains:
-        for line in list(partition.obstacles.together.values()):
-            partition.open(line)
+    if gains or company or claims:
+        lines += partition.obstacles.together.values()
+    for line in lines:
+        partition.open(line)
     narrow(partition)
 
 
@@ -121,6 +132,24 @@ def _absorb_node(partition: Partition, node: NodeId) -> None:
                 misfits.grow(kind, node)
 
 
+def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
+    """The same of many nodes at once: each class looks at all of them."""
+    nodes, misfits = partition.nodes, partition.misfits
+    there = [node for node in gains if node in nodes]
+    rows = np.array([nodes.rows.row(node) for node in there], dtype=np.int64)
+    for kind in misfits:
+        if kind not in partition.obstacles.by_kind:
+            misfits.drop(kind)
+            continue
+        fitting = (_counts(nodes, rows, kind) > 0) & filters.allowed(kind.constraints, nodes)[rows]
+        found = [there[at] for at in np.flatnonzero(fitting).tolist() if there[at] not in kind.avoid]
+        if found and kind.depends_on_others:
+            _look_anew(partition, kind)
+            continue
+        for node in found:
+            misfits.grow(kind, node)
+
+
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
     """Whether asks of the class use one of the claims; or any, where anything may have changed."""
     used = kind.occupant.facts.volumes.claims
@@ -137,32 +166,53 @@ def narrow(partition: Partition) -> None:
     """What gained may be taken again: count what the classes that grew may have there now, and open or close
     the lines before it.
     """
-    misfits, nodes = partition.misfits, partition.nodes
-    if not misfits.grown:
-        return
-    available: dict[NodeId, Resources] = {}
+    misfits = partition.misfits
     for kind, misfit in list(misfits.grown.items()):
-        room = misfit.known
-        for node in list(misfit.where):
-            if node not in available:
-                available[node] = nodes.available(node) if node in nodes else NOTHING
-            fits = _count(available[node], kind)
-            if fits <= 0:
-                del misfit.where[node]  # until it gains again
-            room += max(fits, 0)
-        misfit.room = room
+        misfit.room = misfit.known + _count_again(partition.nodes, kind, misfit)
         if not misfit.where:
             del misfits.grown[kind]
         for count, line in partition.obstacles.by_kind.get(kind, {}).items():
-            if count > room:
+            if count > misfit.room:
                 partition.obstacles.close(line)
             elif not line.is_open:
                 partition.open(line)
 
 
-def _count(available: Resources, kind: AskClass) -> int:
-    """How many of a class this amount holds."""
-    return min((available[name] // amount for name, amount in kind.resources.items() if amount > 0), default=_ANY)
+def _count_again(nodes: NodeTable, kind: AskClass, misfit: Misfit) -> int:
+    """How many more the nodes that gained hold than when places were looked for; those that hold no more are
+    forgotten until they gain again.
+    """
+    there = [node for node in misfit.where if node in nodes]
+    rows = np.array([nodes.rows.row(node) for node in there], dtype=np.int64)
+    more = np.maximum(_counts(nodes, rows, kind), 0)
+    if misfit.then is not None:
+        known = rows < len(misfit.then)
+        more[known] -= misfit.then[rows[known]]
+    gained = np.flatnonzero(more > 0)
+    if len(gained) < len(misfit.where):
+        misfit.where = {there[at]: None for at in gained.tolist()}
+    return int(more[gained].sum())
+
+
+def _counts(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
+    """How many of a class each of the rows holds; 0 or less = none."""
+    found = np.full(len(rows), _ANY, dtype=np.int64)
+    columns = nodes.columns()
+    for name, amount in kind.resources.items():
+        column = columns.availables.column(name, columns.size)
+        np.minimum(found, 0 if column is None else column[rows] // amount, out=found)
+    return found
+
+
+def held_by_nodes(partition: Partition, app: Application, kind: AskClass) -> IntColumn | None:
+    """How many of the class each row holds now, none too many; None where more than room decides, or other ways of
+    counting do. So a gang that many nodes hold a part of is asked again when they hold more, and not whenever
+    something comes and goes there.
+    """
+    if kind.depends_on_others or app.spec.topology is not None or partition.inquiries.places:
+        return None
+    draft, shape = Draft(partition.nodes), shape_of(kind)
+    return resources_fit.counts(draft.available, kind.resources, fit.on_facts(draft, shape), _ANY)
 
 
 def _open_all(partition: Partition) -> None:

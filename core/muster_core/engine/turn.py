@@ -252,7 +252,8 @@ def say(partition: Partition, app: Application, unplaced: list[Unplaced]) -> lis
     for entry in unplaced:
         lack = entry.why.lack
         if entry.room is not None:
-            partition.misfits.put(entry.kind, entry.room, entry.why)
+            then = growth.held_by_nodes(partition, app, entry.kind) if entry.room else None
+            partition.misfits.put(entry.kind, entry.room, entry.why, then)
         if entry.kind in app.waiting:
             app.refusals[entry.kind] = entry.told
         text = entry.told.text()

@@ -16,21 +16,22 @@ from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Shortfall
 from muster_core.world.classes import AskClass
-from muster_core.world.columns import Amounts, Flags
+from muster_core.world.columns import Amounts, Flags, IntColumn
 
 
 @dataclass(slots=True, eq=False)
 class Misfit:
     """A class of which no more than `room` have a place on the nodes, and why not more.
 
-    `known`: how many had when that was last looked at; `where`: nodes that gained since. So `room` is never
-    more than `known` and what those nodes hold now.
+    `known`: how many had when that was last looked at; `where`: nodes that gained since; `then`: how many each row held
+    at that time, None = none. So `room` is never more than `known` and what those nodes hold more than then.
     """
 
     known: int
     why: Shortfall
     room: int = 0
     where: dict[NodeId, None] = field(default_factory=dict)
+    then: IntColumn | None = None
 
 
 class Misfits:
@@ -58,12 +59,13 @@ class Misfits:
         """What is remembered of the class."""
         return self._known.get(kind)
 
-    def put(self, kind: AskClass, room: int, why: Shortfall) -> None:
-        """Remember that only `room` of the class fit as the nodes are."""
+    def put(self, kind: AskClass, room: int, why: Shortfall, then: IntColumn | None = None) -> None:
+        """Remember that only `room` of the class fit as the nodes are; `then`: how many each row holds, or less."""
         self.grown.pop(kind, None)
         known = self._known.get(kind)
         if known is not None:
             known.known, known.room, known.why = room, room, why
+            known.then = then
             known.where.clear()
             return
         row = self._free.pop() if self._free else len(self._kinds)
@@ -75,7 +77,7 @@ class Misfits:
         self._amounts.change(row, kind.resources, 1)
         self._used.set(row, value=True)
         self._rows[kind] = row
-        self._known[kind] = Misfit(room, why, room)
+        self._known[kind] = Misfit(room, why, room, then=then)
 
     def drop(self, kind: AskClass) -> None:
         """Remember nothing of the class."""
