@@ -1,4 +1,4 @@
-"""The operator's connections to the API server: one pool, for our own requests and for kopf's streams.
+"""The operator's connections to the API server: one pool for reads and for kopf's streams, and lines for writes.
 
 A connection is kept while it is idle, so a TLS handshake is rare (asyncio cannot take up an earlier TLS session, and
 here it need not). One whose other end is gone without a word is noticed in about 30 s. A new token goes out with the
@@ -22,6 +22,7 @@ import kopf
 from aiohttp.client_middlewares import ClientHandlerType
 
 from muster_operator.link.api.credentials import Credentials, fingerprint
+from muster_operator.link.api.lines import Lines
 from muster_operator.link.api.measuring import Measure, named
 from muster_operator.link.api.retry import JITTER, RETRY_AFTER_LIMIT_S, THROTTLED, told_pause_s
 
@@ -51,6 +52,9 @@ class Connections:
         self._info: kopf.ConnectionInfo | None = None
         self._tls: tuple[object, ...] = ()
         self._headers: dict[str, dict[str, str]] = {}
+        self._heads: dict[str, str] = {}
+        self.lines: Lines | None = None
+        """For writes, of the session that was asked for last; None = they go through it, for they need a proxy."""
         self._retiring: set[asyncio.Task[None]] = set()
 
     async def session(self) -> aiohttp.ClientSession:
@@ -65,11 +69,14 @@ class Connections:
         tls = _tls(info)
         if self._session is None or tls != self._tls:
             self._retire(self._session)
+            context = _context(info)
+            self.lines = None if info.proxy_url else Lines(info.server, context, KEEPALIVE_S, _watch_over)
             connector = aiohttp.TCPConnector(
-                limit=CONNECTIONS, ssl=_context(info), keepalive_timeout=KEEPALIVE_S, socket_factory=_socket
+                limit=CONNECTIONS, ssl=context or True, keepalive_timeout=KEEPALIVE_S, socket_factory=_socket
             )
             self._session = aiohttp.ClientSession(connector=connector, read_bufsize=2**18, proxy=info.proxy_url)
         self._headers.clear()
+        self._heads.clear()
         self._info, self._tls = info, tls
         return self._session
 
@@ -85,6 +92,13 @@ class Connections:
             headers |= self._info.as_http_headers() if self._info is not None else {}
             self._headers[content_type] = headers
         return headers
+
+    def head(self, lines: Lines, content_type: str) -> str:
+        """The same for a line."""
+        head = self._heads.get(content_type)
+        if head is None:
+            head = self._heads[content_type] = lines.head(self.headers(content_type))
+        return head
 
     async def for_streams(self) -> kopf.AiohttpSession:
         """The same connections in a session that kopf may close; its manners are the ones of our own requests.
@@ -107,11 +121,16 @@ class Connections:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
+        if self.lines is not None:
+            self.lines.retire()
+            self.lines = None
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     def _retire(self, session: aiohttp.ClientSession | None) -> None:
+        if self.lines is not None:
+            self.lines.retire()
         if session is None:
             return
         task = asyncio.create_task(_close_later(session))
@@ -168,16 +187,21 @@ def _tls(info: kopf.ConnectionInfo) -> tuple[object, ...]:
     return (info.server, info.insecure, info.proxy_url, *paths, *data, fingerprint(paths))
 
 
-def _context(info: kopf.ConnectionInfo) -> ssl.SSLContext | bool:
-    return info.as_ssl_context() if info.server.startswith("https") else True
+def _context(info: kopf.ConnectionInfo) -> ssl.SSLContext | None:
+    return info.as_ssl_context() if info.server.startswith("https") else None
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
     """A socket that notices when its other end is gone, where the system can do that."""
     family, kind, protocol = address[:3]
     made = socket.socket(family=family, type=kind, proto=protocol)
+    _watch_over(made)
+    return made
+
+
+def _watch_over(made: socket.socket) -> None:
+    """Let a socket notice that."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (*PROBES, ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_MS)):
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
