@@ -19,6 +19,7 @@ from muster_operator.link.api import credentials as credentials_module
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.api.measuring import named
 from muster_operator.link.api.session import KubeSession, Request
+from muster_operator.link.errors import Unreachable
 from tests.unit.operator.link.api.apiserver import FixedCredentials
 
 
@@ -165,3 +166,40 @@ async def test_each_request_is_measured_by_verb_resource_and_answer() -> None:
 )
 def test_a_request_is_named_without_the_name_of_an_object(method: str, path: str, expected: tuple[str, str]) -> None:
     assert named(method, path) == expected
+
+
+async def test_writes_keep_a_connection_of_their_own_and_take_up_a_new_token() -> None:
+    async with serving(Peer(refused={"Bearer old"})) as peer:
+        session = KubeSession(FixedCredentials(peer.url, ["old", "new"]))
+        for _ in range(2):
+            assert (await session.send(a_write())).status == 200
+        await session.close()
+    assert peer.tokens == ["Bearer old", "Bearer new", "Bearer new"]
+    assert len(set(peer.ports)) == 1
+    assert peer.agents == {f"muster-operator/{version('muster-scheduler')}"}
+
+
+async def test_writes_go_over_new_connections_once_the_authority_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
+    old, new, path = trustme.CA(), trustme.CA(), tmp_path / "ca.crt"
+    old.cert_pem.write_to_path(path)
+    async with serving(Peer(old)) as peer:
+        session = KubeSession(Filed(peer.url, path))
+        await session.send(a_write())
+        await session.send(a_write())
+        peer.present(new)
+        late = KubeSession(Filed(peer.url, path))
+        with pytest.raises(Unreachable):
+            await late.send(a_write())  # it trusts the old one
+        await late.close()
+        new.cert_pem.write_to_path(path)
+        assert (await session.send(a_write())).json() == {"items": []}
+        await session.close()
+    first, second, third = peer.ports
+    assert first == second != third
+
+
+def a_write() -> Request:
+    return Request("POST", "/api/v1/namespaces/ns/pods/p/binding", b"{}")
