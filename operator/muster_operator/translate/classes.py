@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import orjson
@@ -92,10 +93,14 @@ _ENCODER: Final = Encoder()
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """`pod`: one of them, for what they share; `tags`: those that they share."""
+    """`pod`: one of them, for what they share; `near`: tags that they share. `labels` and `tags` are of the first one,
+    without what is its own.
+    """
 
     pod: Pod | ForeignPod
-    tags: Mapping[str, str]
+    near: Mapping[str, str]
+    labels: Mapping[str, str]
+    tags: dict[str, str]
 
 
 class PodClasses:
@@ -138,8 +143,7 @@ class PodClasses:
 
     def _own(self, pod: Pod, ref: PodRef, tags: dict[str, str], sketch: Sketch, scheduled: ConditionPart | None) -> Pod:
         metadata = sketch.metadata
-        created_s = (epoch_ms(metadata.creation_timestamp) or 0) // 1000
-        tags[keys.TAG_CREATION_TIME] = self._shared(str(created_s))
+        created_s, tags[keys.TAG_CREATION_TIME] = _created(metadata.creation_timestamp)
         since, why = None, None
         if scheduled is not None and scheduled.status == "True":
             since = epoch_ms(scheduled.last_transition_time)
@@ -171,18 +175,24 @@ class PodClasses:
         return NodeName(self._shared(name)) if name else None
 
     def _tags(self, found: _Class, ref: PodRef, metadata: Metadata) -> dict[str, str]:
-        tags = {keys.TAG_NAMESPACE: ref.namespace, keys.TAG_POD_NAME: ref.name}
-        for label, value in (metadata.labels or {}).items():
-            tag = self._label_tags.get(label)
-            if tag is None:
-                if len(self._label_tags) >= _SHARED:
-                    self._label_tags.clear()
-                tag = self._label_tags[label] = keys.TAG_POD_LABEL_PREFIX + label
-            tags[tag] = self._shared(value)
+        labels = metadata.labels or {}
+        if labels == found.labels:  # as of the first of the class: nearly always
+            tags = found.tags.copy()
+        else:
+            tags = {**self._of_labels(labels), **found.near, keys.TAG_NAMESPACE: ref.namespace}
+        tags[keys.TAG_POD_NAME] = ref.name
         if metadata.deletion_timestamp:
             tags[keys.TAG_TERMINATING] = "true"
-        tags.update(found.tags)
         return tags
+
+    def _of_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        if len(self._label_tags) >= _SHARED:
+            self._label_tags.clear()
+        known, prefix = self._label_tags, keys.TAG_POD_LABEL_PREFIX
+        return {
+            known.get(label) or known.setdefault(label, prefix + label): self._shared(value)
+            for label, value in labels.items()
+        }
 
     def _shared(self, value: str) -> str:
         """The same text, as one object in memory (semantics 21)."""
@@ -205,8 +215,24 @@ class PodClasses:
             return None
         if len(self._known) >= self._limit:
             self._known.clear()
-        found = self._known[key] = _read(key, settings)
+        found = self._known[key] = self._first(_read(key, settings), sketch.metadata.labels or {})
         return found
+
+    def _first(self, pod: Pod | ForeignPod | None, labels: Mapping[str, str]) -> _Class | None:
+        """The class of the pod, whose first member has these labels."""
+        if pod is None:
+            return None
+        prefix = keys.TAG_POD_LABEL_PREFIX
+        near = {tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)}
+        tags = {**self._of_labels(labels), **near, keys.TAG_NAMESPACE: pod.ref.namespace}
+        return _Class(pod, near, dict(labels), tags)
+
+
+@lru_cache(maxsize=_SHARED)
+def _created(stamp: str | None) -> tuple[int, str]:
+    """Epoch seconds of a creation, and the tag that says so."""
+    created_s = (epoch_ms(stamp) or 0) // 1000
+    return created_s, str(created_s)
 
 
 def _key(sketch: Sketch) -> bytes:
@@ -239,8 +265,8 @@ def _key(sketch: Sketch) -> bytes:
     return key
 
 
-def _read(key: bytes, settings: Settings) -> _Class | None:
-    """The class of that name; None: its pods have to be read one by one."""
+def _read(key: bytes, settings: Settings) -> Pod | ForeignPod | None:
+    """A pod that says what a class is called; None: its pods have to be read one by one."""
     raw = orjson.loads(key)
     raw["metadata"] |= {"name": _PROBE, "uid": _PROBE}
     raw["metadata"]["labels"][_PROBE] = _PROBE
@@ -249,6 +275,4 @@ def _read(key: bytes, settings: Settings) -> _Class | None:
         return None
     if isinstance(pod, Pod) and (pod.membership.refusal or _PROBE in pod.membership.app):
         return None
-    prefix = keys.TAG_POD_LABEL_PREFIX
-    tags = {tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)}
-    return _Class(pod, tags)
+    return pod
