@@ -4,5 +4,5 @@ Read in this order. The one owner of the ledger: ``inbox`` (what happens), ``doo
 (who takes it out), ``facts``, ``versions`` and ``relists`` (what a watch event or a list is worth), ``hearing`` (how
 old that is), ``collector`` (no pauses for garbage). Then the folders: ``si`` (the core), ``api`` (the API server),
 ``config`` (the ConfigMaps), ``leading`` (who may write), ``beside`` (other schedulers). Around it: ``health``,
-``metrics``, ``logs``, ``errors``.
+``metrics`` (over ``tallies``), ``logs``, ``errors``.
 """

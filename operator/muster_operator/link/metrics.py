@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from muster_operator.link.tallies import Tally, Times
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
@@ -23,9 +25,6 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._heard: dict[str, float] = {}
-        self._watched: dict[tuple[str, str], Counter] = {}
-        self._requested: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._ended: dict[tuple[str, int], Counter] = {}
         self._sources: list[tuple[str, Depths]] = []
         self._of_streams()
         self._of_requests()
@@ -33,7 +32,7 @@ class Metrics:
             "repairs", "Differences between the core's ledger and ours, which were put right; 0 is right", "difference"
         )
         self.compared = self._counter("comparisons", "Times all of a part of the core's ledger was compared", "part")
-        self.commands = self._counter(
+        self._commands = self._tally(
             "commands", "Commands by kind and final HTTP status (0 = no answer)", "kind", "status"
         )
         self.retries = self._counter(
@@ -52,7 +51,7 @@ class Metrics:
 
     def _of_streams(self) -> None:
         """What the API server shows us."""
-        self.watch_events = self._counter(
+        self._watched = self._tally(
             "watch_events", "Taken from watch streams (BOOKMARK too) and lists (LIST)", "resource", "type"
         )
         self.lists = self._counter("lists", "Complete lists", "resource")
@@ -74,24 +73,21 @@ class Metrics:
 
     def _of_requests(self) -> None:
         """What we ask of the API server."""
-        self._requests = self._counter(
+        self._requests = self._tally(
             "api_requests", "Requests to the API server by their answer (0 = none)", "verb", "resource", "status"
         )
-        self._request_seconds = Histogram(
+        self._request_seconds = Times(
             "muster_operator_api_request_seconds",
             "Time until the API server has answered; of a watch, until it begins",
             ("verb", "resource"),
-            buckets=REQUEST_BUCKETS,
-            registry=self.registry,
+            REQUEST_BUCKETS,
+            self.registry,
         )
         self.brakes = self._counter("api_brakes", "Times the API server told us to slow down, by what we sent", "kind")
 
     def count_watched(self, plural: str, kind: str) -> None:
-        """One more watch event; keeps the counter at hand, because looking its label up costs more than counting."""
-        counter = self._watched.get((plural, kind))
-        if counter is None:
-            counter = self._watched[plural, kind] = self.watch_events.labels(plural, kind)
-        counter.inc()
+        """One more watch event."""
+        self._watched.counts[plural, kind] += 1
 
     def heard(self, plural: str) -> None:
         """A watch stream of it lives."""
@@ -99,20 +95,12 @@ class Metrics:
 
     def requested(self, verb: str, resource: str, status: int, seconds: float) -> None:
         """A request to the API server was answered, or not (0)."""
-        found = self._requested.get((verb, resource, status))
-        if found is None:
-            counter = self._requests.labels(verb, resource, str(status))
-            found = (counter, self._request_seconds.labels(verb, resource))
-            self._requested[verb, resource, status] = found
-        found[0].inc()
-        found[1].observe(seconds)
+        self._requests.counts[verb, resource, str(status)] += 1
+        self._request_seconds.took((verb, resource), seconds)
 
     def ended(self, kind: str, status: int) -> None:
         """A command ended."""
-        counter = self._ended.get((kind, status))
-        if counter is None:
-            counter = self._ended[kind, status] = self.commands.labels(kind, str(status))
-        counter.inc()
+        self._commands.counts[kind, str(status)] += 1
 
     def watch(self, prefix: str, depths: Depths) -> None:
         """Read queue depths from here each time somebody looks."""
@@ -130,3 +118,7 @@ class Metrics:
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"muster_operator_{name}", meaning, labels, registry=self.registry)
+
+    def _tally(self, name: str, meaning: str, *labels: str) -> Tally:
+        """For what happens with every pod."""
+        return Tally(f"muster_operator_{name}", meaning, labels, self.registry)

@@ -45,8 +45,8 @@ def busy_operator() -> CollectorRegistry:
     metrics.brakes.labels("create").inc()
     metrics.differences.labels("ask missing").inc()
     metrics.compared.labels("nodes").inc()
-    for answered in (metrics.commands, metrics.retries):
-        answered.labels("BindPod", "500").inc()
+    metrics.ended("BindPod", 500)
+    metrics.retries.labels("BindPod", "500").inc()
     metrics.failures.labels("Ended").inc()
     admission = ReviewMetrics(metrics)
     for verdict in ("allowed", "changed", "refused", "failed", "bad"):

@@ -47,7 +47,7 @@ async def test_who_stands_by_is_ready_and_says_who_leads() -> None:
 
 async def test_metrics_show_counts_and_queue_depths() -> None:
     metrics = Metrics()
-    metrics.commands.labels("BindPod", "200").inc()
+    metrics.ended("BindPod", 200)
     metrics.watch("", lambda: {"inbox": 3})
     async with health_server(0, lambda: "", metrics) as port:
         _, text = await fetched(f"http://127.0.0.1:{port}/metrics")
