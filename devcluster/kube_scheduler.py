@@ -36,7 +36,7 @@ class KubeScheduler:
     def __init__(self, cluster: Cluster, kubeconfig: Path, *, gangs: bool = False) -> None:
         program = binaries.ensure([programs.SCHEDULER])[programs.SCHEDULER.name]
         self._port = ports.free(1)[0]
-        config = _configuration(cluster.folder / "kube-scheduler.yaml", kubeconfig)
+        config = configuration(cluster.folder / "kube-scheduler.yaml", kubeconfig)
         argv = [
             str(program),
             f"--config={config}",
@@ -66,7 +66,7 @@ class KubeScheduler:
 
 async def account(cluster: Cluster) -> Path:
     """Make its service account and its rights, and return its kubeconfig."""
-    for manifest in _manifests():
+    for manifest in manifests():
         try:
             await cluster.admin.create(manifest)
         except ApiError as error:
@@ -75,7 +75,8 @@ async def account(cluster: Cluster) -> Path:
     return await cluster.kubeconfig_for(ACCOUNT, NAMESPACE)
 
 
-def _manifests() -> list[Json]:
+def manifests() -> list[Json]:
+    """The account, and its bindings."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}}
     return [account, *(_binding(role, subject) for role in ROLES)]
@@ -91,7 +92,7 @@ def _binding(role: str, subject: Json) -> Json:
     }
 
 
-def _configuration(path: Path, kubeconfig: Path) -> Path:
+def configuration(path: Path, kubeconfig: Path) -> Path:
     """Its defaults, but for limits that it would otherwise only wait at, and for an election with nobody else."""
     document = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
