@@ -40,7 +40,7 @@ SETTLED_S = 120.0
 CALM_SHARE = 0.3
 """A machine of which less than this is in use is calm; 1,000 fake nodes that renew their leases take part of it."""
 CALM_FOR_S = 0.5
-CALM_S = 20.0
+CALM_S = 10.0
 """How long a calm machine is waited for; then the run begins all the same, and its `others` say how it was."""
 
 
