@@ -8,9 +8,10 @@ import typer
 
 from muster import reasons
 from muster.asking import asks
+from muster.checks import workloads
 from muster.clients.rest import Rest
 from muster.clients.target import Target
-from muster.errors import BadUsage, NotThere
+from muster.errors import BadUsage, NotThere, Unreachable
 from muster.output import Format, Output, Watch, show
 from muster.views import explain as page
 
@@ -33,12 +34,13 @@ def command(
     watch: Watch = False,
 ) -> None:
     """Say why an application or a pod waits: what is missing, on how many nodes and why, and who comes first."""
-    show(lambda: read(target.rest, subject), page.view, output, watch=watch)
+    show(lambda: read(target, subject), page.view, output, watch=watch)
 
 
-def read(rest: Rest, subject: str) -> Json:
+def read(target: Target, subject: str) -> Json:
     """Everything about it. Raises NotThere, BadUsage where several pods are called so."""
-    app, pod = _found(rest, subject)
+    rest = target.rest
+    app, pod = _found(target, subject)
     try:
         queue, line = rest.queue(app["queueName"]), rest.line(app["queueName"])
     except NotThere:
@@ -46,8 +48,9 @@ def read(rest: Rest, subject: str) -> Json:
     return reasons.explained(app, queue, line, pod).data()
 
 
-def _found(rest: Rest, subject: str) -> tuple[Json, str]:
+def _found(target: Target, subject: str) -> tuple[Json, str]:
     """The application, and its pod if that is what is asked about."""
+    rest = target.rest
     kind, _, name = subject.partition("/")
     if kind == "app":
         return rest.application(name), ""
@@ -57,9 +60,26 @@ def _found(rest: Rest, subject: str) -> tuple[Json, str]:
         except NotThere:
             name = subject
     namespace, _, pod = name.rpartition("/")
-    several = reasons.found(rest.applications(), pod, namespace)
+    several = reasons.found(rest.applications(), pod, namespace) or _not_asked_for(target, rest, pod, namespace)
     if not several:
-        raise NotThere(f"the core knows neither an application nor a pod {name}; muster doctor looks at pods it misses")
+        raise NotThere(f"neither an application nor a pod {name} is known; muster doctor looks at pods that are missed")
     if len(several) > 1:
         raise BadUsage(f"several pods are called {name}: {', '.join(full for _, full in several)}; name one of them")
     return several[0]
+
+
+def _not_asked_for(target: Target, rest: Rest, name: str, namespace: str) -> list[tuple[Json, str]]:
+    """Pods that only the cluster knows, of applications of the core: the operator holds members of a gang back."""
+    path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+    try:
+        pods = list(target.cluster.list(path, fieldSelector=f"metadata.name={name}"))
+    except Unreachable:
+        return []  # a core that was named by its URL may be asked without a cluster
+    several = []
+    for pod in pods:
+        try:
+            app = rest.application(workloads.application_of(pod))
+        except NotThere:
+            continue
+        several.append((app, f"{pod['metadata']['namespace']}/{name}"))
+    return several

@@ -63,7 +63,9 @@ def explained(app: Json, queue: Json | None, line: Sequence[Json], pod: str = ""
     placed = [item for item in app["allocations"] if _is_about(item, pod)]
     waiting = [item for item in app["requests"] if _is_about(item, pod)]
     going_on = [item for item in waiting if not item.get("replaces")]
-    stopping = _of_the_gang(app) if _wait_for_gang(app, going_on) else going_on
+    # Members of a gang are not even asked for before it has its places.
+    is_unasked = bool(pod) and not (placed or waiting)
+    stopping = _of_the_gang(app) if is_unasked or _wait_for_gang(app, going_on) else going_on
     names = [item["applicationID"] for item in line]
     at = names.index(app["applicationID"]) if app["applicationID"] in names else 0
     return Explanation(
@@ -71,12 +73,12 @@ def explained(app: Json, queue: Json | None, line: Sequence[Json], pod: str = ""
         queue=app["queueName"],
         state=app["applicationState"],
         pod=pod,
-        verdict=_verdict(app, placed, waiting),
+        verdict=_unasked(app) if is_unasked else _verdict(app, placed, waiting),
         placed=len(placed),
-        waiting=sum(item["pendingCount"] for item in waiting),
+        waiting=1 if is_unasked else sum(item["pendingCount"] for item in waiting),
         because=_grouped(stopping),
         attempts=_attempts(waiting),
-        ahead=list(line[:at]) if going_on else [],
+        ahead=list(line[:at]) if stopping else [],
         room={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
     )
 
@@ -114,6 +116,15 @@ def _verdict(app: Json, placed: list[Json], waiting: list[Json]) -> str:
     if _wait_for_gang(app, going_on):
         return f"it waits: {GANG_WAITS}"
     return "it waits"
+
+
+def _unasked(app: Json) -> str:
+    """Of a pod of the application that the core knows nothing of."""
+    if app["rejectedMessage"]:
+        return f"its application was rejected: {app['rejectedMessage']}"
+    if _of_the_gang(app):
+        return f"it waits: {GANG_WAITS}"
+    return "the core was not asked for it, or has let it go; kubectl describe pod says what the operator said of it"
 
 
 def _wait_for_gang(app: Json, waiting: list[Json]) -> bool:

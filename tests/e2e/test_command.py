@@ -62,9 +62,10 @@ async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
     command = Command(scene, str(await cluster.admin_kubeconfig()))
 
     async def is_short() -> bool:
-        return any(because["lack"] for because in (await command.data("explain", "waits"))["because"])
+        found = await command.data("explain", "waits")
+        return found["placed"] == 5 and [because["lack"] for because in found["because"]] == ["nodes"]
 
-    await scene.eventually("the second gang was looked for room", is_short)
+    await scene.eventually("the second gang holds a part and lacks nodes for the rest", is_short)
     return command
 
 
@@ -102,11 +103,10 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     await muster.scene.create([a_pod("late", labels={"applicationId": "late"})])
 
     async def is_behind() -> bool:
-        code, out, _ = await muster.run("explain", "late", "-o", "json")
+        code, out, _ = await muster.run("explain", "app/late", "-o", "json")
         return code == 0 and [item["applicationID"] for item in json.loads(out)["ahead"]] == ["waits"]
 
-    if not await muster.scene.bound():
-        await muster.scene.eventually("what comes later is behind it", is_behind)
+    await muster.scene.eventually("what comes later is behind it", is_behind)
     code, out, err = await muster.run("explain", "nobody")
     assert (code, out) == (1, "")
     assert len(err.splitlines()) == 1

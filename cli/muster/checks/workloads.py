@@ -66,6 +66,11 @@ def _rejected(pods: Iterable[Json], rejected: Mapping[str, str]) -> Iterator[Fin
         yield fine(QUEUE, "no pod belongs to an application that was rejected")
 
 
+def application_of(pod: Json) -> str:
+    """The id of its application; without one of its own that of all such pods of its namespace."""
+    return _said(pod, _APP) or f"yunikorn-{pod['metadata']['namespace']}-autogen"
+
+
 def _said(pod: Json, keys: Iterable[str]) -> str:
     """The first of these labels that it has, else the annotation of that name."""
     metadata = pod["metadata"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster import reasons
 from muster_core.model.events import ApplicationAdded
 from muster_si import keys
 from tests.unit.builders import an_application, an_ask
@@ -81,6 +82,16 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
     assert all(because["lack"] for because in found["because"])
 
 
+def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_gang(served: Served) -> None:
+    served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
+    app = json.loads(served.run("app", "big", "-o", "json").stdout)
+    found = reasons.explained(app, None, [], "default/member")
+    assert (found.verdict, found.waiting) == ("it waits: its gang waits for its places", 1)
+    assert found.because[0].reasons == {"Insufficient cpu": 3}
+    gone = reasons.explained(json.loads(served.run("app", "waits", "-o", "json").stdout), None, [], "default/member")
+    assert gone.verdict.startswith("the core was not asked for it")
+
+
 @pytest.mark.parametrize(
     "subject, verdict",
     [
@@ -94,6 +105,6 @@ def test_what_does_not_wait_says_what_it_is_instead(served: Served, subject: str
 
 
 def test_what_the_core_does_not_know_is_1(served: Served) -> None:
-    result = served.run("explain", "nothing")
+    result = served.run("explain", "nothing", "--kubeconfig", "missing")
     assert result.exit_code == 1
-    assert result.stderr.startswith("muster: the core knows neither an application nor a pod nothing")
+    assert result.stderr.startswith("muster: neither an application nor a pod nothing is known")
