@@ -1,9 +1,10 @@
 """An API server without a network: what the operator's HTTP session is replaced by, and what answers behind it.
 
-The line is drawn where the operator hands a request to aiohttp and where it reads bytes of an answer: `StubSession` is
-an `aiohttp.ClientSession` as far as Muster and kopf use one. Behind it lists are bytes, watches bring bytes in pieces
-as a socket would, and every write is answered at once from memory; a bind is followed by the MODIFIED event of its pod.
-Bytes of pods are put together from a template, because whatever the stub does is paid by who is measured.
+The line is drawn where the operator hands a request to HTTP and where it reads bytes of an answer: `StubSession` is an
+`aiohttp.ClientSession` as far as Muster and kopf use one, `StubLines` the lines that writes go out by. Behind it lists
+are bytes, watches bring bytes in pieces as a socket would, and every write is answered at once from memory; a bind is
+followed by the MODIFIED event of its pod. Bytes of pods are put together from a template, because whatever the stub
+does is paid by who is measured.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import orjson
 from benchmarks.stand_in import INTRODUCTION, SERVED, Objects
 from muster_operator.link.api.connections import Connections
 from muster_operator.link.api.credentials import Credentials
+from muster_operator.link.api.lines import Answer
 from muster_operator.link.si.current import NEEDED
 
 #: Bytes that one read of a watch brings at most, as from a busy socket.
@@ -177,12 +179,33 @@ class StubSession:
         """Nothing is open."""
 
 
+class StubLines:
+    """As much of `link.api.lines.Lines` as is used: a write and its answer."""
+
+    def __init__(self, server: StubServer) -> None:
+        self._server = server
+
+    def head(self, headers: Mapping[str, str]) -> str:
+        """What every write begins with."""
+        return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+
+    async def exchange(self, method: str, path: str, head: str, body: bytes) -> Answer:
+        """Answered by the time it is asked for."""
+        found = self._server.answer(method, path, body)
+        return Answer(found.status, await found.read())
+
+    def retire(self) -> None:
+        """Nothing is open."""
+
+
 class StubConnections(Connections):
     """The operator's connections, which lead nowhere."""
 
     def __init__(self, server: StubServer) -> None:
         super().__init__(StubCredentials(), lambda verb, resource, status, seconds: None)
         self._stub: Any = StubSession(server)
+        lines: Any = StubLines(server)
+        self.lines = lines
 
     async def session(self) -> aiohttp.ClientSession:
         """The stub, under the headers of the present credentials."""
