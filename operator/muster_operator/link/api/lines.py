@@ -4,8 +4,8 @@ A general HTTP client spends more time on a bind than everything else in the ope
 What a write needs of it is little: a head that is the same but for its path, a body of known length, and of the answer
 the status, the body and Retry-After. Whatever else there is (streams, lists, proxies) goes aiohttp's way.
 
-A line whose request was given up, or whose answer is no HTTP, is closed and not used again. A DELETE that met the end
-of a line which had been idle is sent once more on a new one; all else is for `link.api.kube` to settle.
+A line whose request was given up, or whose answer is no HTTP, is closed and not used again. What may be done
+twice and met the end of a line which had been idle is sent once more, on a new one; all else is for who asks to settle.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import httptools
 #: What a path of ours is made of; anything else in it is quoted.
 _PLAIN: Final = "/?=&%:,-._~"
 _RETRY_AFTER: Final = b"retry-after"
+#: What may be done twice (RFC 9110, 9.2.2).
+_IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})
 
 
 @dataclass(slots=True)
@@ -148,7 +150,7 @@ class Lines:
             try:
                 return await self._through(line, message)
             except NoAnswer:
-                if method != "DELETE":
+                if method not in _IDEMPOTENT:
                     raise
         return await self._through(await self._open(), message)
 

@@ -106,11 +106,14 @@ async def test_a_path_cannot_end_the_head() -> None:
     assert server.asked[0].startswith(b"POST /p%0D%0AX:%20y%20z HTTP/1.1\r\n")
 
 
-async def test_a_delete_that_met_the_end_of_an_idle_line_is_sent_again_and_nothing_else_is() -> None:
+@pytest.mark.parametrize("method", ["DELETE", "PUT"])
+async def test_what_may_be_done_twice_and_met_the_end_of_an_idle_line_is_sent_again_and_nothing_else_is(
+    method: str,
+) -> None:
     server = Server([OK, CUT, OK, CUT])
     async with lines_to(server) as lines:
         await ask(lines)
-        assert await ask(lines, "DELETE") == Answer(201, b"ok")
+        assert await ask(lines, method) == Answer(201, b"ok")
         with pytest.raises(NoAnswer):
             await ask(lines, "POST")
     assert server.connections == 2
