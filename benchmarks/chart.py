@@ -106,7 +106,7 @@ def _draw_bars(axes: Any, rows: Sequence[Bar]) -> None:
     axes.set_xscale("log")
     axes.axvline(1, color="black", linewidth=1)
     axes.set_yticks(places, [f"{bar.figure}  ({bar.peer}{'' if bar.here else ' *'})" for bar in rows], fontsize=8)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.grid(axis="x", alpha=0.3)
@@ -120,12 +120,12 @@ def _draw_curves(axes: Any, lines: Mapping[str, Sequence[tuple[float, float]]]) 
     for what, points in lines.items():
         axes.plot([count for count, _ in points], [cost for _, cost in points], marker="o", label=what)
     axes.set_xscale("log")
-    axes.axhline(2, color=BEHIND, linestyle="--", linewidth=1)
+    axes.axhline(2, color=BEHIND, linestyle="--", linewidth=1, label="goal for nodes")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
     axes.set_xlabel("how many")
-    axes.set_ylabel("cost, times that of the fewest (dashed: the goal for nodes)")
+    axes.set_ylabel("cost, times that of the fewest")
 
 
 def _title(document: Mapping[str, Any]) -> str:
