@@ -15,11 +15,13 @@ from devcluster.api import Json
 from devcluster.cluster import Cluster, documents
 from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 from devcluster.nodes import FakeNode
+from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
 from tests.e2e.scene import Scene
 
 LONG_S = 600
+LEAF = "root.leaf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,10 @@ class Command:
 @pytest_asyncio.fixture(loop_scope="session")
 async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
     """Two nodes of four CPUs, a gang that runs on three of them, and one that has no room for its six."""
-    scene = await open_scene([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")])
-    await scene.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S))
+    scene = await open_scene([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")], queues())
+    await scene.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S, queue=LEAF))
     await scene.all_bound(3)
-    await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S))
+    await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S, queue=LEAF))
     command = Command(scene, str(await cluster.admin_kubeconfig()))
 
     async def is_short() -> bool:
@@ -73,9 +75,9 @@ async def test_what_runs_and_what_waits_is_shown_page_by_page(muster: Command) -
     code, page, _ = await muster.run("status")
     assert code == 0
     assert "schedules" in page
-    queues = await muster.data("queues")
-    assert queues["queuename"] == "root"
-    assert queues["allocatedResource"]["vcore"] >= 3000
+    root = await muster.data("queues")
+    assert root["queuename"] == "root"
+    assert root["allocatedResource"]["vcore"] == 8000
     apps = {app["applicationID"]: app for app in await muster.data("apps")}
     assert apps["runs"]["applicationState"] == "Running"
     assert len(apps["runs"]["allocations"]) == 3
@@ -100,7 +102,7 @@ async def test_a_gang_that_waits_is_explained_by_itself_and_by_its_pod(muster: C
     code, page, _ = await muster.run("explain", "waits-workers-0")
     assert code == 0
     assert "its gang waits for its places" in page
-    await muster.scene.create([a_pod("late", labels={"applicationId": "late"})])
+    await muster.scene.create([a_pod("late", labels={"applicationId": "late", "queue": LEAF})])
 
     async def is_behind() -> bool:
         code, out, _ = await muster.run("explain", "app/late", "-o", "json")
@@ -118,13 +120,15 @@ async def test_the_doctor_finds_nothing_where_all_is_well_and_pods_that_were_mea
     assert {finding["level"] for finding in findings} == {"fine"}, findings
     assert {finding["check"] for finding in findings} >= {"core", "leader", "webhook", "rights", "YuniKorn"}
     stray = with_annotations(a_pod("stray", scheduler="elsewhere"), {f"{PREFIX}task-group-name": "workers"})
-    lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.no.such"})
+    lost = a_pod("lost", labels={"applicationId": "lost", "queue": "root.nowhere"})
     await muster.scene.create([stray, lost])
     [finding] = await muster.found("scheduler name", 1)
     assert f"1 pod ({namespace}/stray)" in finding["said"]
 
     async def is_told() -> bool:
-        return any("application lost" in finding["said"] for finding in await muster.found("queues of pods", 1))
+        return any(
+            "application lost (queue root.nowhere)" in it["said"] for it in await muster.found("queues of pods", 1)
+        )
 
     await muster.scene.eventually("the pod without a queue is told", is_told)
 
