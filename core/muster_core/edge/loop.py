@@ -91,6 +91,8 @@ class Loop:  # long: one method for each part of a turn
         self._freezer = Freezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle said there is more, or something changed since
         self._heard = 0  # events of this turn
+        self._is_pressing = False  # the last cycle said there is more
+        self._waiting_since_s: float | None = None  # when the first was heard that no cycle saw
         self._closed = False
         self.is_running = False
 
@@ -120,7 +122,7 @@ class Loop:  # long: one method for each part of a turn
         self._heard = 0
         self._read_mail(started + self._settings.budget_s)
         self._hear_clocks()
-        if self._unfinished:
+        if self._unfinished and self._is_time(started):
             self._schedule()
         self._doubt()
         self._end_broken()
@@ -128,6 +130,16 @@ class Loop:  # long: one method for each part of a turn
         self._freezer.heard(self._heard)
         self._metrics.turned(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or self._unfinished)
+
+    def _is_time(self, now_s: float) -> bool:
+        """Whether to schedule now. What follows on the heels of what was just heard is waited for, one yield at a time
+        and no longer than the budget: a burst is then planned in few passes, and a lone ask waits for nobody.
+        """
+        if not self._heard or self._is_pressing:
+            return True
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        return now_s - self._waiting_since_s >= self._settings.budget_s
 
     def _read_mail(self, until: float) -> None:
         while (mail := self.mailbox.take()) is not None:
@@ -204,7 +216,8 @@ class Loop:  # long: one method for each part of a turn
             self._supervisor.attempt(write, None, "the journal")
         faulty = sum(partition.void_decisions for partition in self.world.partitions.values())
         self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, laps)
-        self._unfinished = result.more
+        self._unfinished = self._is_pressing = result.more
+        self._waiting_since_s = None
         self._outlet.carry(result.effects, now_ns)
 
     def _doubt(self) -> None:
