@@ -7,7 +7,7 @@ A name is ``family/what``. Growth curves are figures named ``growth/<what grows>
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks import cliffs, core_edge, growth, in_process, rest_answers, through_both
 from benchmarks.cluster import measure as cluster
@@ -29,21 +29,23 @@ class Family:
     apart: bool = False
     steps: Callable[[Sequence[str], Options], list[str]] | None = None
     optional: frozenset[str] = frozenset()
+    seldom: bool = False
+    """Slow, steady, and without a peer that runs beside: measured in half of the runs, at least once."""
 
 
 FAMILIES: Mapping[str, Family] = {
     "core": Family(in_process.CORE, in_process.core, apart=True),
     "edge": Family(tuple(core_edge.WAYS), core_edge.measure, apart=True),
-    "growth": Family(growth.NAMES, growth.measure),
-    "cliffs": Family(cliffs.NAMES, cliffs.measure),
+    "growth": Family(growth.NAMES, growth.measure, seldom=True),
+    "cliffs": Family(cliffs.NAMES, cliffs.measure, seldom=True),
     "shapes": Family(in_process.SHAPES, in_process.shapes, apart=True),
-    "cycle-after-event": Family(in_process.CYCLE, in_process.cycles),
+    "cycle-after-event": Family(in_process.CYCLE, in_process.cycles, seldom=True),
     "both": Family(through_both.NAMES, through_both.measure),
     "si": Family(in_process.SI, in_process.si),
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io, apart=True),
-    "operator": Family(in_process.OPERATOR, in_process.operator),
-    "memory": Family(in_process.MEMORY, in_process.memory),
-    "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure),
+    "operator": Family(in_process.OPERATOR, in_process.operator, seldom=True),
+    "memory": Family(in_process.MEMORY, in_process.memory, seldom=True),
+    "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure, seldom=True),
     "cluster": Family(
         tuple(BENCHES),
         cluster.measure,
@@ -67,6 +69,7 @@ def planned(chosen: Mapping[str, Sequence[str]], options: Options) -> list[str]:
 def measured(key: str, names: Sequence[str], options: Options) -> list[Figure]:
     """The figures of these names of a family."""
     family = FAMILIES[key]
+    options = options_of(key, options)
     if family.steps is not None:
         return family.measure(names, options)
     found: list[Figure] = []
@@ -74,6 +77,11 @@ def measured(key: str, names: Sequence[str], options: Options) -> list[Figure]:
         with options.session.step(some[0] if family.apart else key):
             found += family.measure(some, options)
     return found
+
+
+def options_of(key: str, options: Options) -> Options:
+    """How this family is measured: half of the runs where it is measured seldom."""
+    return replace(options, runs=max(1, options.runs // 2)) if FAMILIES[key].seldom else options
 
 
 def _steps(key: str, names: Sequence[str], options: Options) -> list[str]:

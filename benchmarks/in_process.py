@@ -41,7 +41,7 @@ def shapes(names: Sequence[str], options: Options) -> list[Figure]:
 def _shape(name: str, options: Options) -> Figure:
     which, _, what = name.rpartition("/")[2].partition(" ")
     if what == "growth":
-        times = [core_shapes.growth(which) for _ in range(options.runs)]
+        times = [core_shapes.growth(which) for _ in range(max(1, options.runs // 2))]  # slow and steady
         return Figure(name, "x", times, core_shapes.MOST_GROWTH, less_is_better=True)
     share = 0.1 if options.quick else 1.0
     rates = [core_shapes.measured(which, core_shapes.NODES, share=share) for _ in range(options.runs)]

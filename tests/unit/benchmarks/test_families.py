@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.families import FAMILIES, chosen, measured, planned
+from benchmarks.families import FAMILIES, chosen, measured, options_of, planned
 from benchmarks.figures import Options
 from benchmarks.session import Session
 
@@ -43,6 +43,11 @@ def test_what_is_measured_is_what_was_planned() -> None:
     assert figure.name == "core/500"
     assert list(session.took) == ["core/500"]
     assert session.left_s() == 0
+
+
+def test_what_is_slow_and_steady_is_measured_half_as_often_but_at_least_once() -> None:
+    assert [options_of("operator", Options(runs)).runs for runs in (1, 3, 5)] == [1, 1, 2]
+    assert options_of("both", Options(3)).runs == 3
 
 
 @pytest.mark.parametrize("key", list(FAMILIES))
