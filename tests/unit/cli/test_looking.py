@@ -158,15 +158,24 @@ def test_an_odd_name_comes_to_the_core_as_it_is(served: Served) -> None:
     assert served.run("app", "a/b c+d%41").exit_code == 0
 
 
+#: As a terminal starts it: who runs the tests in the background has the interrupt ignored, and children inherit that.
+_INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from muster.main import app; app()"
+)
+
+
 def test_what_is_watched_is_printed_again_when_it_changed_and_ends_well_when_interrupted(served: Served) -> None:
-    line = [sys.executable, "-m", "muster", "queues", "root.b", "--watch", "--server", served.url]
+    line = [sys.executable, "-c", _INTERRUPTIBLE, "queues", "root.b", "--watch", "--server", served.url]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        first = [watching.stdout.readline() for _ in range(4)]
-        served.scene.ask(an_ask("one-more", app="waits", vcore=100))
-        second = [watching.stdout.readline() for _ in range(4)]
-        watching.send_signal(signal.SIGINT)
-        watching.stdout.read()
+        try:
+            assert watching.stdout is not None
+            first = [watching.stdout.readline() for _ in range(4)]
+            served.scene.ask(an_ask("one-more", app="waits", vcore=100))
+            second = [watching.stdout.readline() for _ in range(4)]
+            watching.send_signal(signal.SIGINT)
+            watching.communicate(timeout=30)
+        finally:
+            watching.kill()
     assert watching.returncode == 0
     assert first[0] == second[0]
     assert first[2] != second[2]
