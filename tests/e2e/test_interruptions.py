@@ -4,6 +4,7 @@ from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod
 from tests.e2e.scene import Scene
+from tests.e2e.telling import told
 
 LONG_S = 600
 
@@ -82,6 +83,5 @@ async def test_a_bind_that_is_refused_for_good_is_told_and_tried_on_another_node
     await scene.create([a_pod("single"), *a_gang("keeps", [Group("workers", 2)], timeout_s=LONG_S)])
     await scene.all_bound(3)
     assert len(refusal.seen) == 1
-    failures = await scene.events("PodBindFailure")
-    assert "single" in {event["involvedObject"]["name"] for event in failures}
-    assert all("binding to node node-" in event["message"] for event in failures)
+    await told(scene, "single", "binding to node node-")
+    assert all("binding to node node-" in event["message"] for event in await scene.events("PodBindFailure"))
