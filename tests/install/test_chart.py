@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from typing import Any
+import tomllib
 
 import pytest
 import yaml
@@ -13,55 +13,12 @@ from devcluster.programs import HELM
 from muster.main import app as muster
 from muster_core.main import app as muster_core
 from muster_operator.main import app as muster_operator
+from tests.install.choices import CHOICES, Json, pods
 from tools import chart
 from tools.chart import CHART, ROOT
 from tools.manifests import render
 
-Json = dict[str, Any]
-
-TLS = {"certManager": True}
-CHOICES: dict[str, Json] = {
-    "defaults": {},
-    "two": {"replicas": 2},
-    "no webhook": {"webhook": {"enabled": False}},
-    "YuniKorn's word": {"embedAdmissionController": False},
-    "policy": {"webhook": {"enabled": False}, "admissionPolicy": {"enabled": True}},
-    "webhook by cert-manager": {"webhook": {"certificates": "certManager"}},
-    "webhook by an issuer": {"webhook": {"certificates": "certManager", "issuerRef": {"name": "ours"}}},
-    "webhook by secret": {"webhook": {"certificates": "secret", "secret": "ours"}},
-    "split": {"replicas": 2, "split": {"enabled": True, "tls": TLS}},
-    "split by secrets": {"split": {"enabled": True, "tls": {"coreSecret": "a", "operatorSecret": "b"}}},
-    "rest": {"rest": {"kubernetesAuth": True, "closed": True, "tlsSecret": "rest"}},
-    "split rest": {"split": {"enabled": True, "tls": TLS}, "rest": {"kubernetesAuth": True, "tlsSecret": "rest"}},
-    "ldap": {"core": {"ldapSecret": "directory"}},
-    "queues": {"queues": {"partitions": [{"name": "default"}]}, "settings": {"service.clusterId": "a", "log.level": 0}},
-    "YuniKorn's defaults": {"yunikornDefaults": {"queues.yaml": "partitions: []"}},
-    "monitoring": {"monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "alerts", "dashboard")}},
-    "bare": {
-        "networkPolicy": {"enabled": False},
-        "rbac": {"create": False},
-        "priorityClass": {"create": False},
-        "cleanup": {"enabled": False},
-    },
-    "places": {
-        "hostNetwork": True,
-        "priorityClassName": "system-cluster-critical",
-        "nodeSelector": {"a": "b"},
-        "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "podLabels": {"team": "batch"},
-        "podAnnotations": {"a": "b"},
-        "imagePullSecrets": [{"name": "key"}],
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
-    },
-}
 PROGRAMS = {"muster-core": muster_core, "muster-operator": muster_operator, "muster": muster}
-
-
-def pods(documents: list[Json]) -> list[Json]:
-    """The specifications of all pods that the documents make, hooks included."""
-    made = [document for document in documents if document["kind"] in {"Deployment", "Job", "Pod"}]
-    return [document["spec"].get("template", document)["spec"] for document in made]
 
 
 def rights(roles: list[Json], kind: str) -> list[Json]:
@@ -81,6 +38,12 @@ def test_helm_finds_nothing_to_complain_of() -> None:
 
 def test_what_the_chart_copies_and_its_table_of_values_are_as_their_sources() -> None:
     assert chart.stale() == []
+
+
+def test_chart_and_image_are_of_the_version_that_is_built() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (about["version"], about["appVersion"]) == (version, version)
 
 
 def test_every_value_has_a_default_and_a_meaning_and_every_group_is_closed() -> None:

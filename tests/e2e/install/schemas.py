@@ -1,0 +1,50 @@
+"""What kubeconform reads: a JSON schema of each kind, from what the API server itself says of its kinds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from devcluster.api import Api, Json
+
+_EITHER = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+LOOSE = {
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _EITHER,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": _EITHER,
+}
+"""Texts that may be numbers too, of which OpenAPI 2 knows only the one half."""
+KINDS = "x-kubernetes-group-version-kind"
+LOCATION = "{{.ResourceKind}}{{.KindSuffix}}.json"
+
+
+async def write(api: Api, folder: Path) -> str:
+    """Write them all; returns what ``-schema-location`` wants to be told."""
+    definitions: dict[str, Json] = (await api.request("GET", "/openapi/v2"))["definitions"]
+    for name, definition in definitions.items():
+        for kind in definition.get(KINDS, []):
+            group = kind["group"].split(".")[0]
+            parts = [kind["kind"].lower(), *filter(None, [group]), kind["version"]]
+            if "metadata" in definition.get("properties", {}):
+                (folder / f"{'-'.join(parts)}.json").write_text(json.dumps(_whole(definitions, name, ())))
+    return str(folder / LOCATION)
+
+
+def _whole(definitions: dict[str, Json], name: str, above: tuple[str, ...]) -> Json:
+    """The definition without references; what refers to itself may hold anything there."""
+    if name in LOOSE:
+        return LOOSE[name]
+    return {} if name in above else _closed(definitions, definitions[name], (*above, name))
+
+
+def _closed(definitions: dict[str, Json], schema: Json, above: tuple[str, ...]) -> Json:
+    if "$ref" in schema:
+        return _whole(definitions, schema["$ref"].removeprefix("#/definitions/"), above)
+    made: Json = {key: schema[key] for key in ("type", "required", "enum") if key in schema}
+    if "properties" in schema:
+        made["properties"] = {key: _closed(definitions, below, above) for key, below in schema["properties"].items()}
+        made["additionalProperties"] = False
+    elif isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = _closed(definitions, schema["additionalProperties"], above)
+    if "items" in schema:
+        made["items"] = _closed(definitions, schema["items"], above)
+    return made

@@ -1,0 +1,100 @@
+"""What the chart's hooks run, with the rights that it gives them: a gang as a test, and the end of an uninstall."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from devcluster.api import Json
+from devcluster.muster import LEASE, NAMESPACE
+from devcluster.nodes import FakeNode
+from muster_operator.admission.certifying.secret import SECRET
+from muster_operator.admission.registering.webhooks import NAME
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang
+from tests.e2e.scene import Scene
+from tools.manifests import render
+
+IMAGE = "registry.k8s.io/pause:3.10.2"
+RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+
+
+async def hooked(scene: Scene, account: str, namespace: str, *words: str) -> tuple[int | None, str]:
+    """The command as the hook's account runs it: its code, and what it says."""
+    granted = [
+        one for one in render({}, namespace) if one["kind"] in RIGHTS and one["metadata"]["name"].startswith(account)
+    ]
+    assert granted
+    for one in granted:
+        await scene.api.apply(one, namespace)
+    kubeconfig = await scene.cluster.kubeconfig_for(account, namespace)
+    flags = (f"--namespace={namespace}", f"--kubeconfig={kubeconfig}")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "muster",
+        *words,
+        *flags,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    text = (await process.communicate())[0].decode()
+    for one in granted:
+        await scene.cluster.admin.delete(f"{one['kind'].lower()}s", one["metadata"]["name"], _home(one))
+    return process.returncode, text
+
+
+def _home(document: Json) -> str | None:
+    found: str | None = document["metadata"].get("namespace")
+    return found
+
+
+async def test_a_trial_runs_a_gang_and_takes_it_away(open_scene: OpenScene) -> None:
+    scene = await open_scene([FakeNode("node-0")])
+    code, text = await hooked(scene, "muster-test", scene.namespace, "trial", f"--image={IMAGE}", "--seconds=60")
+    assert (code, text.splitlines()[-1]) == (0, "0 placeholders, 3 of 3 members ran"), text
+    await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
+
+
+async def test_a_trial_that_finds_no_room_says_what_each_member_waits_for(open_scene: OpenScene) -> None:
+    scene = await open_scene([FakeNode("node-0", cpu="20m")])
+    code, text = await hooked(scene, "muster-test", scene.namespace, "trial", f"--image={IMAGE}", "--seconds=4")
+    assert code == 1
+    assert "the gang did not run within 4 s" in text
+    assert "muster-trial-" in text.splitlines()[-2]
+    await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
+
+
+async def test_an_uninstall_takes_placeholders_registration_secret_and_lease_and_leaves_pods(
+    open_scene: OpenScene,
+) -> None:
+    scene = await open_scene([FakeNode("node-0")])
+    (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
+    await scene.create([first])
+    await scene.eventually("places are held", lambda: _holds(scene))
+    await scene.muster.stop()
+    api = scene.api
+    for kind in ("Mutating", "Validating"):
+        registered = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
+        await api.create(registered | {"metadata": {"name": NAME}, "webhooks": []})
+    await api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}, NAMESPACE)
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall")
+    assert code == 0, text
+    assert await scene.pods(placeholders=True) == []
+    assert [pod["metadata"]["name"] for pod in await scene.pods()] == [first["metadata"]["name"]]
+    for plural, name, namespace in (
+        ("mutatingwebhookconfigurations", NAME, None),
+        ("validatingwebhookconfigurations", NAME, None),
+        ("secrets", SECRET, NAMESPACE),
+        ("leases", LEASE, NAMESPACE),
+    ):
+        assert not await api.delete(plural, name, namespace), f"{name} was still there"
+    await api.delete("pods", first["metadata"]["name"], scene.namespace, grace_s=0)
+
+
+async def _has_no_pod(scene: Scene) -> bool:
+    return not await scene.api.find("pods", scene.namespace)
+
+
+async def _holds(scene: Scene) -> bool:
+    return len(await scene.bound(placeholders=True)) >= 4

@@ -1,0 +1,135 @@
+"""Chart and manifests before a real API server: nothing unknown in them, Pod Security `restricted` lets all pods in,
+and Helm installs, upgrades, rolls back and uninstalls them. No container runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from devcluster.api import Json
+from devcluster.binaries import ensure
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
+from devcluster.programs import HELM, KUBECONFORM, KUBECTL
+from devcluster.waiting import until
+from tests.e2e.install import schemas
+from tests.install.choices import CHOICES, pods
+from tools.chart import CHART
+from tools.manifests import FOLDER, VARIANTS, render
+
+ENFORCED = "gangs"
+OF_OTHERS = ("cert-manager.io", "monitoring.coreos.com")
+"""Groups of kinds that the API server does not have."""
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+async def said(*command: object, check: bool = True) -> str:
+    """What a program prints, errors included. AssertionError with it where it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    text = (await process.communicate())[0].decode()
+    assert process.returncode == 0 or not check, text
+    return text
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def enforced(home: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster with a namespace in which Pod Security `restricted` is enforced."""
+    metadata = {"name": ENFORCED, "labels": RESTRICTED}
+    await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    await until(
+        "the default account",
+        lambda: home.admin.get("serviceaccounts", "default", ENFORCED),
+        30,
+        tolerate=(ApiError,),
+    )
+    yield home
+    await home.admin.delete("namespaces", ENFORCED)
+
+
+def a_pod(spec: Json) -> Json:
+    """A pod like that, without what has to be there first."""
+    plain = {key: value for key, value in spec.items() if key not in {"priorityClassName", "serviceAccountName"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "any-"},
+        "spec": plain,
+    }
+
+
+async def admit(cluster: Cluster, spec: Json) -> None:
+    """Raises ApiError where the API server would not let such a pod into the enforcing namespace."""
+    path, dry = f"/api/v1/namespaces/{ENFORCED}/pods", {"dryRun": "All", "fieldValidation": "Strict"}
+    await cluster.admin.request("POST", path, a_pod(spec), dry)
+
+
+async def test_pod_security_restricted_lets_in_all_pods_but_those_on_the_nodes_network(enforced: Cluster) -> None:
+    for choice, values in CHOICES.items():
+        made = pods(render(values, ENFORCED))
+        on_the_node = [spec for spec in made if spec.get("hostNetwork")]
+        assert bool(on_the_node) == ("hostNetwork" in values), choice
+        for spec in made:
+            if spec in on_the_node:
+                with pytest.raises(ApiError, match="hostNetwork"):
+                    await admit(enforced, spec)
+            else:
+                await admit(enforced, spec)
+
+
+async def test_kubeconform_finds_no_field_that_the_api_server_does_not_know(home: Cluster, tmp_path: Path) -> None:
+    known = tmp_path / "schemas"
+    known.mkdir()
+    location = await schemas.write(home.admin, known)
+    conform = (ensure([KUBECONFORM])["kubeconform"], "-strict", "-summary", "-schema-location", location)
+    for choice, values in CHOICES.items():
+        made = [one for one in render(values) if one["apiVersion"].split("/")[0] not in OF_OTHERS]
+        file = tmp_path / f"{choice}.yaml"
+        file.write_text(yaml.safe_dump_all(made))
+        assert f"{len(made)} resources found in 1 file - Valid: {len(made)}" in await said(*conform, file)
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(yaml.safe_dump_all([one | {"colour": "red"} for one in render({})]))
+    assert "colour" in await said(*conform, broken, check=False)
+
+
+@pytest.mark.parametrize("overlay", VARIANTS)
+async def test_kubectl_applies_an_overlay(overlay: str, home: Cluster) -> None:
+    folder = FOLDER / "overlays" / overlay
+    kubectl = (ensure([KUBECTL])["kubectl"], "--kubeconfig", await home.admin_kubeconfig())
+    told = await said(
+        *kubectl, "apply", "-k", folder, "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts"
+    )
+    assert "deployment.apps/muster serverside-applied (server dry run)" in told
+
+
+async def test_helm_installs_upgrades_rolls_back_and_uninstalls(enforced: Cluster) -> None:
+    helm = (ensure([HELM])["helm"], "--kubeconfig", await enforced.admin_kubeconfig(), "--namespace", ENFORCED)
+
+    async def has_pods(count: int) -> bool:
+        return len(await enforced.admin.find("pods", ENFORCED, labelSelector="app=muster")) == count
+
+    async def replicas() -> int:
+        found: int = (await enforced.admin.get("deployments", "muster", ENFORCED))["spec"]["replicas"]
+        return found
+
+    assert "STATUS: deployed" in await said(*helm, "install", "muster", CHART, "--set", "admissionPolicy.enabled=true")
+    await until("its pod is let in", lambda: has_pods(1), 60)
+    await said(*helm, "upgrade", "muster", CHART, "--reuse-values", "--set", "replicas=2")
+    await until("two pods are let in", lambda: has_pods(2), 60)
+    await said(*helm, "rollback", "muster")
+    assert await replicas() == 1
+    await said(*helm, "uninstall", "muster", "--no-hooks")
+    await until("its pods are gone", lambda: has_pods(0), 60)
+    for plural in ("clusterroles", "clusterrolebindings", "priorityclasses", "validatingadmissionpolicies"):
+        left = [one["metadata"]["name"] for one in await enforced.admin.find(plural)]
+        assert not [name for name in left if name.startswith("muster") and name.endswith(f"-{ENFORCED}")]
+    for plural in ("services", "configmaps", "serviceaccounts", "roles", "rolebindings"):
+        left = [one["metadata"]["name"] for one in await enforced.admin.find(plural, ENFORCED)]
+        assert not [name for name in left if name.startswith("muster")]

@@ -1,0 +1,48 @@
+"""Values that the chart is tried with, and the pods that come of them."""
+
+from typing import Any
+
+Json = dict[str, Any]
+
+TLS = {"certManager": True}
+CHOICES: dict[str, Json] = {
+    "defaults": {},
+    "two": {"replicas": 2},
+    "no webhook": {"webhook": {"enabled": False}},
+    "YuniKorn's word": {"embedAdmissionController": False},
+    "policy": {"webhook": {"enabled": False}, "admissionPolicy": {"enabled": True}},
+    "webhook by cert-manager": {"webhook": {"certificates": "certManager"}},
+    "webhook by an issuer": {"webhook": {"certificates": "certManager", "issuerRef": {"name": "ours"}}},
+    "webhook by secret": {"webhook": {"certificates": "secret", "secret": "ours"}},
+    "split": {"replicas": 2, "split": {"enabled": True, "tls": TLS}},
+    "split by secrets": {"split": {"enabled": True, "tls": {"coreSecret": "a", "operatorSecret": "b"}}},
+    "rest": {"rest": {"kubernetesAuth": True, "closed": True, "tlsSecret": "rest"}},
+    "split rest": {"split": {"enabled": True, "tls": TLS}, "rest": {"kubernetesAuth": True, "tlsSecret": "rest"}},
+    "ldap": {"core": {"ldapSecret": "directory"}},
+    "queues": {"queues": {"partitions": [{"name": "default"}]}, "settings": {"service.clusterId": "a", "log.level": 0}},
+    "YuniKorn's defaults": {"yunikornDefaults": {"queues.yaml": "partitions: []"}},
+    "monitoring": {"monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "alerts", "dashboard")}},
+    "bare": {
+        "networkPolicy": {"enabled": False},
+        "rbac": {"create": False},
+        "priorityClass": {"create": False},
+        "cleanup": {"enabled": False},
+    },
+    "places": {
+        "hostNetwork": True,
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "podLabels": {"team": "batch"},
+        "podAnnotations": {"a": "b"},
+        "imagePullSecrets": [{"name": "key"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
+    },
+}
+
+
+def pods(documents: list[Json]) -> list[Json]:
+    """The specifications of all pods that the documents make, hooks included."""
+    made = [document for document in documents if document["kind"] in {"Deployment", "Job", "Pod"}]
+    return [document["spec"].get("template", document)["spec"] for document in made]
