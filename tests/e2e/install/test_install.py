@@ -1,5 +1,5 @@
 """Chart and manifests before a real API server: nothing unknown in them, Pod Security `restricted` lets all pods in,
-and Helm installs, upgrades, rolls back and uninstalls them. No container runs here.
+and kubectl applies them. No container runs here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from devcluster.api import Json
 from devcluster.binaries import ensure
 from devcluster.cluster import Cluster
 from devcluster.errors import ApiError
-from devcluster.programs import HELM, KUBECONFORM, KUBECTL
+from devcluster.programs import KUBECONFORM, KUBECTL
 from devcluster.waiting import until
 from tests.e2e.install import schemas
 from tests.install.choices import CHOICES, pods
-from tools.chart import CHART
 from tools.manifests import FOLDER, VARIANTS, render
 
 ENFORCED = "gangs"
@@ -107,38 +106,3 @@ async def test_kubectl_applies_an_overlay(overlay: str, home: Cluster) -> None:
         *kubectl, "apply", "-k", folder, "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts"
     )
     assert "deployment.apps/muster serverside-applied (server dry run)" in told
-
-
-async def test_helm_installs_upgrades_rolls_back_and_uninstalls(enforced: Cluster) -> None:
-    helm = (ensure([HELM])["helm"], "--kubeconfig", await enforced.admin_kubeconfig(), "--namespace", ENFORCED)
-
-    async def count() -> int:
-        return len(await enforced.admin.find("pods", ENFORCED, labelSelector="app=muster"))
-
-    async def is_let_in() -> bool:
-        return await count() == 1
-
-    async def is_upgraded() -> bool:  # none ever gets ready here, so those of before may stay beside them
-        return await count() >= 2
-
-    async def is_gone() -> bool:
-        return await count() == 0
-
-    async def replicas() -> int:
-        found: int = (await enforced.admin.get("deployments", "muster", ENFORCED))["spec"]["replicas"]
-        return found
-
-    assert "STATUS: deployed" in await said(*helm, "install", "muster", CHART, "--set", "admissionPolicy.enabled=true")
-    await until("its pod is let in", is_let_in, 60)
-    await said(*helm, "upgrade", "muster", CHART, "--reuse-values", "--set", "replicas=2")
-    await until("two pods are let in", is_upgraded, 60)
-    await said(*helm, "rollback", "muster")
-    assert await replicas() == 1
-    await said(*helm, "uninstall", "muster", "--no-hooks")
-    await until("its pods are gone", is_gone, 60)
-    for plural in ("clusterroles", "clusterrolebindings", "priorityclasses", "validatingadmissionpolicies"):
-        left = [one["metadata"]["name"] for one in await enforced.admin.find(plural)]
-        assert not [name for name in left if name.startswith("muster") and name.endswith(f"-{ENFORCED}")]
-    for plural in ("services", "configmaps", "serviceaccounts", "roles", "rolebindings"):
-        left = [one["metadata"]["name"] for one in await enforced.admin.find(plural, ENFORCED)]
-        assert not [name for name in left if name.startswith("muster")]
