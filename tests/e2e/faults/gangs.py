@@ -14,11 +14,6 @@ LONG_S = 900
 SHORT_S = 5
 """The time-out of gangs that cannot be complete."""
 
-HELD_S = 20
-"""How long places without pods are held for members: after a restart also for those who have ended by then."""
-
-PLACEMENTS = ("Reserve", "Atomic", "Direct")
-
 SHAPES: Sequence[tuple[int, ...]] = [(2,), (3,), (4,), (6,), (8,), (1, 3), (2, 4)]
 """Members of each group."""
 
@@ -94,8 +89,4 @@ class Gangs:
         return Group("g0", 2 * self._nodes + 2, cpu=f"{self._node_cpu * 500}m", real=2, real_cpu="500m")
 
     def _pods(self, name: str, groups: list[Group], style: str, timeout_s: int = LONG_S) -> list[Json]:
-        """In any placement; who never has room for all meets its time-out only in Reserve, holding a part."""
-        placement = "Reserve" if timeout_s == SHORT_S else self._chance.choice(PLACEMENTS)
-        clock_s = HELD_S if placement == "Direct" else timeout_s
-        pods = a_gang(name, groups, style=style, timeout_s=clock_s, placement=placement)
-        return ending(self._chance, marked(name, pods))
+        return ending(self._chance, marked(name, a_gang(name, groups, style=style, timeout_s=timeout_s)))
