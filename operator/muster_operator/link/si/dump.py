@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 import orjson
 
 from muster_operator.agent.ledger import Ledger
@@ -24,9 +25,11 @@ def as_json(ledger: Ledger) -> str:
         "strays": ledger.strays,
         "homeless": ledger.homeless,
     }
-    return orjson.dumps(parts, default=_sorted, option=_OPTIONS).decode()
+    return orjson.dumps(parts, default=_plain, option=_OPTIONS).decode()
 
 
-def _sorted(value: object) -> object:
-    """Sets become sorted lists, anything else its text."""
+def _plain(value: object) -> object:
+    """Structs become objects, sets sorted lists, anything else its text."""
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
