@@ -14,6 +14,8 @@ from tests.e2e.scene import Scene
 from tests.e2e.telling import scheduled
 
 NODES = [FakeNode("node-0", cpu="3")]
+#: Of a gang that is larger than the cluster.
+TOLD = {"CreatingPlaceholders", "GangScheduling"}
 
 
 async def make(scene: Scene, name: str, cpu: str) -> None:
@@ -90,9 +92,10 @@ async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begi
         await scene.api.create(pod, "again")
 
     async def is_reserving() -> bool:
-        return sum(map(is_bound, await scene.api.find("pods", "again"))) == 3
+        told = {event["action"] for event in await scene.api.find("events", "again")}
+        return told >= TOLD and sum(map(is_bound, await scene.api.find("pods", "again"))) == 3
 
-    await scene.eventually("three of four placeholders are bound", is_reserving)
+    await scene.eventually("three of four placeholders are bound, and all is told that there is to tell", is_reserving)
     await take_away(scene, "again")
     writes = scene.writes(of_operator=True)
     made = [write for write in writes if write.what == "create pods"]
