@@ -15,8 +15,8 @@ UNHANDLED = re.compile(
     r"|^(ERROR|CRITICAL) "
 )
 
-HANDLED = re.compile(r"^ERROR kopf\S* Request attempt #\d+/\d+ failed; will retry")
-"""What kopf logs as an error before it tries again."""
+HANDLED = re.compile(r"^ERROR (kopf\S*|muster\.watch) Request attempt #\d+/\d+ failed; will retry")
+"""What kopf logs as an error before it tries again, also for the watches that are read by us."""
 
 BEFORE = 2
 SHOWN = 600
