@@ -60,7 +60,7 @@ async def muster(open_scene: OpenScene, cluster: Cluster) -> Command:
     scene = await open_scene([FakeNode("node-0", cpu="4"), FakeNode("node-1", cpu="4")], queues())
     await scene.create(a_gang("runs", [Group("workers", 3)], timeout_s=LONG_S, queue=LEAF))
     await scene.all_bound(3)
-    await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S, queue=LEAF))
+    await scene.create(a_gang("waits", [Group("workers", 6)], timeout_s=LONG_S, queue=LEAF, placement="Reserve"))
     command = Command(scene, str(await cluster.admin_kubeconfig()))
 
     async def is_short() -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from devcluster.api import Json
 from devcluster.cluster import Cluster
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang
 from tests.e2e.scene import Scene
 
@@ -63,7 +63,9 @@ async def test_members_swap_on_full_nodes_without_being_refused(open_scene: Open
     free = await free_cpu(scene)
     each = min(free.values()) // 2
     members = sum(left // each for left in free.values())
-    await scene.create(a_gang("full", [Group("workers", members, cpu=f"{each}m")], style="Hard", timeout_s=120))
+    await scene.create(
+        a_gang("full", [Group("workers", members, cpu=f"{each}m")], style="Hard", timeout_s=120, placement=with_pods())
+    )
     await all_running(scene, members)
     left = await free_cpu(scene)
     assert all(0 <= cpu < each for cpu in left.values()), f"the nodes are full: {left}"
@@ -79,5 +81,5 @@ async def test_a_gang_of_two_groups_runs_in_real_containers(open_scene: OpenScen
 async def test_soft_goes_on_without_a_gang_where_the_nodes_cannot_hold_it(open_scene: OpenScene) -> None:
     scene = await open_scene(config=AS_NOBODY)
     groups = [Group("workers", 200, cpu="500m", real=2)]
-    await scene.create(a_gang("large", groups, style="Soft", timeout_s=5))
+    await scene.create(a_gang("large", groups, style="Soft", timeout_s=5, placement="Reserve"))
     await all_running(scene, 2)

@@ -99,9 +99,10 @@ def _podless(ledger: Ledger, app: Application, group: TaskGroup) -> dict[str, An
 
 
 def _members_tag(ledger: Ledger, app: Application, gang: GangDefinition) -> str:
-    members = [_member(app, group) for group in gang.groups]
+    groups = [group for group in gang.groups if group.min_member]
+    members = [_member(app, group) for group in groups]
     if gang.is_direct:
-        for member, group in zip(members, gang.groups, strict=True):
+        for member, group in zip(members, groups, strict=True):
             member.update(_podless(ledger, app, group))
     return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -137,7 +138,7 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
         tags[keys.APP_TAG_CREATE_FORCE] = "true"
     if pod.image_pull_secrets:
         tags[_IMAGE_PULL_SECRETS] = ",".join(pod.image_pull_secrets)
-    if app.gang is None:
+    if app.gang is None or not app.gang.size:
         return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)
     return ApplicationSpec(
         app=app.id,

@@ -161,6 +161,14 @@ class Application:
     refusals: list[Refusal] = field(default_factory=list)
 
 
+class Served(Struct, frozen=True, gc=False):
+    """A member of a task group that had its node and has ended; ``since_ms``: when it got it, epoch milliseconds."""
+
+    app: AppId
+    group: str
+    since_ms: int
+
+
 @dataclass(slots=True)
 class Occupant:
     """A pod that only takes room on its node; ``reported``: the core knows, and knows it as ``told``."""
@@ -218,6 +226,8 @@ class Ledger:
     phase: Phase = Phase.GATHERING
 
     pods: dict[PodUid, Pod] = field(default_factory=dict)
+    #: Whose pods are still there.
+    served: dict[PodUid, Served] = field(default_factory=dict)
     foreign: dict[PodUid, Occupant] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     #: Nodes that came while a session was live and that the core has not answered.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_operator.agent import applications, changes, objects, occupants, pods, storage
+from muster_operator.agent import applications, changes, objects, occupants, pods, served, storage
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
 from muster_operator.model.facts import (
@@ -45,6 +45,7 @@ def record(ledger: Ledger, fact: Fact) -> None:
             _record_pod(ledger, pod)
         case PodGone(uid):
             ledger.pods.pop(uid, None)
+            ledger.served.pop(uid, None)
             ledger.foreign.pop(uid, None)
             ledger.deletions.pop(uid, None)
         case NodeSeen(node):
@@ -87,6 +88,7 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
     if isinstance(pod, Pod):
         if pod.has_ended and not pod.membership.placeholder:
             ledger.pods.pop(uid, None)
+            served.remember(ledger, pod)
         else:
             ledger.pods[uid] = pod
     elif pod.has_ended:

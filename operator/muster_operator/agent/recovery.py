@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from muster_operator.agent import applications, mismatches, objects, pods, refusals, tasks
+from muster_operator.agent import applications, mismatches, objects, pods, refusals, served, tasks
 from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation, existing_places
 from muster_operator.agent.obeying import obey
@@ -58,14 +58,17 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
     ledger.phase = Phase.RECOVERING
     for told in objects.all_told(ledger, TURN):
         yield Outcome(news=told)
+    ended = served.by_application(ledger)
     out, done = Outcome(), 0
     for members, placeholders in _by_application(ledger):
         for pod in members:
             if not pods.is_held_back(ledger, out, pod):
                 _rejoin(ledger, out, pod, now)
+        app = ledger.applications.get((members or placeholders)[0].membership.app)
+        if app is not None:
+            served.leave_out(app, ended.get(app.id, ()))
         for pod in placeholders:
             _rejoin_placeholder(ledger, out, pod, now)
-        app = ledger.applications.get((members or placeholders)[0].membership.app)
         if app is not None:
             applications.submit(ledger, out, app)
         done += len(members) + len(placeholders)
@@ -137,7 +140,7 @@ def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> N
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
         tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
-    elif app is None or app.gang is None or pod.terminating:
+    elif app is None or app.gang is None or not app.gang.size or pod.terminating:
         pods.delete_orphan(ledger, out, pod, now)
     else:
         if app.gang.is_direct:

@@ -15,7 +15,7 @@ from muster_operator.model.ids import NodeName, PodUid
 
 def known_pods(ledger: Ledger) -> frozenset[PodUid]:
     """All pods that the ledger believes to exist. Take it before listing."""
-    return frozenset((*ledger.pods, *ledger.foreign, *ledger.tasks, *ledger.strays, *ledger.deletions))
+    return frozenset((*ledger.pods, *ledger.served, *ledger.foreign, *ledger.tasks, *ledger.strays, *ledger.deletions))
 
 
 def known_nodes(ledger: Ledger) -> frozenset[NodeName]:

@@ -17,9 +17,10 @@ from muster_si import keys
 class TaskGroup:
     """One group of equal members (contract 1.3).
 
-    ``min_resource`` is one member in the scheduler's units without its pod; ``requests`` the same as written, for the
-    placeholder's body. ``pod_fields`` is the canonical JSON of the pod spec fields that the group sets (nodeSelector,
-    tolerations, affinity, topologySpreadConstraints); ``constraints`` the hard ones in the form of TAG_CONSTRAINTS.
+    ``min_member`` is 0 if all had their places before a restart, and have ended. ``min_resource`` is one member in
+    the scheduler's units without its pod; ``requests`` the same as written, for the placeholder's body.
+    ``pod_fields`` is the canonical JSON of the pod spec fields that the group sets (nodeSelector, tolerations,
+    affinity, topologySpreadConstraints); ``constraints`` the hard ones in the form of TAG_CONSTRAINTS.
     """
 
     name: str
@@ -75,7 +76,7 @@ class GangDefinition:
 
     @property
     def size(self) -> int:
-        """How many members it has at least."""
+        """How many members it has at least; those who had their places before a restart, and have ended, no more."""
         return sum(group.min_member for group in self.groups)
 
     def group(self, name: str) -> TaskGroup | None:

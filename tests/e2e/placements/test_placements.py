@@ -8,9 +8,9 @@ import pytest
 
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene, chosen_placements
-from tests.e2e.manifests import Group, a_gang, a_member, a_pod, with_annotations
+from tests.e2e.manifests import Group, a_gang, a_member, a_pod, is_bound, with_annotations
 from tests.e2e.scene import Scene
-from tests.e2e.telling import told
+from tests.e2e.telling import told, waits_with
 
 MEMBERS = 5
 WORKERS = [Group("workers", MEMBERS)]
@@ -138,6 +138,25 @@ async def test_places_that_nobody_took_are_given_back_when_their_time_is_up(
     await scene.eventually("the member is bound", member_is_bound)
     await scene.create(a_pod(f"next-{index}", labels={"applicationId": "next"}) for index in range(3))
     await scene.all_bound(4)
+
+
+@every_victim
+async def test_after_a_kill_a_direct_gang_holds_places_for_who_is_still_to_come_and_not_for_who_has_ended(
+    victims: list[str], open_scene: OpenScene
+) -> None:
+    """Of four members one has ended, one runs, two are still to come."""
+    scene = await open_scene([FakeNode("node-0", cpu="4")])
+    brief, stays = a_gang("half", [Group("workers", 4, real=2)], timeout_s=600, placement="Direct")
+    await scene.create([with_annotations(brief, {"devcluster.muster/run-for": "1s"}), stays])
+
+    async def one_has_ended() -> bool:
+        return Counter(pod["status"].get("phase") for pod in await scene.pods()) == {"Succeeded": 1, "Running": 1}
+
+    await scene.eventually("one has ended, one runs", one_has_ended)
+    await restart(scene, victims)
+    await scene.create(a_pod(f"next-{index}", labels={"applicationId": "next"}) for index in range(2))
+    await waits_with(scene, "next-1", "Unschedulable", "1 Insufficient cpu")
+    assert is_bound(await scene.api.get("pods", "next-0", scene.namespace))
 
 
 @every_placement

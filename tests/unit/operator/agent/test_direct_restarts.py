@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from muster_operator.model.commands import BindPod
+from muster_operator.model.commands import BindPod, EventType
 from muster_operator.model.groups import Placement
 from muster_operator.model.settings import Settings
 from tests.unit.operator.agent.simulation import Simulation
@@ -90,6 +90,67 @@ def test_places_of_members_still_to_come_are_held_anew(kill: Kill) -> None:
     assert simulation.core.apps[APP].places == {"g": 0}
     assert bound(simulation, placeholders=False) == MEMBERS
     assert_over(simulation)
+
+
+@every_kill
+def test_no_place_is_held_anew_for_a_member_that_has_ended(kill: Kill) -> None:
+    simulation = began(a_member(0), a_member(1))
+    at_rest(simulation)
+    ended(simulation, 0)
+    kill(simulation)
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": MEMBERS - 2}
+    assert_over(simulation)
+
+
+@every_kill
+def test_a_gang_of_which_all_that_came_have_ended_holds_the_places_of_the_others(kill: Kill) -> None:
+    simulation = began(a_member(0), a_member(1))
+    at_rest(simulation)
+    ended(simulation, 0, 1)
+    simulation.kubernetes.add(a_member(2), a_member(3))
+    kill(simulation)
+    assert simulation.core.apps[APP].spec.placeholder_ask["pods"] == MEMBERS - 2
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": 0}
+    assert bound(simulation, placeholders=False) == 4
+    assert_over(simulation)
+
+
+@every_kill
+def test_a_gang_of_which_all_have_ended_is_none_any_more_for_who_comes_after_them(kill: Kill) -> None:
+    simulation = began()
+    at_rest(simulation)
+    ended(simulation, *range(MEMBERS))
+    simulation.kubernetes.add(a_member(MEMBERS))
+    kill(simulation)
+    assert simulation.core.apps[APP].spec.placeholder_ask == {}
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == MEMBERS + 1
+    assert not [event for event in simulation.kubernetes.events if event.type is EventType.WARNING]
+    assert_over(simulation)
+
+
+@every_kill
+def test_who_ended_before_any_member_that_lives_was_made_may_be_of_another_gang_and_takes_nothing(kill: Kill) -> None:
+    simulation = began()
+    at_rest(simulation)
+    ended(simulation, *range(MEMBERS))
+    simulation.core.complete()
+    at_rest(simulation)
+    again = a_member(MEMBERS)
+    again["metadata"]["creationTimestamp"] = "2026-01-01T00:03:00Z"
+    simulation.kubernetes.add(again)
+    at_rest(simulation)
+    kill(simulation)
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": MEMBERS - 1}
+    assert_over(simulation)
+
+
+def ended(simulation: Simulation, *numbers: int) -> None:
+    for number in numbers:
+        simulation.kubernetes.change(f"w{number}", phase="Succeeded")
 
 
 @every_kill

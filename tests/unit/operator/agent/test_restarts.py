@@ -162,6 +162,20 @@ def test_a_gang_that_runs_gets_no_placeholder_again(kill: Kill) -> None:
 
 
 @every_kill
+def test_a_member_that_has_ended_gets_no_placeholder_again_though_no_other_is_bound(kill: Kill) -> None:
+    """It counts as one that is bound."""
+    simulation = began(real=1)
+    at_rest(simulation)
+    simulation.kubernetes.change("w0", phase="Succeeded")
+    simulation.kubernetes.add(a_member(1), a_member(2))
+    kill(simulation)
+    at_rest(simulation)
+    assert simulation.kubernetes.writes["CreatePlaceholder"] == MEMBERS
+    assert bound(simulation, placeholders=False) == MEMBERS
+    assert_over(simulation)
+
+
+@every_kill
 def test_left_over_placeholders_of_a_gang_that_completes_go(kill: Kill) -> None:
     simulation = began(real=2)
     at_rest(simulation)
