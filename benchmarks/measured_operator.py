@@ -87,8 +87,8 @@ class MeasuredLoop(Loop):
 
     notes: Notes
 
-    def _handle(self, item: Input | None, out: Outcome) -> None:
-        super()._handle(item, out)
+    def _handle(self, item: Input | None, out: Outcome, now: float) -> None:
+        super()._handle(item, out, now)
         if isinstance(item, Stamped):
             self.notes.lags_ms.append((time.monotonic_ns() - item.written_ns) / 1e6)
 

@@ -33,11 +33,17 @@ _MAX_BINDS: Final = 3
 def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
     """What follows from the end of a command. Without a session nothing does: the pods themselves will tell."""
     out = Outcome()
+    take(ledger, out, result, now)
+    return out
+
+
+def take(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
+    """The same, into an outcome that is there already."""
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
         deletion.answered = now
     if ledger.phase is not Phase.LIVE:
         _keep_node(ledger, result)
-        return out
+        return
     match result.command:
         case BindPod():
             _bind(ledger, out, result, result.command, now)
@@ -49,7 +55,6 @@ def answered(ledger: Ledger, result: Result, now: float) -> Outcome:
             unwritten.answered(ledger, result, command, now)
         case _:
             pass  # what matters of the others is seen on the watch
-    return out
 
 
 def _keep_node(ledger: Ledger, result: Result) -> None:

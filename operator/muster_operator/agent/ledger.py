@@ -21,7 +21,7 @@ from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, Nod
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject, ObjectKind
-from muster_operator.model.pods import Condition, ForeignPod, GangSource, Pod, PodRef, UserInfo
+from muster_operator.model.pods import Condition, ForeignPod, GangSource, Membership, Pod, PodRef, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.verdicts import Verdict
@@ -152,6 +152,8 @@ class Application:
     namespace: str = ""
     #: How pods that joined do not go with it, as they were told.
     mismatches: set[str] = field(default_factory=set)
+    #: What the last one that was looked at for that says: of which the next one mostly is too.
+    examined: tuple[Membership, str] | None = None
     shortage: Condition | None = None
     lacks: dict[str, Condition] = field(default_factory=dict)
     impossible: Condition | None = None

@@ -24,8 +24,10 @@ _NOBODY: Final = UserInfo()
 def tell(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
     """A waiting pod that names another queue, user or namespace, or counts on a task group that is not there."""
     pod = task.pod
-    if pod.node is not None:
+    says = (pod.membership, pod.ref.namespace)
+    if pod.node is not None or says == app.examined:
         return
+    app.examined = says
     for note in _differences(app, pod):
         if _is_new(app, note):
             telling.warn(out, pod.ref, words.REASON_SCHEDULING, note)

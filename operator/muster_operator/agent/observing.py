@@ -28,14 +28,18 @@ from muster_operator.model.pods import ForeignPod, Pod
 def observe(ledger: Ledger, fact: Fact, now: float) -> Outcome:
     """What follows from a fact. ``now``: seconds of any steady clock."""
     out = Outcome()
-    match ledger.phase:
-        case Phase.GATHERING:
-            record(ledger, fact)
-        case Phase.RECOVERING:
-            ledger.postponed.append(fact)
-        case Phase.LIVE:
-            _react(ledger, out, fact, now)
+    take(ledger, out, fact, now)
     return out
+
+
+def take(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
+    """The same, into an outcome that is there already."""
+    if ledger.phase is Phase.LIVE:
+        _react(ledger, out, fact, now)
+    elif ledger.phase is Phase.RECOVERING:
+        ledger.postponed.append(fact)
+    else:
+        record(ledger, fact)
 
 
 def record(ledger: Ledger, fact: Fact) -> None:

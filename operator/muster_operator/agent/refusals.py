@@ -100,6 +100,8 @@ def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept
 
 def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
     """A pod joins: if it replaces a refused one of its task group, it keeps off the nodes that refused."""
+    if not app.refusals:
+        return
     app.refusals = [refusal for refusal in app.refusals if refusal.until > now]
     group = task.pod.membership.task_group
     found = next((refusal for refusal in app.refusals if refusal.group == group), None)

@@ -95,11 +95,11 @@ class Loop:
 
     def turn(self) -> None:
         """Handle what waits, for at most TURN_S, and what is due; then hand out what follows."""
-        out, ends = Outcome(), time.monotonic() + TURN_S
-        while (item := self._inbox.take()) is not None:
-            self._supervised(item, out)
-            if time.monotonic() > ends:
-                break
+        out, now = Outcome(), time.monotonic()
+        ends = now + TURN_S
+        while now <= ends and (item := self._inbox.take()) is not None:
+            self._supervised(item, out, now)
+            now = time.monotonic()
         self._remind(out)
         self._hand_out(out)
 
@@ -108,31 +108,34 @@ class Loop:
         now = time.monotonic()
         ends = now + TURN_S
         while (due := reminders.next_due(self._ledger)) is not None and due <= now <= ends:
-            self._supervised(None, out)
+            self._supervised(None, out, now)
             now = time.monotonic()
 
-    def _supervised(self, item: Input | None, out: Outcome) -> None:
+    def _supervised(self, item: Input | None, out: Outcome, now: float) -> None:
         """One input, or what is due (None). A failure costs this input and nothing else."""
+        news, commands = len(out.news), len(out.commands)
         try:
-            self._handle(item, out)
+            self._handle(item, out, now)
+            if self._current.stage is not Stage.LIVE:
+                self._go_on(out, now)
         except Exception:
             kind = type(item).__name__ if item is not None else "Reminder"
             self._metrics.failures.labels(kind).inc()
+            del out.news[news:], out.commands[commands:]
             log.exception("the agent failed on an input, going on", input=repr(item)[:SHOWN])
             self._current.failed()
 
-    def _handle(self, item: Input | None, out: Outcome) -> None:
-        now = time.monotonic()
+    def _handle(self, item: Input | None, out: Outcome, now: float) -> None:
         match item:
             case Seen():
                 self._collector.taken()
-                _add(out, observing.observe(self._ledger, item.fact, now))
+                observing.take(self._ledger, out, item.fact, now)
             case Unreadable():
                 raise item.error
             case Said():
                 self._said(item, out, now)
             case Ended():
-                _add(out, answering.answered(self._ledger, item.result, now))
+                answering.take(self._ledger, out, item.result, now)
             case ListBegun() | Listed():
                 self._list(item, out, now)
             case SessionUp() | SessionLost() | Went() | Fenced() | Compared():
@@ -140,7 +143,6 @@ class Loop:
                 _add(out, self._current.changed(item, now))
             case None:
                 _add(out, reminders.remind(self._ledger, now))
-        self._go_on(out, now)
 
     def _list(self, item: ListBegun | Listed, out: Outcome, now: float) -> None:
         """What was known before a list was asked for and is not in it has vanished unseen."""
@@ -150,7 +152,7 @@ class Loop:
         for fact in self._missed.pop(item.plural)(item.keys):
             log.warning("vanished unseen, a list shows it", resource=item.plural, fact=fact)
             self._metrics.repairs.labels(item.plural).inc()
-            _add(out, observing.observe(self._ledger, fact, now))
+            observing.take(self._ledger, out, fact, now)
         self._current.listed(item.plural)
 
     def _go_on(self, out: Outcome, now: float) -> None:

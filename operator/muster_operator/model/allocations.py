@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 
 from msgspec import Struct, field
 
+from muster_operator.model.enums import NumberEnum
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.resources import Resources
 
 
-class TerminationType(IntEnum):
+class TerminationType(NumberEnum):
     """Why an allocation or ask ends; the numbers of seed 003."""
 
     UNKNOWN = 0

@@ -6,11 +6,12 @@ All are safe to repeat: creates have names that follow from the gang, deletes an
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from muster_operator.model.enums import NumberEnum
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.ids import NodeName
 from muster_operator.model.pods import PodRef
@@ -112,7 +113,7 @@ class EventType(StrEnum):
     WARNING = "Warning"
 
 
-class Importance(IntEnum):
+class Importance(NumberEnum):
     """What a full event queue drops first (architecture 7)."""
 
     PROGRESS = 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from msgspec import Struct, field
 
+from muster_operator.model.enums import TextEnum
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.resources import Resources
 
 
-class PodPhase(StrEnum):
+class PodPhase(TextEnum):
     """``status.phase``; what is missing or unknown to us is Pending."""
 
     PENDING = "Pending"

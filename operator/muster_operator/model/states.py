@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from muster_operator.model.enums import TextEnum
 from muster_operator.model.errors import ImpossibleTransitionError
 
 
-class AppState(StrEnum):
+class AppState(TextEnum):
     """Where an application is, in the operator's view."""
 
     NEW = "New"
@@ -29,7 +30,7 @@ class AppState(StrEnum):
     COMPLETED = "Completed"
 
 
-class AppEvent(StrEnum):
+class AppEvent(TextEnum):
     """What happens to an application."""
 
     SUBMIT = "Submit"
@@ -45,7 +46,7 @@ class AppEvent(StrEnum):
     KILLED = "AllKilled"
 
 
-class TaskState(StrEnum):
+class TaskState(TextEnum):
     """Where a pod is on its way to a node and off it."""
 
     NEW = "New"
@@ -60,7 +61,7 @@ class TaskState(StrEnum):
     COMPLETED = "Completed"
 
 
-class TaskEvent(StrEnum):
+class TaskEvent(TextEnum):
     """What happens to a task."""
 
     WAIT = "Wait"

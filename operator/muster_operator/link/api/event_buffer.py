@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster_operator.model.commands import Importance, PostEvent
 
 Key = tuple[str, str, str, str]
@@ -17,7 +19,7 @@ class EventBuffer:
 
     def __init__(self, limit: int, dropped: Callable[[], None]) -> None:
         self._limit, self._dropped = limit, dropped
-        self._by_importance: dict[Importance, OrderedDict[Key, PostEvent]] = {
+        self._by_importance: dict[Importance, OrderedDict[Key, tuple[PostEvent, float]]] = {
             importance: OrderedDict() for importance in Importance
         }
         self._count = 0
@@ -25,14 +27,16 @@ class EventBuffer:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, event: PostEvent) -> None:
-        """Take an event over; where the same or an older word of its series waits, it takes that one's place."""
+    def put(self, event: PostEvent, at: float) -> None:
+        """Take over an event that happened then, epoch seconds; where the same or an older word of its series waits, it
+        takes that one's place.
+        """
         key = _key(event)
         for waiting in self._by_importance.values():
             if key in waiting:
-                waiting[key] = event
+                waiting[key] = (event, at)
                 return
-        self._by_importance[event.importance][key] = event
+        self._by_importance[event.importance][key] = (event, at)
         self._count += 1
         if self._count > self._limit:
             next(waiting for waiting in self._by_importance.values() if waiting).popitem(last=False)
@@ -41,15 +45,19 @@ class EventBuffer:
 
     def oldest(self) -> float:
         """When the event happened that waits longest, epoch seconds; infinity = nothing waits."""
-        firsts = (next(iter(waiting.values())) for waiting in self._by_importance.values() if waiting)
-        return min((event.at for event in firsts), default=float("inf"))
+        oldest = float("inf")
+        for waiting in self._by_importance.values():
+            if waiting:
+                oldest = min(oldest, next(iter(waiting.values()))[1])
+        return oldest
 
     def take(self) -> PostEvent | None:
-        """The oldest of the most important; None = nothing waits."""
+        """The oldest of the most important, with its time; None = nothing waits."""
         for importance in _FIRST_TO_LAST:
             if self._by_importance[importance]:
                 self._count -= 1
-                return self._by_importance[importance].popitem(last=False)[1]
+                event, at = self._by_importance[importance].popitem(last=False)[1]
+                return replace(event, at=at)
         return None
 
 

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_buffer import EventBuffer
@@ -64,8 +64,7 @@ class Limits:
         return self.event_writers if share is None else max(1, round(self.writers * share))
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct, eq=False):
     """One command on its way. `started` jobs have left the queues for good."""
 
     command: Command
@@ -88,7 +87,8 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         self._execute, self._limits, self._brakes = execute, limits or Limits(), brakes or Brakes()
         self._recall = recall or Recall()
         self._queues: dict[Urgency, deque[_Job]] = {kind: deque() for kind in SHARES}
-        self._behind: dict[str, deque[_Job]] = {}
+        self._behind: dict[str, list[_Job]] = {}
+        self._most = {kind: self._limits.of(kind) for kind in Urgency}
         self._events = EventBuffer(self._limits.events, on_drop)
         self._in_flight: Counter[Urgency] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,7 +98,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
     def submit(self, command: Command) -> None:
         """Take a command over; it runs when its turn comes."""
         if isinstance(command, PostEvent):
-            self._events.put(replace(command, at=time.time()))
+            self._events.put(command, time.time())
         else:
             self._submit_write(_Job(command, key_of(command), urgency_of(command)))
         self._wake.set()
@@ -107,7 +107,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         """Binds that wait are dropped without a result; those in flight end with the try that they are at."""
         self._recall.now()
         for key, jobs in list(self._behind.items()):
-            kept = deque(job for job in jobs if job.started or not is_of_session(job.command))
+            kept = [job for job in jobs if job.started or not is_of_session(job.command)]
             if len(kept) == len(jobs):
                 continue
             for job in jobs:
@@ -167,7 +167,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
     def _submit_write(self, job: _Job) -> None:
         waiting = self._behind.get(job.key)
         if waiting is None:
-            self._behind[job.key] = deque([job])
+            self._behind[job.key] = [job]
             self._queues[job.urgency].append(job)
             return
         waiting.append(job)
@@ -185,8 +185,9 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 job = queue.popleft()
                 job.started = True
                 return job
-        held_back = all(not queue or self._brakes.left_s(kind) > 0 for kind, queue in self._queues.items())
-        if not held_back or not self._may_start(Urgency.EVENT) or self._events_wait_s() != 0:
+        if not self._may_start(Urgency.EVENT) or self._events_wait_s() != 0:
+            return None
+        if not all(not queue or self._brakes.left_s(kind) > 0 for kind, queue in self._queues.items()):
             return None
         event = self._events.take()
         return None if event is None else _Job(event, "", Urgency.EVENT, started=True)
@@ -200,7 +201,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         return max(0.0, self._wrote + self._limits.quiet_s - time.monotonic())
 
     def _may_start(self, kind: Urgency) -> bool:
-        return self._in_flight[kind] < self._limits.of(kind) and self._brakes.left_s(kind) == 0
+        return self._in_flight[kind] < self._most[kind] and self._brakes.left_s(kind) == 0
 
     def _pause_s(self) -> float | None:
         """Seconds until something may go on that the clock alone holds back; None = there is no such thing."""
@@ -242,7 +243,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
     def _release(self, key: str) -> None:
         """The first job of a pod is done: the next one may queue, with the urgency of those behind it."""
         waiting = self._behind[key]
-        waiting.popleft()
+        del waiting[0]
         if not waiting:
             del self._behind[key]
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
 import aiohttp
@@ -19,7 +18,6 @@ from msgspec import Struct
 
 from muster_operator.link.api.connections import JSON, Connections
 from muster_operator.link.api.credentials import Credentials
-from muster_operator.link.api.lines import Lines
 from muster_operator.link.api.measuring import Measure, named, unmeasured
 from muster_operator.link.api.retry import told_pause_s
 from muster_operator.link.errors import ApiRefused, Unreachable
@@ -146,11 +144,12 @@ class KubeSession:
         within_s = min(self._request_s, request.within_s or self._request_s)
         began, status = time.perf_counter(), 0
         try:
-            async with self._passage(request):
-                if request.method != "GET" and (lines := self._connections.lines) is not None:
-                    reply = await self._write(lines, request, within_s)
-                else:
-                    reply = await self._ask(session, request, within_s)
+            if self._fence is None or not request.is_fenced or request.method == "GET":
+                async with asyncio.timeout(within_s):
+                    reply = await self._exchange(session, request, within_s)
+            else:
+                with self._fence.passed(request, within_s):
+                    reply = await self._exchange(session, request, within_s)
             status = reply.status
             return reply
         except TimeoutError as error:
@@ -162,11 +161,13 @@ class KubeSession:
             verb, resource = (request.method, resource) if resource else named(request.method, request.path)
             self._measure(verb, resource, status, time.perf_counter() - began)
 
-    async def _write(self, lines: Lines, request: Request, within_s: float) -> Reply:
+    async def _exchange(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
         """By a line of our own: nearly all that the operator asks for."""
+        lines = self._connections.lines
+        if lines is None or request.method == "GET":
+            return await self._ask(session, request, within_s)
         head = self._connections.head(lines, request.content_type)
-        async with asyncio.timeout(within_s):
-            answer = await lines.exchange(request.method, request.path, head, request.body)
+        answer = await lines.exchange(request.method, request.path, head, request.body)
         return Reply(answer.status, answer.body, told_pause_s(answer.retry_after, time.time()))
 
     async def _ask(self, session: aiohttp.ClientSession, request: Request, within_s: float) -> Reply:
@@ -180,12 +181,6 @@ class KubeSession:
         ) as response:
             body = await response.read()
             return Reply(response.status, body, told_pause_s(response.headers.get("Retry-After"), time.time()))
-
-    def _passage(self, request: Request) -> AbstractAsyncContextManager[None]:
-        """Through the fence, for a write of the leader."""
-        if self._fence is None or not request.is_fenced or request.method == "GET":
-            return nullcontext()
-        return self._fence.passed(request)
 
     def _timeout(self, within_s: float) -> aiohttp.ClientTimeout:
         """One value for all requests that may take as long: to make it takes 2 us."""

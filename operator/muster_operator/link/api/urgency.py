@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
@@ -17,9 +15,10 @@ from muster_operator.model.commands import (
     SelectNode,
     SetCondition,
 )
+from muster_operator.model.enums import NumberEnum
 
 
-class Urgency(IntEnum):
+class Urgency(NumberEnum):
     """Smaller goes first."""
 
     BIND = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import Enum
 from functools import lru_cache
 from importlib.metadata import version
 from itertools import groupby, islice
@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
+from muster_operator.model.enums import NumberEnum
 from muster_operator.model.ids import NodeName
 from muster_operator.model.inventory import Part
 from muster_operator.model.news import (
@@ -88,7 +89,7 @@ class Sent:
                 self.allocations += 1
 
 
-class _Lane(IntEnum):
+class _Lane(NumberEnum):
     """News of one lane may share a message."""
 
     APPLICATIONS = 0
