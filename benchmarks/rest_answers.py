@@ -27,7 +27,7 @@ from muster_core.edge.rest.settings import RestSettings
 from muster_core.edge.scheduler import Scheduler
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
-from muster_core.main import LogFormat, configure_logs
+from muster_core.main import configure_logs
 from muster_core.model.access import EVERYBODY
 from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.events import ApplicationAdded, AskAdded, AskReleased, Event, ManagerRegistered, NodeAdded
@@ -36,6 +36,7 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
 from muster_core.world.world import World
+from muster_si.log_lines import LogFormat
 
 PATHS: Mapping[str, str] = {
     "rest/queues": "/ws/v1/partition/default/queues",

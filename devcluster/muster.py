@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -34,6 +35,8 @@ READY_S = 60.0
 GONE_S = 60.0
 """Seconds that a namespace that was deleted may take: its controller empties it first."""
 DUMP_PATH = "/debug/fullstatedump"
+
+LIBRARIES_DEBUG = re.compile(r'"level": "debug", "logger": "(?!muster)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +182,4 @@ class Muster:
 
 def _own_words(log: str, lines: int) -> str:
     """The last lines without the libraries' chatter, which at debug level is most of the log."""
-    return "\n".join([line for line in log.splitlines() if not line.startswith("DEBUG ")][-lines:])
+    return "\n".join([line for line in log.splitlines() if not LIBRARIES_DEBUG.search(line)][-lines:])

@@ -22,9 +22,11 @@ from muster_operator.assembly import Options
 from muster_operator.link import logs
 from muster_operator.link.errors import LinkError
 from muster_operator.link.leading.leadership import DURATION_S, Candidacy
-from muster_operator.link.logs import LogFormat, LogLevel
+from muster_operator.link.logs import LogLevel
 from muster_operator.link.si.comparing import PAUSE_S
 from muster_operator.running import run as run_operator
+from muster_si import log_lines
+from muster_si.log_lines import LogFormat
 from muster_si.transport.inprocess import InProcessClient
 
 EXAMPLES = ("muster run --embedded --namespace muster",)
@@ -79,6 +81,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
         typer.echo("say --embedded, or run `muster core` and `muster operator` as two processes", err=True)
         raise typer.Exit(2)
     logs.configure(log_level, log_format)
+    log_lines.tell_of_crashes()
     candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)
     webhook = WebhookOptions(
         webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest

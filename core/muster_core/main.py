@@ -9,14 +9,13 @@ cannot start says why in one line and exits with 1.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import ssl
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -36,20 +35,15 @@ from muster_core.edge.rest.access.tls import ServerTls
 from muster_core.edge.rest.server import RestServer, StartFailure
 from muster_core.edge.rest.settings import RestSettings
 from muster_core.edge.scheduler import Scheduler
+from muster_si import log_lines
 from muster_si.errors import AddressError
+from muster_si.log_lines import LogFormat
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.grpc_server import GrpcServer
 
 _log = structlog.get_logger(__name__)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-
-class LogFormat(StrEnum):
-    """json for collectors, console for people."""
-
-    JSON = "json"
-    CONSOLE = "console"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,26 +194,9 @@ def rest_tls(certificate: Path | None, key: Path | None) -> ServerTls | None:
 
 def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
     """Structured logs to standard error; returns what changes their level while the process runs."""
-    threshold, errors_to = Threshold(level), typer.get_text_stream("stderr")
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if form is LogFormat.JSON
-        # Never with the values of local variables: they may hold a user's secrets, or a whole world.
-        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    )
-    errors = [structlog.processors.format_exc_info] if form is LogFormat.JSON else []
-    structlog.configure(
-        processors=[
-            threshold,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *errors,
-            renderer,
-        ],
-        logger_factory=lambda *names: SubsystemLogger(errors_to, names[0] if names else ""),
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(level=level.value.upper(), format="%(levelname)s %(name)s %(message)s")
+    threshold = Threshold(level)
+    log_lines.configure(form, [threshold], lambda *names: SubsystemLogger(sys.stderr, names[0] if names else ""))
+    threshold.set(level)
     return threshold
 
 
@@ -290,6 +267,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
 ) -> None:
     """Run the scheduler core."""
     levels = configure_logs(log_level, log_format)
+    log_lines.tell_of_crashes()
     try:
         options = Options(
             listen=listen,

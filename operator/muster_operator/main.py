@@ -23,10 +23,12 @@ from muster_operator.link.errors import (
     StartupRefused,
 )
 from muster_operator.link.leading.leadership import DURATION_S, Candidacy
-from muster_operator.link.logs import LogFormat, LogLevel
+from muster_operator.link.logs import LogLevel
 from muster_operator.link.si.comparing import PAUSE_S
 from muster_operator.running import run
+from muster_si import log_lines
 from muster_si.errors import AddressError
+from muster_si.log_lines import LogFormat
 from muster_si.transport.administration import AdministrationClient
 from muster_si.transport.credentials import TlsFiles
 from muster_si.transport.grpc_client import GrpcClient
@@ -137,6 +139,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     """Run the operator: watch the cluster, tell the core, do what it decides."""
     try:
         logs.configure(log_level, log_format)
+        log_lines.tell_of_crashes()
         tls = tls_files(tls_cert, tls_key, tls_ca)
         client = GrpcClient(core, tls=tls, allow_plaintext=allow_plaintext)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -65,6 +65,7 @@ class SubsystemLogger(structlog.WriteLogger):
 
     def __init__(self, file: TextIO, module: str) -> None:
         super().__init__(file)
+        self.name = module
         self.subsystem = subsystem(module)
 
 

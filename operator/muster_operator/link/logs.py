@@ -6,22 +6,19 @@ Subsystems have the contract's names (3.1), so that who turned one up in YuniKor
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, WrappedLogger
+
+from muster_si import log_lines
+from muster_si.log_lines import LogFormat, Retold
 
 _NAMES: Final = logging.getLevelNamesMapping()
-
-
-class LogFormat(StrEnum):
-    """json for collectors, console for people."""
-
-    JSON = "json"
-    CONSOLE = "console"
 
 
 class LogLevel(StrEnum):
@@ -56,6 +53,7 @@ class _Logger(structlog.WriteLogger):
 
     def __init__(self, file: TextIO, name: str) -> None:
         super().__init__(file)
+        self.name = name
         self.subsystem = subsystem(name)
 
 
@@ -89,28 +87,33 @@ class _Threshold:
 _THRESHOLD: Final = _Threshold()
 
 
+#: What kopf says of a request that it will send once more. Nobody must act on it: an API server comes back.
+_AGAIN: Final = re.compile(
+    r"Request attempt (?P<attempt>\S+) failed; (?P<then>(?:\w+ closed; )?will [\w-]+): "
+    r"(?P<method>[A-Z]+) (?P<url>\S+)(?: -> (?P<error>.*))?",
+    re.DOTALL,
+)
+#: Of an answer's text; what comes behind is the API server's Status once more, as a dict.
+_ERROR_CHARACTERS: Final = 200
+
+
 def configure(level: str, form: LogFormat) -> None:
     """Set up both structlog and the standard library's logging, which kopf uses. Once per process."""
-    renderer: Processor = (
-        structlog.processors.JSONRenderer(default=str)
-        if form is LogFormat.JSON
-        # Never with the values of local variables: they may hold a user's secrets, or a whole world.
-        else structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    )
-    errors: list[Processor] = [structlog.processors.format_exc_info] if form is LogFormat.JSON else []
-    structlog.configure(
-        processors=[
-            _THRESHOLD,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *errors,
-            renderer,
-        ],
-        logger_factory=_named,
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    log_lines.configure(form, [_THRESHOLD], _named, retell)
     set_level(level)
+
+
+def retell(record: logging.LogRecord) -> Retold | None:
+    """A failed request that kopf repeats, as a warning in parts; None for every other record."""
+    if record.levelno != logging.ERROR:
+        return None
+    found = _AGAIN.match(record.getMessage())
+    if found is None:
+        return None
+    parts = {name: found[name] for name in ("method", "url", "attempt")}
+    if found["error"]:
+        parts["error"] = found["error"][:_ERROR_CHARACTERS]
+    return Retold(logging.WARNING, f"a request failed; {found['then']}", parts)
 
 
 def set_level(level: str) -> None:

@@ -12,11 +12,7 @@ UNHANDLED = re.compile(
     r'|"exception":'
     r"|Unhandled|unhandled"
     r'|"level": ?"(error|critical)"'
-    r"|^(ERROR|CRITICAL) "
 )
-
-HANDLED = re.compile(r"^ERROR (kopf\S*|muster\.watch) Request attempt #\d+/\d+ failed; will retry")
-"""What kopf logs as an error before it tries again, also for the watches that are read by us."""
 
 BEFORE = 2
 SHOWN = 600
@@ -27,7 +23,7 @@ def unhandled(name: str, lines: Iterable[str]) -> list[str]:
     found: list[str] = []
     last: list[str] = []
     for line in lines:
-        if UNHANDLED.search(line) and not HANDLED.match(line):
+        if UNHANDLED.search(line):
             shown = [part.rstrip()[:SHOWN] for part in (*last[-BEFORE:], line)]
             found.append(f"log of {name}: " + "\n    ".join(shown))
         last = [*last[-BEFORE:], line]

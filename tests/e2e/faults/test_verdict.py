@@ -140,7 +140,7 @@ def test_ledgers_that_believe_otherwise_are_found(witness: Witness, dump: Json, 
         TRACEBACK,
         '{"event": "the agent failed on an input, going on", "level": "error"}',
         "Task exception was never retrieved",
-        "ERROR asyncio something",
+        '{"event": "something", "level": "critical", "logger": "python"}',
         '{"event": "x", "level": "warning", "exception": "ValueError"}',
     ],
 )
@@ -149,5 +149,5 @@ def test_an_exception_that_nobody_handled_is_found_in_a_log(line: str) -> None:
 
 
 def test_a_try_that_is_repeated_is_handled() -> None:
-    handled = "ERROR kopf._cogs.clients.watching Request attempt #1/6 failed; will retry: GET x"
+    handled = '{"event": "a request failed; will retry", "level": "warning", "logger": "muster.watch", "error": "E"}'
     assert logs.unhandled("operator", [handled, '{"event": "a command failed", "level": "info"}']) == []

@@ -1,6 +1,7 @@
 """The log follows `log.level` and the levels of subsystems, and REST may set another in between (contract 3, 3.1)."""
 
 import io
+import json
 import logging
 from collections.abc import Iterator
 
@@ -10,7 +11,9 @@ import structlog
 from muster_core.edge.config.load import load
 from muster_core.edge.log_level import LogLevel, SubsystemLogger, Threshold, subsystem
 from muster_core.edge.scheduler import Scheduler
+from muster_core.main import configure_logs
 from muster_si import si_pb2
+from muster_si.log_lines import LogFormat
 from tests.unit.core.edge.conftest import Bench
 from tests.unit.core.edge.messages import RM
 
@@ -89,3 +92,24 @@ async def test_the_settings_of_a_registration_and_of_an_update_reach_the_log(ben
     update = si_pb2.UpdateConfigurationRequest(rmID=RM, extraConfig={"log.level": "ERROR"})
     await core.update_configuration(update)
     assert [*found, threshold.level] == [LogLevel.WARNING, LogLevel.ERROR]
+
+
+def test_lines_of_the_core_and_of_its_libraries_have_one_form_and_one_level(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    levels = configure_logs(LogLevel.INFO, LogFormat.JSON)
+
+    def told() -> list[tuple[str, str]]:
+        for log in (structlog.get_logger(REST), logging.getLogger("aiohttp.server")):
+            log.info("said")
+            log.warning("said")
+        found = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        assert {frozenset(line) for line in found} == {frozenset({"event", "level", "logger", "timestamp"})}
+        return [(line["logger"], line["level"]) for line in found]
+
+    at_info = told()
+    levels.set(LogLevel.WARNING)
+    at_warning = told()
+    structlog.reset_defaults()
+    assert at_warning == [(REST, "warning"), ("aiohttp.server", "warning")]
+    assert at_info == [(REST, "info"), at_warning[0], ("aiohttp.server", "info"), at_warning[1]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterator
 
 import pytest
 import structlog
 
 from muster_operator.link import logs
-from muster_operator.link.logs import LogFormat
+from muster_si.log_lines import LogFormat, Retold
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +60,53 @@ def test_every_logger_has_a_name_of_the_contract() -> None:
         "admission.webhook",
         "shim",
     ]
+
+
+URL = "https://127.0.0.1:6443/api/v1/pods?watch=true"
+STATUS = "{'kind': 'Status', 'message': '" + "very " * 100 + "long'}"
+
+
+def a_record(text: str, level: int = logging.ERROR) -> logging.LogRecord:
+    return logging.LogRecord("kopf._cogs.clients.watching", level, __file__, 1, text, (), None)
+
+
+def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body() -> None:
+    retold = logs.retell(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})"))
+    assert retold is not None
+    error = retold.fields["error"]
+    assert retold == Retold(
+        logging.WARNING,
+        "a request failed; will retry",
+        {"method": "GET", "url": URL, "attempt": "#1/30", "error": error},
+    )
+    assert error.startswith("APIServerError({'kind': 'Status'")
+    assert len(error) == 200
+
+
+def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
+    retold = logs.retell(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
+    event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
+    assert retold == Retold(logging.WARNING, event, {**fields, "attempt": "#2"})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        a_record(f"Request attempt #30/30 failed; escalating: GET {URL} -> TimeoutError()"),
+        a_record("Something else failed; will retry: never"),
+        a_record(f"Request attempt #2/30 failed; will retry: GET {URL}", logging.DEBUG),
+    ],
+)
+def test_what_kopf_gives_up_and_what_others_say_stays_as_it_is(record: logging.LogRecord) -> None:
+    assert logs.retell(record) is None
+
+
+def test_a_retold_warning_counts_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    def told() -> list[str]:
+        text = f"Request attempt #1/30 failed; will retry: GET {URL} -> TimeoutError()"
+        logging.getLogger("kopf._cogs.clients.watching").error(text)
+        return [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()]
+
+    found = [told()]
+    logs.follow({"kubernetes": "ERROR"})
+    assert [*found, told()] == [["warning"], []]

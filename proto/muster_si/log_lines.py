@@ -1,0 +1,161 @@
+"""One form for every line of a process's log, whoever wrote it: we through structlog, a library through the standard
+library's logging, Python itself about a warning or a crash.
+
+Both halves call `configure` once, when their process starts; which levels are written is theirs to say. A line has
+`event`, `level`, `logger`, `timestamp` (ISO 8601, UTC), where there was one the `exception` as text, and what else was
+told of the event.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Final, Protocol, TextIO
+
+import structlog
+from structlog.stdlib import ExtraAdder, ProcessorFormatter
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+
+class LogFormat(StrEnum):
+    """json for collectors, console for people."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class NamedLogger(Protocol):
+    """Where structlog's lines end: it writes one, and knows from which logger it is."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retold:
+    """What is written instead of a library's record."""
+
+    level: int
+    event: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+#: None = the record is written as it is.
+Retell = Callable[[logging.LogRecord], Retold | None]
+
+#: Attribute of a record with the fields of what it is retold as.
+_FIELDS: Final = "retold_fields"
+
+
+class _Lines(logging.StreamHandler[TextIO]):
+    """Writes the records of the standard library's logging."""
+
+    def __init__(self, formatter: logging.Formatter, retell: Retell | None) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(formatter)
+        self._retell = retell
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Retells the record; False where that puts it below the level of its logger."""
+        retold = self._retell(record) if self._retell is not None else None
+        if retold is not None:
+            record.levelno, record.levelname = retold.level, logging.getLevelName(retold.level)
+            record.msg, record.args = retold.event, ()
+            setattr(record, _FIELDS, retold.fields)
+            if not logging.getLogger(record.name).isEnabledFor(retold.level):
+                return False
+        return bool(super().filter(record))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes it to what standard error is just now: who captures it may come and go."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def configure(
+    form: LogFormat,
+    first: Sequence[Processor],
+    factory: Callable[..., NamedLogger],
+    retell: Retell | None = None,
+) -> None:
+    """Let structlog and the standard library's logging write lines of one form to standard error.
+
+    Args:
+        form: for collectors or for people.
+        first: what structlog's events go through before anything else, to drop those below their level.
+        factory: makes what writes them, from the name of a logger.
+        retell: what a library's records are told as.
+    """
+    renderer, errors = _rendering(form)
+    facts: list[Processor] = [structlog.processors.add_log_level, _add_logger]
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    structlog.configure(
+        processors=[*first, *facts, stamp, *errors, renderer],
+        logger_factory=factory,
+        cache_logger_on_first_use=True,
+    )
+    formatter = ProcessorFormatter(
+        foreign_pre_chain=[*facts, ExtraAdder(allow=[_FIELDS]), _spread, stamp, *errors],
+        processors=[ProcessorFormatter.remove_processors_meta, renderer],
+    )
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if isinstance(handler, _Lines):
+            root.removeHandler(handler)
+    root.addHandler(_Lines(formatter, retell))
+    logging.captureWarnings(capture=True)
+
+
+def tell_of_crashes() -> None:
+    """Let an error that ends the process, a thread or nothing at all become a line as well. For whole processes."""
+    log = logging.getLogger("python")
+
+    def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, Exception):
+            sys.__excepthook__(kind, error, trace)
+            return
+        log.critical("the process ends by an error that nobody handled", exc_info=(kind, error, trace))
+
+    def thread_ended(told: threading.ExceptHookArgs) -> None:
+        if told.exc_value is not None and told.exc_type is not SystemExit:
+            log.error(
+                "a thread ended by an error that nobody handled",
+                exc_info=(told.exc_type, told.exc_value, told.exc_traceback),
+            )
+
+    def ignored(told: sys.UnraisableHookArgs) -> None:
+        if told.exc_value is not None:
+            log.error(
+                "%s: %r",
+                told.err_msg or "an error was ignored",
+                told.object,
+                exc_info=(told.exc_type, told.exc_value, told.exc_traceback),
+            )
+
+    sys.excepthook, threading.excepthook, sys.unraisablehook = ended, thread_ended, ignored
+
+
+def _rendering(form: LogFormat) -> tuple[Processor, list[Processor]]:
+    if form is LogFormat.JSON:
+        return structlog.processors.JSONRenderer(default=str), [structlog.processors.format_exc_info]
+    # Never with the values of local variables: they may hold a user's secrets, or a whole world.
+    plain = structlog.dev.plain_traceback
+    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return structlog.dev.ConsoleRenderer(exception_formatter=plain, colors=colors), []
+
+
+def _add_logger(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    record = event.get("_record")
+    event["logger"] = logger.name if record is None else record.name
+    return event
+
+
+def _spread(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """The fields of a record that was retold, each under its own name."""
+    event.update(event.pop(_FIELDS, {}))
+    return event
