@@ -18,7 +18,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test e2e e2e-all soak chaos bench demo image proto diagrams manifests
+.PHONY: help setup check test test-py e2e e2e-all soak chaos bench demo image proto diagrams manifests
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check: setup ## style, format, types, layers, generated code: everything that ne
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses)
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/unit tests/judge tests/install tests/e2e
+
+test-py: setup | $(UV) ## unit and contract tests on every CPython from 3.11 up that is here, each in an environment of its own (PYTHONS="3.12 3.13" chooses; ARGS as for test)
+	$(BIN)/python -m tools.pythons --uv $(UV) $(foreach version,$(PYTHONS),--python $(version)) $(ARGS)
 
 e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
