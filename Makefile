@@ -18,7 +18,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-py e2e e2e-all soak chaos bench demo image proto diagrams manifests
+.PHONY: help setup check test test-py e2e e2e-all soak chaos bench demo image proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,7 @@ check: setup ## style, format, types, layers, generated code: everything that ne
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.proto --check
+	$(BIN)/python -m tools.workflows
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses)
 	$(BIN)/python -m devcluster build
@@ -99,3 +100,12 @@ diagrams: setup ## write what is made of the code: docs/states/, compatibility.m
 
 manifests: setup ## render deploy/base and deploy/overlays from the chart, for kubectl apply -k
 	$(BIN)/python -m tools.manifests
+
+chart: setup ## lint the chart and package it into build/chart (PUSH=oci://registry/path sends it, with IMAGE=registry/name as its default image)
+	$(BIN)/python -m tools.package $(if $(PUSH),--push $(PUSH) --image $(IMAGE))
+
+changelog: setup ## show what changelog.d says of the next release (VERSION=0.1.0 moves it into CHANGELOG.md)
+	$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version unreleased)
+
+release-facts: setup ## what a release is called, once every place that has the version agrees (TAG=v0.1.0)
+	@$(BIN)/python -m tools.release $(TAG)

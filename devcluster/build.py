@@ -67,15 +67,15 @@ def _build_family(go: Path, programs: list[Program], console: Console) -> None:
         "GOWORK": "off",
     }
     start = time.monotonic()
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=MODULES / family, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    try:
-        last_words = _show(process, names, console)
-    finally:
-        if process.poll() is None:
+    ) as process:
+        try:
+            last_words = _show(process, names, console)
+        except BaseException:
             process.kill()
-    if process.wait() != 0:
+            raise
+    if process.returncode != 0:
         raise BuildFailed(names, "\n".join(last_words))
     _move_into_place(programs, fresh, target)
     console.print(f"built {names} in {time.monotonic() - start:.0f} s")

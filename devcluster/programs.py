@@ -52,16 +52,19 @@ _FOR_KUBERNETES = "-s -w " + " ".join(
 HELM = Program("helm", "install", "helm.sh/helm/v3/cmd/helm", _FOR_KUBERNETES)
 KUBECONFORM = Program("kubeconform", "install", "github.com/yannh/kubeconform/cmd/kubeconform", _FOR_KUBERNETES)
 
+ACTIONLINT = Program("actionlint", "workflows", "github.com/rhysd/actionlint/cmd/actionlint")
+
 CONTROL_PLANE = (ETCD, APISERVER, CONTROLLERS, KWOK)
 """What a cluster needs."""
 
 INSTALLERS = (KUBECTL, HELM, KUBECONFORM)
 """What renders, checks and applies the chart and the manifests made of it."""
 
-TESTED_WITH = (*CONTROL_PLANE, JUDGE, *INSTALLERS)
-"""What the tests need: a cluster, kube-scheduler's opinion of where pods may go, and what installs Muster."""
+TESTED_WITH = (*CONTROL_PLANE, JUDGE, *INSTALLERS, ACTIONLINT)
+"""What the tests need: a cluster, kube-scheduler's opinion of where pods may go, what installs Muster, and a reader of
+workflows."""
 
-ALL = (*CONTROL_PLANE, JUDGE, SCHEDULER, *INSTALLERS)
+ALL = (*CONTROL_PLANE, JUDGE, SCHEDULER, *INSTALLERS, ACTIONLINT)
 
 
 def cache_root() -> Path:

@@ -1,0 +1,86 @@
+"""Workflows call only make, with the least rights, from actions that cannot be swapped under us."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.repo.test_docs import TARGET, makefile
+from tests.unit.repo.tree import ROOT
+
+Json = dict[str, Any]
+
+PATHS = sorted((ROOT / ".github/workflows").iterdir())
+#: YAML 1.1 reads the key `on` as true; nobody here asks for it.
+WORKFLOWS: dict[str, Json] = {path.name: yaml.safe_load(path.read_text()) for path in PATHS}
+PINNED = re.compile(r"uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
+EACH = pytest.mark.parametrize("workflow", WORKFLOWS.values(), ids=list(WORKFLOWS))
+
+
+def jobs(workflow: Json) -> Iterator[Json]:
+    yield from workflow["jobs"].values()
+
+
+def commands(workflow: Json) -> list[list[str]]:
+    lines = [line for job in jobs(workflow) for step in job["steps"] for line in step.get("run", "").splitlines()]
+    return [shlex.split(line) for line in lines]
+
+
+def test_there_is_one_for_each_purpose() -> None:
+    assert set(WORKFLOWS) == {"chart.yaml", "image.yaml", "test.yaml"}
+
+
+@EACH
+def test_only_make_is_called_and_what_signs(workflow: Json) -> None:
+    targets = set(TARGET.findall(makefile))
+    for words in commands(workflow):
+        if words[0] == "cosign":
+            assert words[1] == "sign"
+            continue
+        assert words[0] == "make"
+        assert next(word for word in words[1:] if not word.startswith("-")) in targets
+
+
+@EACH
+def test_a_job_has_no_right_that_it_does_not_name_and_ends_in_time(workflow: Json) -> None:
+    assert workflow["permissions"] == {}
+    assert "concurrency" in workflow
+    for job in jobs(workflow):
+        assert job["permissions"]
+        assert job["timeout-minutes"] <= 90
+
+
+@EACH
+def test_a_checkout_leaves_no_token_behind(workflow: Json) -> None:
+    for job in jobs(workflow):
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_only_pushes_may_write_anywhere() -> None:
+    writing = {
+        (name, key)
+        for name, workflow in WORKFLOWS.items()
+        for key, job in workflow["jobs"].items()
+        if "write" in job["permissions"].values()
+    }
+    assert writing == {("image.yaml", "push"), ("chart.yaml", "push")}
+    assert all("if" in WORKFLOWS[name]["jobs"][key] for name, key in writing)
+
+
+def test_every_action_is_pinned_to_a_commit_and_says_its_release() -> None:
+    lines = [line.strip().removeprefix("- ") for path in PATHS for line in path.read_text().splitlines()]
+    used = [line for line in lines if line.startswith("uses:")]
+    assert used
+    assert [line for line in used if not PINNED.match(line)] == []
+
+
+def test_the_pythons_are_those_that_are_called_supported() -> None:
+    classifiers = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert WORKFLOWS["test.yaml"]["jobs"]["test"]["strategy"]["matrix"]["python"] == classifiers

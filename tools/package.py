@@ -1,0 +1,84 @@
+"""Lints the chart and packages it into build/chart (`make chart`).
+
+    python -m tools.package [--image registry.example.com/muster] [--push oci://registry.example.com/charts]
+
+What is pushed names the image of its release; build/chart/reference then has what to sign, by digest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from devcluster.binaries import ensure
+from devcluster.programs import HELM
+from tools.chart import CHART, ROOT
+
+FOLDER: Final = ROOT / "build" / "chart"
+REPOSITORY: Final = re.compile(r"^(image:\n(?:  .*\n)*?  repository: ).*$", re.MULTILINE)
+PUSHED: Final = re.compile(r"Pushed: (?P<name>\S+):[^:\s]+\s+Digest: (?P<digest>sha256:[0-9a-f]{64})")
+
+
+def with_image(values: str, image: str) -> str:
+    """The chart's values with another default of `image.repository`. Raises ValueError where there is none."""
+    changed, count = REPOSITORY.subn(rf"\g<1>{image}", values)
+    if count != 1:
+        raise ValueError("values.yaml has no image.repository")
+    return changed
+
+
+def reference(said: str) -> str:
+    """What Helm pushed, by digest. Raises ValueError where Helm does not say it."""
+    found = PUSHED.search(said)
+    if found is None:
+        raise ValueError(f"helm push did not name a digest: {said}")
+    return f"{found['name']}@{found['digest']}"
+
+
+def package(image: str | None) -> Path:
+    """The packaged chart. Raises CalledProcessError; Helm has said why."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    copy = FOLDER / "source" / CHART.name
+    shutil.copytree(CHART, copy)
+    if image:
+        values = copy / "values.yaml"
+        values.write_text(with_image(values.read_text(), image))
+    helm = str(ensure([HELM])["helm"])
+    subprocess.run([helm, "lint", "--strict", str(copy)], check=True)
+    subprocess.run([helm, "package", "--destination", str(FOLDER), str(copy)], check=True)
+    (made,) = FOLDER.glob("*.tgz")
+    return made
+
+
+def push(made: Path, registry: str) -> str:
+    """Sends it, and returns its reference. Raises CalledProcessError; Helm has said why."""
+    command = [str(ensure([HELM])["helm"]), "push", str(made), registry]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return reference(done.stdout)
+
+
+def main() -> int:
+    """Package, and push if asked to; 1 if Helm finds something wrong."""
+    parser = argparse.ArgumentParser(prog="package", description="lint and package the chart")
+    parser.add_argument("--image", help="default of image.repository in the package")
+    parser.add_argument("--push", help="an OCI registry: oci://host/path")
+    options = parser.parse_args()
+    try:
+        made = package(options.image)
+        print(made.relative_to(ROOT))
+        if options.push:
+            pushed = push(made, options.push)
+            (FOLDER / "reference").write_text(pushed + "\n")
+            print(pushed)
+    except subprocess.CalledProcessError as error:
+        print(error.output or f"helm {error.cmd[1]} found something wrong")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
