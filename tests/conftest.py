@@ -19,10 +19,14 @@ settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise."""
+    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise.
+
+    They share one cluster, so one process of a run in several (`-n 2 --dist loadgroup`) has them all, in their order.
+    """
     for item in items:
         if item.path.is_relative_to(E2E):
             item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.xdist_group("cluster"))
             if item.get_closest_marker("timeout") is None:
                 # Of the test itself: a fixture may have to compile the control plane first.
                 item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST, func_only=True))

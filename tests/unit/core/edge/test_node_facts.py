@@ -94,7 +94,9 @@ PODS: list[tuple[str, Any, Reader]] = [
 ]
 
 
-@pytest.mark.parametrize("key, value, read", NODES + PODS, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(
+    "key, value, read", NODES + PODS, ids=lambda part: part.__name__ if callable(part) else str(part)[:40]
+)
 def test_what_cannot_be_read_is_refused_by_its_name_in_few_words(key: str, value: Any, read: Reader) -> None:
     with pytest.raises(Unfit) as refused:
         read({key: text(value)})

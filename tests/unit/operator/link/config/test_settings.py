@@ -123,7 +123,14 @@ def test_compressed_entries_are_unpacked_and_win() -> None:
     assert found == {"queues.yaml": "packed"}
 
 
-@pytest.mark.parametrize("value", ["not base64!", base64.b64encode(b"not gzip").decode(), packed("x")[:-12]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("not base64!", id="no base64"),
+        pytest.param(base64.b64encode(b"not gzip").decode(), id="no gzip"),
+        pytest.param(packed("x")[:-12], id="cut off"),
+    ],
+)
 def test_a_broken_compressed_entry_names_its_key(value: str) -> None:
     with pytest.raises(BadSetting, match=r"queues\.yaml\.gz"):
         merged([{"binaryData": {"queues.yaml.gz": value}}])
