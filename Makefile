@@ -8,6 +8,8 @@ BIN := .venv/bin
 # Only a Python that is already on the machine.
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
+# Material tells at each build that its successor is there (pyproject.toml has what we make of that).
+export NO_MKDOCS_2_WARNING := 1
 # Trust what the machine trusts, where it says so: company proxies have certificates of their own.
 ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),)
 export UV_SYSTEM_CERTS := 1
@@ -18,7 +20,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-py e2e e2e-all soak chaos bench demo image proto diagrams manifests chart changelog release-facts
+.PHONY: help setup check test test-py e2e e2e-all soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,18 +34,23 @@ setup: .venv/.ready ## make the environment in .venv from uv.lock (gets uv itsel
 .uv/bin/uv:
 	PIP_USER=0 $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .uv 'uv>=0.13,<1'
 
-# The environment of `setup` and what draws charts.
+# The environment of `setup` and what draws charts, or makes the site; neither takes away the other.
 .venv/.bench: .venv/.ready
-	$(UV) sync --frozen --quiet --group bench
+	$(UV) sync --frozen --quiet --inexact --group bench
 	@touch $@
 
-check: setup ## style, format, types, layers, generated code: everything that needs no run
+.venv/.docs: .venv/.ready
+	$(UV) sync --frozen --quiet --inexact --group docs
+	@touch $@
+
+check: setup .venv/.docs ## style, format, types, layers, generated code, documents: everything that needs no run
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.proto --check
 	$(BIN)/python -m tools.workflows
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses; ARGS="-n0 --pdb" stays in one process)
 	$(BIN)/python -m devcluster build
@@ -86,15 +93,20 @@ image: ## build the container image with docker or podman (IMAGE=muster:dev BASE
 	  --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
 	  --build-arg CREATED=$(shell date -u +%Y-%m-%dT%H:%M:%SZ) .
 
+docs: .venv/.docs ## make a site of the documents in build/site, without a network (SERVE=127.0.0.1:8000 shows it, and renews it as you write)
+	$(BIN)/python -m mkdocs $(if $(SERVE),serve --strict --dev-addr $(SERVE),build --strict --quiet && echo "build/site/index.html")
+
 proto: setup ## generate the message classes of proto/muster_si/*.proto
 	$(BIN)/python -m tools.proto
 
-diagrams: setup ## write what is made of the code: docs/states/, compatibility.md, openapi.json, settings.md and command.md in docs/, deploy/webhooks.yaml, what the chart copies
+diagrams: setup ## write what is made of the code: states/, pictures/, openapi.json and tables in docs/, deploy/webhooks.yaml, what the chart copies
 	$(BIN)/python -m tools.diagrams
 	$(BIN)/python -m tools.compatibility
 	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.webhooks > deploy/webhooks.yaml
 	$(BIN)/python -m tools.settings
+	$(BIN)/python -m tools.queues
+	$(BIN)/python -m tools.metrics
 	$(BIN)/python -m tools.commands
 	$(BIN)/python -m tools.chart
 

@@ -2,11 +2,13 @@
 
 Runs core and operator as two processes over the unix socket, the operator with its own service account and role.
 Exit code 0: the whole cycle was seen and nothing is left over. 1: the reason is printed. KEEP=1 leaves everything up.
+RECORD=file writes down what was seen and when, for the pictures of the documents.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -22,7 +24,7 @@ from devcluster import flavour, kept, muster, signals
 from devcluster.api import Json
 from devcluster.audit import counts
 from devcluster.cluster import Cluster, documents, running
-from devcluster.demo_view import Progress, summary
+from devcluster.demo_view import Progress, recording, summary
 from devcluster.errors import ApiError, ConditionNotMet, DevclusterError
 from devcluster.flavour import Flavour
 from devcluster.gang import GangView
@@ -78,6 +80,7 @@ class Demo:
         account = f"system:serviceaccount:{muster.NAMESPACE}:{muster.ACCOUNT}"
         writes = counts(self.cluster.audit.since(mark), account) if self.fake else None
         self.console.print(summary(self.view, self.applied_at, writes))
+        _record(recording(self.view, self.applied_at, writes))
         return left
 
     async def _watch(self) -> None:
@@ -184,6 +187,12 @@ async def _namespace(cluster: Cluster, *, keep: bool) -> AsyncIterator[None]:
     finally:
         if not keep:
             await cluster.admin.delete("namespaces", NAMESPACE)
+
+
+def _record(seen: Json) -> None:
+    """For the pictures of the documents, if somebody asked for it."""
+    if file := os.environ.get("RECORD"):
+        Path(file).write_text(json.dumps(seen, indent=1) + "\n")
 
 
 def _end_earlier(console: Console) -> None:

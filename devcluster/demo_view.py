@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from devcluster.api import Json
 from devcluster.gang import GangView
 
 COLUMNS = {
@@ -91,3 +93,20 @@ def summary(view: GangView, applied_at: float, writes: Mapping[str, int] | None)
         members = view.total("asked") or 1
         result.add_row("operator: writes per gang member", f"{sum(writes.values()) / members:.1f}")
     return result
+
+
+def recording(view: GangView, applied_at: float, writes: Mapping[str, int] | None) -> Json:
+    """What was seen, as JSON; times are seconds after ``kubectl apply``."""
+
+    def after(at: float | None) -> float | None:
+        return None if at is None else round(at - applied_at, 3)
+
+    return {
+        "asked": {name: counts.asked for name, counts in sorted(view.groups.items())},
+        "milestones": {milestone: after(at) for milestone, at in view.milestones.items()},
+        "writes": dict(writes or {}),
+        "pods": {
+            name: asdict(life) | {moment: after(getattr(life, moment)) for moment in ("seen", "bound", "ended")}
+            for name, life in sorted(view.lives.items())
+        },
+    }

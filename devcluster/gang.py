@@ -39,11 +39,24 @@ class GroupCounts:
 
 
 @dataclass(slots=True)
+class PodLife:
+    """One pod of the gang, and when (seconds, the caller's clock) it was first seen, bound, and at its end."""
+
+    group: str
+    is_placeholder: bool
+    seen: float
+    bound: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
 class GangView:
     """All groups, and when (seconds, the caller's clock) each milestone was first seen."""
 
     groups: dict[str, GroupCounts] = field(default_factory=dict)
     milestones: dict[str, float] = field(default_factory=dict)
+    lives: dict[str, PodLife] = field(default_factory=dict)
+    """By name of the pod."""
 
     def see(self, kind: str, pod: Json, now: float) -> None:
         """Take in one watch event of a pod that belongs to some task group; others are ignored."""
@@ -53,10 +66,16 @@ class GangView:
             return
         self._announce(annotations.get(GROUPS))
         counts = self.groups.setdefault(name, GroupCounts())
-        if annotations.get(PLACEHOLDER) == "true":
+        is_placeholder = annotations.get(PLACEHOLDER) == "true"
+        if is_placeholder:
             _see_placeholder(counts, kind, pod)
         else:
             _see_real(counts, kind, pod)
+        life = self.lives.setdefault(pod["metadata"]["name"], PodLife(name, is_placeholder, now))
+        if life.bound is None and pod["spec"].get("nodeName"):
+            life.bound = now
+        if life.ended is None and (kind == "DELETED" or (not is_placeholder and _is_over(pod))):
+            life.ended = now
         self._note_milestones(now)
 
     def total(self, what: str) -> int:
@@ -98,5 +117,9 @@ def _see_real(counts: GroupCounts, kind: str, pod: Json) -> None:
     name = pod["metadata"]["name"]
     if pod["spec"].get("nodeName"):
         counts.bound.add(name)
-    if kind == "DELETED" or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+    if kind == "DELETED" or _is_over(pod):
         counts.finished.add(name)
+
+
+def _is_over(pod: Json) -> bool:
+    return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}

@@ -1,7 +1,8 @@
-"""Writes ``docs/compatibility.md`` from ``docs/compatibility.yaml`` and the ``Differs:`` remarks of the product.
+"""Writes ``docs/compatibility.md`` from ``docs/compatibility.yaml``, and the ``Differs:`` remarks of the product into
+``docs/migration.md``.
 
 The YAML lists what a user or a resource manager may rely on, each row with the test that shows it; tests compare it
-with the running thing. Called by ``make diagrams``; a test fails when the page is stale.
+with the running thing. Called by ``make diagrams``; a test fails when a page is stale.
 """
 
 import sys
@@ -17,6 +18,28 @@ from tools.differs import differences
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "docs" / "compatibility.yaml"
 PAGE = ROOT / "docs" / "compatibility.md"
+MIGRATION = ROOT / "docs" / "migration.md"
+BEGIN = "<!-- the differences: written by `make diagrams` -->\n"
+END = "<!-- end of the differences -->\n"
+SUBJECTS = {
+    "muster_core.edge.rest": "REST",
+    "muster_core.edge.metrics": "Metrics",
+    "muster_core.edge.events": "Events of REST",
+    "muster_core.engine.notes": "Events of REST",
+    "muster_core.edge": "Configuration and groups of users",
+    "muster_core.engine.configuration": "Queues",
+    "muster_core.engine.queues": "Queues",
+    "muster_core.engine.applications": "Queues",
+    "muster_core.engine.preemption": "Preemption and quotas",
+    "muster_core.engine.quota": "Preemption and quotas",
+    "muster_core.plan.preemption": "Preemption and quotas",
+    "muster_core.plan": "Order and nodes",
+    "muster_operator.admission": "Admission",
+    "muster_operator.link.config": "Configuration and groups of users",
+    "muster_operator": "Pods, placeholders and nodes",
+    "muster_core": "REST",
+}
+"""What a remark is about, by the longest beginning of its module's name."""
 
 
 class Row(BaseModel):
@@ -110,10 +133,18 @@ def _lines(compatibility: Compatibility) -> Iterator[str]:
                 yield from (*([""] if number else []), f"### {group.title}", "")
             yield from ("| Name | Here | Test |", "|---|---|---|")
             yield from (f"| `{row.name}` | {_cell(row)} | {_test(row)} |" for row in group.rows)
-    yield from ("", "## Differences from YuniKorn", "")
-    yield "Rules that differ are marked in [semantics.md](semantics.md): 10 and 15. The code marks the rest:"
-    yield ""
-    yield from (f"- {text} (`{module}`)" for module, text in differences())
+
+
+def differing(page: str) -> str:
+    """The page of who comes from YuniKorn, with the remarks of now, by subject."""
+    found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS.values()}
+    for module, text in differences():
+        best = max((beginning for beginning in SUBJECTS if module.startswith(beginning)), key=len)
+        remarks = (remark.strip() for remark in text.split("Differs:"))
+        found[SUBJECTS[best]] += (f"* {remark[0].upper()}{remark[1:]} (`{module}`)" for remark in remarks)
+    lines = [line for subject, remarks in found.items() if remarks for line in ("", f"### {subject}", "", *remarks)]
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + "\n".join(lines).lstrip("\n") + "\n\n" + END + rest.partition(END)[2]
 
 
 def _cell(row: Row) -> str:
@@ -129,16 +160,19 @@ def _test(row: Row) -> str:
     return f"`{row.test.rpartition('::')[2]}`" if row.test else "none"
 
 
+def fresh() -> dict[Path, str]:
+    """What both pages have to be."""
+    return {PAGE: rendered(load()), MIGRATION: differing(MIGRATION.read_text())}
+
+
 def main() -> int:
-    """Renews the page if it is stale, and says so; ``--check`` only says so, with exit code 1."""
-    page = rendered(load())
-    if PAGE.exists() and PAGE.read_text() == page:
-        return 0
-    print(f"{PAGE.relative_to(ROOT)} is stale: make diagrams" if "--check" in sys.argv else PAGE.relative_to(ROOT))
-    if "--check" in sys.argv:
-        return 1
-    PAGE.write_text(page)
-    return 0
+    """Renews the pages that are stale, and names them; ``--check`` only names them, with exit code 1."""
+    stale = {path: text for path, text in fresh().items() if not path.exists() or path.read_text() != text}
+    for path, text in stale.items():
+        print(path.relative_to(ROOT))
+        if "--check" not in sys.argv:
+            path.write_text(text)
+    return 1 if stale and "--check" in sys.argv else 0
 
 
 if __name__ == "__main__":

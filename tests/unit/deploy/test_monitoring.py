@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
-from muster_operator.admission.answering.server import ReviewMetrics
-from muster_operator.link.metrics import Metrics as OperatorMetrics
 from tests.unit.core.edge.metrics.busy import busy_core
+from tests.unit.deploy.busy import busy_operator
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
@@ -31,29 +29,6 @@ GROUPING = re.compile(r"\b(?:by|ignoring|group_left)\s*\(([^)]*)\)")
 GIVEN = {"instance", "job", "namespace", "pod"}
 
 Labels = dict[str, set[str]]
-
-
-def busy_operator() -> CollectorRegistry:
-    """Every metric of the operator with at least one sample."""
-    metrics = OperatorMetrics()
-    metrics.watch("", lambda: {"inbox": 1})
-    for labelled in (metrics.streams_broken, metrics.streams_expired, metrics.lists, metrics.repairs):
-        labelled.labels("pods").inc()
-    metrics.count_watched("pods", "ADDED")
-    metrics.heard("pods")
-    metrics.requested("POST", "pods/binding", 201, 0.01)
-    metrics.brakes.labels("create").inc()
-    metrics.differences.labels("ask missing").inc()
-    metrics.compared.labels("nodes").inc()
-    metrics.ended("BindPod", 500)
-    metrics.retries.labels("BindPod", "500").inc()
-    metrics.failures.labels("Ended").inc()
-    admission = ReviewMetrics(metrics)
-    for verdict in ("allowed", "changed", "refused", "failed", "bad"):
-        admission.reviews.labels("/mutate", verdict).inc()
-    admission.seconds.labels("/mutate").observe(0.01)
-    metrics.exposition()
-    return metrics.registry
 
 
 def known_samples() -> dict[str, Labels]:

@@ -1,11 +1,15 @@
 """What is generated agrees with its source: message classes, state diagrams, the list of differences (style 50)."""
 
+import re
 from enum import Enum
 from pathlib import Path
 
 import pytest
 
-from tools import diagrams, differs, proto
+from muster_core.edge.config.schema import Form
+from muster_si import si_pb2
+from tools import diagrams, differs, metrics, proto, queues
+from tools.pictures import halves, lifecycle, recorded, walk
 
 
 class Door(Enum):
@@ -64,15 +68,48 @@ def test_the_diagrams_are_those_of_the_state_tables() -> None:
     assert diagrams.stale() == []
 
 
-def test_a_diagram_starts_at_the_first_state_joins_parallel_events_and_ends_where_no_row_leads_out() -> None:
-    page = diagrams.draw("core", "DOORS", DOORS).splitlines()
-    assert [line.strip() for line in page[page.index("stateDiagram-v2") + 1 : page.index("```")]] == [
-        "[*] --> Shut",
-        "Shut --> Open : PUSH / PULL",
-        "Open --> Gone : BURN",
-        "Gone --> [*]",
-    ]
-    assert "| Shut | PULL | Open |" in page
+def test_a_picture_has_a_column_for_each_state_and_a_row_for_each_event_and_its_outcome() -> None:
+    picture = lifecycle.drawn("doors", diagrams.edges(DOORS))
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", picture)
+    assert words == ["Shut", "Open", "Gone", "● begins   ◉ ends", "PUSH", "PULL", "BURN"]
+    assert "| Shut | PULL | Open |" in diagrams.page("core", "DOORS", DOORS)
+
+
+def test_the_walk_of_a_gang_speaks_the_words_of_the_interface() -> None:
+    known = set(si_pb2.DESCRIPTOR.message_types_by_name) | set(si_pb2.TerminationType.keys()) | {"Running"}
+    said = {word for step in walk.STEPS for word in re.findall(r"\b[A-Z]\w+", step.words)}
+    assert said - known == set()
+    assert len(said) > 5
+    assert {actor for step in walk.STEPS for actor in step[:2]} == set(walk.ACTORS)
+
+
+def test_the_layers_in_the_picture_are_those_that_are_guarded() -> None:
+    picture = halves.drawn()
+    for package, names in halves.layers().items():
+        assert f": {package}<" in picture
+        assert {name for name in names if f">{name.replace(' | ', ' and ')}<" not in picture} == {"__main__"}
+
+
+def test_the_recorded_run_is_a_whole_one() -> None:
+    run = recorded.load()
+    assert {group: len([life for life in run.pods.values() if life.group == group]) for group in run.asked} == {
+        group: 2 * asked for group, asked in run.asked.items()
+    }
+    assert all(life.seen <= life.bound <= life.ended for life in run.pods.values() if life.bound and life.ended)
+    assert run.view().total("replaced") == run.view().total("asked") > 0
+
+
+def test_the_tables_of_queues_and_metrics_are_made_of_the_code() -> None:
+    assert queues.written(queues.PAGE.read_text()) == queues.PAGE.read_text(), "make diagrams"
+    assert metrics.written(metrics.PAGE.read_text()) == metrics.PAGE.read_text(), "make diagrams"
+
+
+def test_a_key_of_queues_yaml_that_nobody_explained_is_refused() -> None:
+    class Bare(Form):
+        nothing: str = ""
+
+    with pytest.raises(LookupError, match="nothing"):
+        list(queues.rows(Bare))
 
 
 def test_only_a_mapping_from_state_and_event_to_state_is_a_table() -> None:

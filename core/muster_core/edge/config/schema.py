@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, get_args
+from typing import Annotated, ClassVar, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -64,6 +64,13 @@ Weight = Annotated[float, BeforeValidator(_weight)]
 Properties = Annotated[dict[str, str], BeforeValidator(_texts)]
 
 
+class Meaning(NamedTuple):
+    """What a key says, for people, and what counts where it is left out; docs/queues.md is made of it."""
+
+    text: str
+    default: str = "none"
+
+
 class Form(BaseModel):
     """A mapping with known keys. A key without a value counts as absent."""
 
@@ -83,66 +90,94 @@ class Form(BaseModel):
 class ResourcesForm(Form):
     """`resources` of a queue or template."""
 
-    guaranteed: dict[str, str] | None = None
-    max: dict[str, str] | None = None
+    guaranteed: Annotated[
+        dict[str, str] | None, Meaning("what the queue gets back by preemption, and its share in fairness", "0")
+    ] = None
+    max: Annotated[
+        dict[str, str] | None,
+        Meaning(
+            "the most that all pods of the queue and below may hold; a resource that is not listed is not limited, "
+            "0 forbids it",
+            "unlimited",
+        ),
+    ] = None
 
 
 class LimitForm(Form):
     """One entry of `limits` (contract 2.7)."""
 
-    limit: str = ""
-    users: list[str] = []
-    groups: list[str] = []
-    maxapplications: Count = 0
-    maxresources: dict[str, str] | None = None
+    limit: Annotated[str, Meaning("a remark")] = ""
+    users: Annotated[list[str], Meaning('whom it bounds; `"*"`: each user that no entry names')] = []
+    groups: Annotated[list[str], Meaning('and which groups; `"*"`: all other groups together')] = []
+    maxapplications: Annotated[Count, Meaning("how many applications of each run at once", "unlimited")] = 0
+    maxresources: Annotated[dict[str, str] | None, Meaning("what each may have at once", "unlimited")] = None
 
 
 class TemplateForm(Form):
     """`childtemplate` (contract 2.6)."""
 
-    maxapplications: Count = 0
-    properties: Properties = {}
-    resources: ResourcesForm = ResourcesForm()
+    maxapplications: Annotated[Count, Meaning("as of a queue", "unlimited")] = 0
+    properties: Annotated[Properties, Meaning("as of a queue")] = {}
+    resources: Annotated[ResourcesForm, Meaning("as of a queue", "unlimited")] = ResourcesForm()
 
 
 class QueueForm(Form):
     """One queue (contract 2.3)."""
 
-    name: str
-    parent: Flag | None = None
-    queues: list[QueueForm] = []
-    maxapplications: Count | None = None
-    properties: Properties = {}
-    adminacl: str = ""
-    submitacl: str = ""
+    name: Annotated[str, Meaning("1 to 64 letters, digits and `_ : # / @ -`; case does not count; no dots")]
+    parent: Annotated[
+        Flag | None, Meaning("`true` lets placement rules make queues below an empty queue", "has `queues`")
+    ] = None
+    queues: Annotated[list[QueueForm], Meaning("the queues below; only a leaf runs pods")] = []
+    maxapplications: Annotated[
+        Count | None, Meaning("how many applications run at once; the others wait", "unlimited")
+    ] = None
+    properties: Annotated[
+        Properties, Meaning("how the queue orders and preempts: [below](#properties)", "inherited")
+    ] = {}
+    adminacl: Annotated[str, Meaning("who may submit too: here or in any queue above", "nobody")] = ""
+    submitacl: Annotated[str, Meaning("[who may submit](#access): here or in any queue above", "nobody")] = ""
     resources: ResourcesForm = ResourcesForm()
-    limits: list[LimitForm] = []
-    childtemplate: TemplateForm | None = None
+    limits: Annotated[list[LimitForm], Meaning("bounds of single users and groups: [below](#limits)")] = []
+    childtemplate: Annotated[
+        TemplateForm | None,
+        Meaning(
+            "`maxapplications`, `properties` and `resources` of queues that are made on demand below",
+            "that of the nearest queue above",
+        ),
+    ] = None
 
 
 class FilterForm(Form):
     """`filter` of a placement rule."""
 
-    type: str = ""
-    users: list[str] = []
-    groups: list[str] = []
+    type: Annotated[str, Meaning("`allow`: the rule is for these only; `deny`: for all others", "`allow`")] = ""
+    users: Annotated[list[str], Meaning("names; one entry may be a regular expression", "everybody")] = []
+    groups: Annotated[list[str], Meaning("names; one entry may be a regular expression", "everybody")] = []
 
 
 class RuleForm(Form):
     """One placement rule (contract 2.10)."""
 
-    name: str
-    create: Flag = False
-    parent: RuleForm | None = None
-    value: str = ""
+    name: Annotated[str, Meaning("which rule: one of those below")]
+    create: Annotated[
+        Flag, Meaning("whether a queue that is not there is made; else the rule gives none", "`false`")
+    ] = False
+    parent: Annotated[RuleForm | None, Meaning("a rule that says below which queue", "root")] = None
+    value: Annotated[str, Meaning("of `fixed`: a queue or a path; of `tag`: the tag's name")] = ""
     filter: FilterForm | None = None
 
 
 class PreemptionForm(Form):
     """`preemption` of a partition."""
 
-    enabled: Flag | None = None
-    quotapreemptionenabled: Flag | None = None
+    enabled: Annotated[
+        Flag | None, Meaning("[preemption](preemption.md) by guarantee and for DaemonSets", "`true`")
+    ] = None
+    quotapreemptionenabled: Annotated[
+        Flag | None,
+        Meaning("a lowered `max` [takes back](preemption.md#by-a-lowered-maximum) what is over it", "`false`"),
+    ] = None
 
 
 class NodeSortForm(Form):
@@ -150,23 +185,33 @@ class NodeSortForm(Form):
 
     instead: ClassVar[str] = "write it as a mapping, nodesortpolicy: {type: fair}"
 
-    type: str = ""
-    resourceweights: dict[str, Weight] = {}
+    type: Annotated[
+        str,
+        Meaning("`fair`, `binpacking` or `utilization`: [which nodes first](#order-of-nodes)", "`fair`, with balance"),
+    ] = ""
+    resourceweights: Annotated[
+        dict[str, Weight], Meaning("which resources count for that, and how much", "`vcore: 1, memory: 1`")
+    ] = {}
 
 
 class ResolverForm(Form):
     """`usergroupresolver` of a partition."""
 
-    type: str = ""
+    type: Annotated[
+        str, Meaning("`os` or `ldap`: where [a user's groups](#groups-of-users) come from if its pods name none")
+    ] = ""
 
 
 class PartitionForm(Form):
     """One partition (contract 2.2)."""
 
-    name: str = ""
-    queues: list[QueueForm]
-    placementrules: list[RuleForm] = []
-    limits: list[LimitForm] = []
+    name: Annotated[str, Meaning("Kubernetes has one partition", "`default`")] = ""
+    queues: Annotated[list[QueueForm], Meaning("the tree; `root` is put on top where it is left out")]
+    placementrules: Annotated[
+        list[RuleForm],
+        Meaning("in which queue an application goes: [below](#placement-rules)", "the queue the pod names"),
+    ] = []
+    limits: Annotated[list[LimitForm], Meaning("the [limits](#limits) of `root`")] = []
     preemption: PreemptionForm = PreemptionForm()
     nodesortpolicy: NodeSortForm = NodeSortForm()
     usergroupresolver: ResolverForm = ResolverForm()
@@ -175,8 +220,8 @@ class PartitionForm(Form):
 class FileForm(Form):
     """The whole file."""
 
-    partitions: list[PartitionForm]
-    checksum: str = ""
+    partitions: Annotated[list[PartitionForm], Meaning("one for each; at least one")]
+    checksum: Annotated[str, Meaning("of the text without this line; `validate-conf` says whether it is right")] = ""
 
 
 #: pydantic's own findings in our words: rule and fix.

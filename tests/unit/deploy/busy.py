@@ -1,0 +1,29 @@
+"""An operator that has seen something of everything, so that each of its metrics has a sample."""
+
+from prometheus_client import CollectorRegistry
+
+from muster_operator.admission.answering.server import ReviewMetrics
+from muster_operator.link.metrics import Metrics as OperatorMetrics
+
+
+def busy_operator() -> CollectorRegistry:
+    """Every metric of the operator with at least one sample."""
+    metrics = OperatorMetrics()
+    metrics.watch("", lambda: {"inbox": 1})
+    for labelled in (metrics.streams_broken, metrics.streams_expired, metrics.lists, metrics.repairs):
+        labelled.labels("pods").inc()
+    metrics.count_watched("pods", "ADDED")
+    metrics.heard("pods")
+    metrics.requested("POST", "pods/binding", 201, 0.01)
+    metrics.brakes.labels("create").inc()
+    metrics.differences.labels("ask missing").inc()
+    metrics.compared.labels("nodes").inc()
+    metrics.ended("BindPod", 500)
+    metrics.retries.labels("BindPod", "500").inc()
+    metrics.failures.labels("Ended").inc()
+    admission = ReviewMetrics(metrics)
+    for verdict in ("allowed", "changed", "refused", "failed", "bad"):
+        admission.reviews.labels("/mutate", verdict).inc()
+    admission.seconds.labels("/mutate").observe(0.01)
+    metrics.exposition()
+    return metrics.registry

@@ -1,0 +1,57 @@
+"""What the site of the documents makes of links, folders and sources; nothing in it is loaded from elsewhere."""
+
+from pathlib import Path
+
+import yaml
+
+from tests.unit.repo.tree import ROOT
+from tools import pages
+
+
+def test_a_link_out_of_the_documents_leads_to_a_page_of_the_site() -> None:
+    text = "[a](../deploy/rbac.yaml) [b](../examples/01-gang) [c](adr/) [d](queues.md#a) [e](../README.md#x)"
+    assert pages.led(text, pages.DOCS / "pods.md") == (
+        "[a](deploy/rbac.yaml.md) [b](examples/01-gang/README.md) [c](adr/README.md) [d](queues.md#a) [e](README.md#x)"
+    )
+    text = "[up](../../docs/applications.md#which-placement) [file](gang.yaml)"
+    assert pages.led(text, ROOT / "examples" / "01-gang" / "README.md") == (
+        "[up](../../applications.md#which-placement) [file](gang.yaml.md)"
+    )
+
+
+def test_a_link_in_a_block_of_code_is_no_link() -> None:
+    text = "```\n[a](../deploy/rbac.yaml)\n```\n"
+    assert pages.led(text, pages.DOCS / "pods.md") == text
+
+
+def test_what_is_outside_and_linked_is_brought_in_with_what_that_links_to() -> None:
+    found = pages.outside()
+    assert found["CONTRIBUTING.md"] == ROOT / "CONTRIBUTING.md"
+    assert found["deploy/rbac.yaml.md"] == ROOT / "deploy" / "rbac.yaml"
+    assert not any(path.is_relative_to(pages.DOCS) for path in found.values())
+    assert pages.as_page(found["deploy/rbac.yaml.md"]).startswith("# deploy/rbac.yaml\n\n```yaml\n")
+
+
+def test_a_folder_in_the_navigation_is_its_pages_its_readme_first() -> None:
+    [decisions] = pages.written_out([{"Decisions": "adr/*"}])
+    assert decisions["Decisions"][:2] == ["adr/README.md", "adr/0001-placeholders-and-the-scheduler-interface.md"]
+    assert "examples/01-gang/README.md" in pages.written_out("examples/*")
+
+
+def test_every_document_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text().replace("!!python/object/apply:", "")
+    listed = str(pages.written_out(yaml.safe_load(text[text.index("nav:") :])["nav"]))
+    documents = [path.relative_to(pages.DOCS).as_posix() for path in pages.DOCS.rglob("*.md")]
+    assert [name for name in documents if f"'{name}'" not in listed] == []
+
+
+def test_what_a_page_would_load_from_another_host_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<a href="https://x.org">x</a><script src="//x.org/y.js"></script><img src="p.svg">'
+    )
+    (tmp_path / "b.css").write_text("@font-face { src: url(https://x.org/f.woff) } a { background: url(p.png) }")
+    assert pages.remote_assets(tmp_path) == ["a.html: //x.org/y.js", "b.css: url(https://"]
+
+
+def test_no_picture_of_the_documents_needs_another_host() -> None:
+    assert pages.remote_assets(pages.DOCS / "pictures") == []

@@ -1,0 +1,85 @@
+"""Writes the tables of ``docs/metrics.md``: metrics as the two registries have them, alerts as their rules say.
+
+Metrics come from a core and an operator that have seen something of everything, the ones that the tests of dashboard
+and alerts look at. Called by ``make diagrams``; a test fails when the page is stale.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from tests.unit.core.edge.metrics.busy import busy_core
+from tests.unit.deploy.busy import busy_operator
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "metrics.md"
+RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
+GENERAL = ("process_", "python_", "pause")
+"""Of every Python program; told in a sentence of the page."""
+QUEUE = "root_a_"
+"""Part of the names that have a queue's name in them."""
+VALUE = re.compile(r"\{\{ \$(?:labels\.)?(\w+) \}\}")
+METRICS_HEAD = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
+ALERTS_HEAD = "| Alert | Severity | After | Means |\n|---|---|---|---|\n"
+
+
+def tables() -> dict[str, str]:
+    """By the heading that each stands under, in Markdown."""
+    core = [*metrics(busy_core())]
+    ours = [row for row in core if row.startswith("| `muster_")]
+    return {
+        "Of the operator": METRICS_HEAD + "".join(metrics(busy_operator())),
+        "Of the core": METRICS_HEAD + "".join(ours),
+        "Of the core, under YuniKorn's names": METRICS_HEAD + "".join(row for row in core if row not in ours),
+        "Alerts": ALERTS_HEAD + "".join(alerts()),
+    }
+
+
+def metrics(registry: CollectorRegistry) -> Iterator[str]:
+    """A row for each metric, by name."""
+    found = {exposed(metric): metric for metric in registry.collect() if not metric.name.startswith(GENERAL)}
+    for name, metric in sorted(found.items()):
+        labels = sorted({label for sample in metric.samples for label in sample.labels} - {"le"})
+        shown = ", ".join(f"`{label}`" for label in labels)
+        shown_name = name.replace(QUEUE, "QUEUE_")
+        yield f"| `{shown_name}` | {metric.type} | {shown} | {metric.documentation.rstrip('.')} |\n"
+
+
+def exposed(metric: Metric) -> str:
+    """The name under which it is asked for."""
+    if metric.type != "counter" or any(sample.name == metric.name for sample in metric.samples):
+        return metric.name
+    return f"{metric.name}_total"
+
+
+def alerts() -> Iterator[str]:
+    """A row for each rule, in the order of the file."""
+    for group in yaml.safe_load(RULES.read_text())["spec"]["groups"]:
+        for rule in group["rules"]:
+            told = {key: VALUE.sub(r"*\1*", text) for key, text in rule["annotations"].items()}
+            cells = (f"`{rule['alert']}`", rule["labels"]["severity"], rule.get("for", "at once"))
+            yield f"| {' | '.join(cells)} | **{told['summary']}.** {told['description']} |\n"
+
+
+def written(page: str) -> str:
+    """The page with the tables of now. Raises LookupError where a heading is missing."""
+    for heading, table in tables().items():
+        head = f"\n## {heading}\n\n"
+        if head not in page:
+            raise LookupError(f"{PAGE.name} has no heading {heading!r}")
+        before, after = page.split(head, 1)
+        page = before + head + table + "\n" + re.sub(r"\A(?:\|.*\n)*\n*", "", after)
+    return page.rstrip("\n") + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(written(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""The documents as a site sees them: where each file of the repository is in it, and what links become.
+
+Pages are written to be read as plain Markdown, on a code host or in an editor, so they link to files and folders all
+over the repository. Those that lie outside of ``docs/`` become pages of the site too. ``tools/site.py`` tells MkDocs.
+"""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+HOME = DOCS / "README.md"
+INDEX = "README.md"
+ALL = "/*"
+LINK = re.compile(r"(?<=\]\()(?!https?://|mailto:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
+SHOWN = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".toml": "toml"}
+"""Sources that become pages, and how they are coloured; anything else is handed out as it is."""
+LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
+REMOTE = re.compile(r"^(?:https?:)?//")
+REMOTE_STYLE = re.compile(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//")
+
+
+def written_out(entry: Any) -> Any:  # a tree of lists, mappings and paths, as YAML has it
+    """The navigation with ``folder/*`` replaced by the pages of that folder and of those right below it."""
+    match entry:
+        case list():
+            return [written_out(one) for one in entry]
+        case dict():
+            return {key: written_out(value) for key, value in entry.items()}
+        case str() if entry.endswith(ALL):
+            return pages_of(entry.removesuffix(ALL))
+        case _:
+            return entry
+
+
+def pages_of(folder: str) -> list[str]:
+    """Its README first, then its other pages and the READMEs of its folders, by name."""
+    top = DOCS / folder if (DOCS / folder).is_dir() else ROOT / folder
+    below = sorted({*top.glob("*.md"), *top.glob(f"*/{INDEX}")} - {top / INDEX})
+    return [address(path) for path in (top / INDEX, *below)]
+
+
+def address(path: Path) -> str:
+    """Where a file of the repository is among the sources of the site."""
+    if path == ROOT / INDEX:
+        path = HOME
+    if path.is_dir():
+        path /= INDEX
+    name = path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()
+    return f"{name}.md" if path.suffix in SHOWN else name
+
+
+def links(text: str) -> Iterator[str]:
+    """The paths that a page leads to, as they are written."""
+    return (found["path"] for part in FENCE.split(text)[::2] for found in LINK.finditer(part))
+
+
+def outside() -> dict[str, Path]:
+    """What the documents lead to outside of ``docs/``, and what that leads to: the place in the site and the file."""
+    todo = [*DOCS.rglob("*.md"), ROOT / "CONTRIBUTING.md", *(ROOT / "examples").rglob(INDEX)]
+    seen = {ROOT / INDEX}
+    while todo:
+        path = todo.pop()
+        path = path / INDEX if path.is_dir() else path
+        if path in seen or not path.is_file() or not path.is_relative_to(ROOT):
+            continue
+        seen.add(path)
+        if path.suffix == ".md":
+            todo += [(path.parent / link).resolve() for link in links(path.read_text())]
+    return {address(path): path for path in seen if not path.is_relative_to(DOCS) and path != ROOT / INDEX}
+
+
+def led(markdown: str, origin: Path) -> str:
+    """The text of a page with its links to where their files are in the site; `origin`: the page's file."""
+    here = PurePosixPath(address(origin)).parent
+
+    def there(found: re.Match[str]) -> str:
+        target = (origin.parent / found["path"]).resolve()
+        if not target.is_relative_to(ROOT) or not target.exists():
+            return found[0]
+        return relative(PurePosixPath(address(target)), here) + (found["anchor"] or "")
+
+    parts = FENCE.split(markdown)
+    parts[::2] = [LINK.sub(there, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def as_page(path: Path) -> str:
+    """A source as a page: its name, and a block of code."""
+    return f"# {path.relative_to(ROOT).as_posix()}\n\n```{SHOWN[path.suffix]}\n{path.read_text().rstrip()}\n```\n"
+
+
+def relative(target: PurePosixPath, folder: PurePosixPath) -> str:
+    """The way from a folder of the site to a file of it."""
+    common = 0
+    while common < min(len(target.parts), len(folder.parts)) and target.parts[common] == folder.parts[common]:
+        common += 1
+    return "/".join([".."] * (len(folder.parts) - common) + list(target.parts[common:]))
+
+
+class Assets(HTMLParser):
+    """What a page loads from other hosts when it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remote: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an address that is fetched without being followed."""
+        address = dict(attrs).get(LOADING.get(tag, "")) or ""
+        if REMOTE.match(address):
+            self.remote.append(address)
+
+
+def remote_assets(site: Path) -> list[str]:
+    """`file: address` of what built pages and styles would load from elsewhere."""
+    found: list[str] = []
+    for path in sorted(site.rglob("*.html")):
+        parser = Assets()
+        parser.feed(path.read_text())
+        found += [f"{path.relative_to(site)}: {one}" for one in parser.remote]
+    for path in sorted((*site.rglob("*.css"), *site.rglob("*.svg"))):
+        found += [f"{path.relative_to(site)}: {match}" for match in REMOTE_STYLE.findall(path.read_text())]
+    return found

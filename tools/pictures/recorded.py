@@ -1,0 +1,56 @@
+"""A recorded run of ``make demo`` (``docs/pictures/run.json``), for the pictures that are made of it.
+
+Record another with ``RECORD=docs/pictures/run.json make demo``, then ``make diagrams``.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from devcluster.gang import GangView, GroupCounts, PodLife
+
+RECORDING = Path(__file__).resolve().parents[2] / "docs" / "pictures" / "run.json"
+
+
+class Life(BaseModel):
+    """One pod; times are seconds after ``kubectl apply``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    is_placeholder: bool
+    seen: float
+    bound: float | None
+    ended: float | None
+
+
+class Run(BaseModel):
+    """What the demo saw."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    asked: dict[str, int]
+    milestones: dict[str, float]
+    writes: dict[str, int]
+    pods: dict[str, Life]
+
+    def view(self) -> GangView:
+        """As the demo had it when it ended."""
+        view = GangView({group: GroupCounts(asked) for group, asked in self.asked.items()}, dict(self.milestones))
+        for name, life in self.pods.items():
+            view.lives[name] = PodLife(**life.model_dump())
+            counts = view.groups[life.group]
+            moments = (
+                (True, counts.created if life.is_placeholder else None),
+                (life.bound is not None, counts.reserved if life.is_placeholder else counts.bound),
+                (life.ended is not None, counts.released if life.is_placeholder else counts.finished),
+            )
+            for came, names in moments:
+                if came and names is not None:
+                    names.add(name)
+        return view
+
+
+def load() -> Run:
+    """The recording. Raises pydantic.ValidationError for one of another form."""
+    return Run.model_validate_json(RECORDING.read_text())

@@ -1,0 +1,65 @@
+"""Writes the tables of keys in ``docs/queues.md`` from the forms that the core reads the file by.
+
+A table stands below a heading; the words around it are written by hand. Called by ``make diagrams``; a test fails when
+the page is stale.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from muster_core.edge.config.schema import Form, LimitForm, Meaning, PartitionForm, QueueForm, RuleForm
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "queues.md"
+FORMS: dict[str, type[Form]] = {
+    "## Partition": PartitionForm,
+    "## Queue": QueueForm,
+    "### Limits": LimitForm,
+    "## Placement rules": RuleForm,
+}
+HEAD = "| Key | Default | Meaning |\n|---|---|---|\n"
+
+
+def rows(form: type[Form], prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Key, default and meaning; a key without a meaning of its own stands for the keys of its mapping.
+
+    Raises LookupError for a key that nobody explained.
+    """
+    for key, field in form.model_fields.items():
+        meaning = next((one for one in field.metadata if isinstance(one, Meaning)), None)
+        inner = below(field)
+        if meaning is not None:
+            yield f"{prefix}{key}", "required" if field.is_required() else meaning.default, meaning.text
+        elif inner is not None:
+            yield from rows(inner, f"{prefix}{key}.")
+        else:
+            raise LookupError(f"{form.__name__}.{key} has no meaning")
+
+
+def below(field: FieldInfo) -> type[Form] | None:
+    """The form of what stands under the key, if that is a mapping with known keys."""
+    parts = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    return next((part for part in parts if isinstance(part, type) and issubclass(part, Form)), None)
+
+
+def written(page: str) -> str:
+    """The page with the tables of now. Raises LookupError where a heading is missing."""
+    for heading, form in FORMS.items():
+        head = f"\n{heading}\n\n"
+        if head not in page:
+            raise LookupError(f"{PAGE.name} has no heading {heading!r}")
+        before, after = page.split(head, 1)
+        table = HEAD + "".join(f"| `{key}` | {default} | {meaning} |\n" for key, default, meaning in rows(form))
+        page = before + head + table + "\n" + re.sub(r"\A(?:\|.*\n)*\n*", "", after)
+    return page.rstrip("\n") + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(written(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
