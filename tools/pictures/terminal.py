@@ -9,7 +9,7 @@ from devcluster.demo_view import summary, table
 from tools.pictures.recorded import Run
 from tools.pictures.svg import MONO
 
-COLUMNS = 112
+COLUMNS = 100
 THEME = TerminalTheme((27, 31, 36), (225, 228, 232), [(88, 96, 105), (234, 74, 90), (52, 208, 88), (255, 234, 127),
     (33, 136, 255), (179, 146, 240), (57, 197, 207), (209, 213, 218)])  # fmt: skip
 FORM = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" width="{{width}}" height="{{height}}" xmlns="http://www.w3.org/2000/svg" role="img">
