@@ -70,6 +70,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
     writes: Counter[str] = field(default_factory=Counter)
     events: list[PostEvent] = field(default_factory=list)
     refuse_creates: int = 0
+    now: str = "2026-01-01T00:02:00Z"
     serial: int = 0
 
     def add_nodes(self, count: int) -> None:
@@ -181,7 +182,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         self.serial += 1
         raw["metadata"] |= {
             "uid": f"uid-ph-{self.serial}",
-            "creationTimestamp": "2026-01-01T00:01:00Z",
+            "creationTimestamp": self.now,
             "managedFields": [{"manager": words.PLACEHOLDER_FIELD_MANAGER, "operation": "Update"}],
         }
         raw["status"] = {"phase": "Pending"}
@@ -197,7 +198,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         if raw["spec"].get("nodeName"):
             return CommandFailed(command, 409, "Conflict", "already assigned")
         raw["spec"]["nodeName"] = command.node
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:02:00Z"}
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.now}
         raw["status"]["conditions"] = [scheduled]
         self.binds[command.pod.uid] += 1
         self._tell(raw)

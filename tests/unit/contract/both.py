@@ -1,0 +1,228 @@
+"""The real agent and the real core, message by message in any order, without a clock and without I/O.
+
+The simulation of the agent's tests, whose small core is replaced by the engine behind both codecs. Time passes for both
+at once, and for Kubernetes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+
+from muster_core.edge import cluster_facts, si_encode
+from muster_core.edge.deadlines import Deadlines
+from muster_core.edge.si_decode import Decoder, Intake
+from muster_core.engine import invariants
+from muster_core.engine.cycle import cycle
+from muster_core.engine.step import step
+from muster_core.model.config import Timing
+from muster_core.model.effects import (
+    AllocationAnswer,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationUpdated,
+    ClockSet,
+    Effect,
+    NodeAccepted,
+    NodeRejected,
+    SchedulingStateChanged,
+)
+from muster_core.model.events import Event, FactsTold, FencePassed, ManagerRegistered
+from muster_core.model.ids import partition_id
+from muster_core.model.notes import EventNoted
+from muster_core.world.applications import Application
+from muster_core.world.world import Partition, World
+from muster_operator.agent import recovery
+from muster_operator.agent.ledger import Phase
+from muster_operator.agent.obeying import obey
+from muster_operator.agent.reminders import next_due, remind
+from muster_operator.link.si.decode import decoded, decoded_callback
+from muster_operator.link.si.encode import Encoder
+from muster_operator.model.news import News
+from muster_operator.model.verdicts import Verdict
+from muster_si import muster_pb2, si_pb2
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration
+from tests.unit.operator.agent.core import Core
+from tests.unit.operator.agent.driver import whole
+from tests.unit.operator.agent.simulation import Simulation
+from tests.unit.operator.objects import CREATED_S
+
+#: Seconds after the first pod of any test at which its time begins.
+BEGIN_S = 300
+COMPLETING_S = 30
+_APPLICATION = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
+_NODE = (NodeAccepted, NodeRejected)
+
+
+class RealCore(Core):  # long: what the simulation asks of a core
+    """What the simulation asks of its core, by the engine. ``now_s``: epoch seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = float(CREATED_S + BEGIN_S)
+        self.reset()
+
+    @property
+    def partition(self) -> Partition:
+        """The only one."""
+        return self.world.partitions[PARTITION]
+
+    @property
+    def applications_there(self) -> dict[str, Application]:
+        """By id."""
+        return {str(key): app for key, app in self.partition.applications.items()}
+
+    @property
+    def _now_ns(self) -> int:
+        return int(self.now_s * SECOND)
+
+    def reset(self) -> None:
+        """A new session, behind its fence."""
+        self.world, self.deadlines = World(), Deadlines()
+        self.encoder, self.decoder = Encoder(str(RM), "default"), Decoder(RM, ["default"])
+        self.applications.clear()
+        self.allocations.clear()
+        timing = Timing(completing_timeout_ns=COMPLETING_S * SECOND)
+        self._hear([ManagerRegistered(RM, a_configuration(timing=timing), fenced=True)])
+
+    def pass_fence(self) -> None:
+        """All was told."""
+        self._hear([FencePassed(RM)])
+
+    def take(self, news: News) -> None:
+        """One item of news, as the message that says it."""
+        for batch in self.encoder.batches([news]):
+            match self.encoder.encoded(batch):
+                case si_pb2.ApplicationRequest() as request:
+                    self._take_in(self.decoder.applications(request))
+                case si_pb2.NodeRequest() as request:
+                    self._take_in(self.decoder.nodes(request))
+                case si_pb2.AllocationRequest() as request:
+                    self._take_in(self.decoder.allocations(request))
+                case muster_pb2.FactsRequest() as request:
+                    taken, rejected = cluster_facts.read(request.facts)
+                    assert not rejected
+                    self._hear([FactsTold(partition_id(RM, "default"), taken)])
+
+    def next_s(self) -> float | None:
+        """When a clock of the core rings next, in seconds from now."""
+        due = self.deadlines.next_ns()
+        return None if due is None else due / SECOND - self.now_s + 1e-6  # not a moment too early
+
+    def ring(self) -> None:
+        """Hear the clocks that are due."""
+        while (rang := self.deadlines.due(self._now_ns)) is not None:
+            self._hear([rang])
+
+    def complete(self) -> None:
+        """Time does it."""
+
+    def _take_in(self, intake: Intake) -> None:
+        self._carry(intake.answers)
+        self._hear(intake.events)
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._carry(step(self.world, event, self._now_ns))
+        more = True
+        while more:
+            result = cycle(self.world, self._now_ns, lambda: True)
+            self._carry(result.effects)
+            more = result.more
+        broken = invariants.check(self.world)
+        assert not broken, broken
+
+    def _carry(self, effects: Iterable[Effect]) -> None:
+        for kind, run in groupby(effects, key=lambda effect: id(effect) if _is_alone(effect) else type(effect)):
+            del kind
+            self._say(list(run))
+
+    def _say(self, run: list[Effect]) -> None:
+        match run[0]:
+            case ClockSet():
+                for effect in run:
+                    assert isinstance(effect, ClockSet)
+                    self.deadlines.set(effect)
+            case AllocationAnswer() as answer:
+                self.allocations.append(decoded(si_encode.allocation_response(answer)))
+            case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
+                said = [effect for effect in run if isinstance(effect, _APPLICATION)]
+                self.applications.append(decoded(si_encode.application_response(said)))
+            case NodeAccepted() | NodeRejected():
+                nodes = [effect for effect in run if isinstance(effect, _NODE)]
+                self.allocations.append(decoded(si_encode.node_response(nodes)))
+            case SchedulingStateChanged():
+                states = [effect for effect in run if isinstance(effect, SchedulingStateChanged)]
+                self._call_back(si_encode.scheduling_states(states))
+            case EventNoted():
+                notes = [effect for effect in run if isinstance(effect, EventNoted)]
+                self._call_back(si_encode.events([si_encode.event_record(note, self._now_ns) for note in notes]))
+            case _:
+                return
+
+    def _call_back(self, callback: muster_pb2.Callback) -> None:
+        verdict: Verdict | None = decoded_callback(callback)
+        if verdict is not None:
+            self.allocations.append(verdict)
+
+
+def _is_alone(effect: Effect) -> bool:
+    """One decision is one message (semantics 1)."""
+    return isinstance(effect, AllocationAnswer)
+
+
+@dataclass
+class Both(Simulation):
+    """Agent and engine; ``now`` moves the clocks of all three."""
+
+    real: RealCore = field(default_factory=RealCore)
+
+    def __post_init__(self) -> None:
+        self.core = self.real
+
+    def _begin(self) -> None:
+        self.core.reset()
+        for stream in self.streams:
+            stream.clear()
+        self._take(whole(recovery.begin(self.ledger, self.now)))
+        self._deliver()
+        while self.core.applications and self.ledger.phase is Phase.RECOVERING:
+            self._take(obey(self.ledger, self.core.applications.popleft(), self.now))
+        assert recovery.is_answered(self.ledger)
+        self._take(whole(recovery.report_nodes(self.ledger, self.now)))
+        self._take(whole(recovery.submit_asks(self.ledger, self.now)))
+        self._deliver()
+        self.real.pass_fence()
+        self._take(recovery.open_nodes(self.ledger, self.now))
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass for both, with what is due by then."""
+        end = self.now + seconds
+        while True:
+            own, of_core = next_due(self.ledger), self.real.next_s()
+            due = min(
+                [end, *([own] if own is not None else []), *([self.now + of_core] if of_core is not None else [])]
+            )
+            self._pass(max(due, self.now))
+            self.real.ring()
+            if own is not None and own <= self.now:
+                self._take(remind(self.ledger, self.now))
+            self.run()
+            if due >= end:
+                return
+
+    def _pass(self, until: float) -> None:
+        self.real.now_s += until - self.now
+        self.now = until
+        self.kubernetes.now = shown(self.real.now_s)
+
+    def created(self) -> str:
+        """The creation time of a pod that is made now."""
+        return shown(self.real.now_s)
+
+
+def shown(epoch_s: float) -> str:
+    """As Kubernetes writes a moment: whole seconds."""
+    return datetime.fromtimestamp(int(epoch_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
