@@ -61,7 +61,7 @@ def links(text: str) -> Iterator[str]:
 
 def outside() -> dict[str, Path]:
     """What the documents lead to outside of ``docs/``, and what that leads to: the place in the site and the file."""
-    todo = [*DOCS.rglob("*.md"), ROOT / "CONTRIBUTING.md", *(ROOT / "examples").rglob(INDEX)]
+    todo = [*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "examples").rglob(INDEX)]
     seen = {ROOT / INDEX}
     while todo:
         path = todo.pop()
