@@ -32,7 +32,7 @@ def commands(workflow: Json) -> list[list[str]]:
 
 
 def test_there_is_one_for_each_purpose() -> None:
-    assert set(WORKFLOWS) == {"chart.yaml", "image.yaml", "test.yaml"}
+    assert set(WORKFLOWS) == {"chart.yaml", "docs.yaml", "image.yaml", "test.yaml"}
 
 
 @EACH
@@ -70,7 +70,7 @@ def test_only_pushes_may_write_anywhere() -> None:
         for key, job in workflow["jobs"].items()
         if "write" in job["permissions"].values()
     }
-    assert writing == {("image.yaml", "push"), ("chart.yaml", "push")}
+    assert writing == {("image.yaml", "push"), ("chart.yaml", "push"), ("docs.yaml", "publish")}
     assert all("if" in WORKFLOWS[name]["jobs"][key] for name, key in writing)
 
 
