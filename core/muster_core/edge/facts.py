@@ -86,6 +86,7 @@ def topology(text: str) -> Topology:
     return Topology(key, required)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def moment_ns(text: str, unit_ns: int) -> int:
     """A moment since the epoch, given as a whole number of `unit_ns`."""
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_OF_A_TIME:

@@ -39,6 +39,8 @@ _TERMINATIONS: Final[Mapping[int, Termination]] = {
     si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
     si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
 }
+#: One for all: Python makes an empty frozen set anew each time.
+_NOWHERE: Final[frozenset[NodeId]] = frozenset()
 _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
     keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,
     keys.PLACEMENT_ATOMIC: GangPlacement.ATOMIC,
@@ -161,7 +163,7 @@ def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
     text = tags.get(keys.TAG_AVOID_NODES)
     if text and len(text) > TEXT_LIMIT:
         raise Unfit(keys.TAG_AVOID_NODES, f"is longer than {TEXT_LIMIT} characters")
-    return frozenset(NodeId(name) for name in text.split(",") if name) if text else frozenset()
+    return frozenset(NodeId(name) for name in text.split(",") if name) if text else _NOWHERE
 
 
 def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
@@ -173,6 +175,13 @@ def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
         return facts.moment_ns(text, unit_ns)
     except Unfit as unfit:
         raise unfit.inside(tag) from unfit
+
+
+def preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, bool]:
+    """(may be preempted, may preempt others); a policy that is not given forbids nothing."""
+    if not item.HasField("preemptionPolicy"):
+        return True, True
+    return item.preemptionPolicy.allowPreemptSelf, item.preemptionPolicy.allowPreemptOther
 
 
 class Partitions:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster_core.edge import facts, fields, namespace_quota, node_facts, pod_facts
-from muster_core.edge.facts import QUANTITY_LIMIT
+from muster_core.edge.asks import Asks
 from muster_core.edge.fields import Amounts, Partitions
 from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.refusals import Unfit
@@ -43,7 +43,7 @@ from muster_core.model.ids import (
     allocation_id,
 )
 from muster_core.model.notes import EventNoted, Notice
-from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangStyle, NodeSpec
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, GangStyle, NodeSpec
 from muster_si import keys, si_pb2
 
 _SECOND: Final = 1_000_000_000
@@ -75,6 +75,7 @@ class Decoder:
         self._names = [*partitions]
         self.partitions = Partitions(rm, self._names)
         self._amounts = Amounts()
+        self._asks = Asks(self.partitions, self._amounts)
         #: Partition of each node that was not created in the default one.
         self._partition_of_node: dict[str, str] = {}
 
@@ -84,6 +85,7 @@ class Decoder:
         """
         self._names = [*dict.fromkeys((*self._names, *names))]
         self.partitions = Partitions(self._rm, self._names)
+        self._asks = Asks(self.partitions, self._amounts)
 
     def allocations(self, request: si_pb2.AllocationRequest) -> Intake:
         """Asks, existing allocations, releases and confirmations."""
@@ -93,7 +95,7 @@ class Decoder:
         events = intake.events
         for ask in request.asks:
             try:
-                events.append(AskAdded(self._ask(ask)))
+                events.append(AskAdded(self._asks.read(ask)))
             except Unfit as unfit:
                 rejected_asks.append(_refusal(ask, unfit))
         for allocation in request.allocations:
@@ -145,39 +147,6 @@ class Decoder:
                 intake.answers.append(NodeRejected(self._rm, NodeId(node.nodeID[:NAME_LIMIT]), str(unfit)))
         return intake
 
-    def _ask(self, ask: si_pb2.AllocationAsk) -> AskSpec:
-        count = ask.maxAllocations
-        if count <= 0:
-            raise Unfit("maxAllocations", f"is not positive: {count}")
-        amount = self._amounts.read(ask.resourceAsk, "resourceAsk")
-        if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
-            raise Unfit("resourceAsk", f"is absurd when taken {count} times")
-        tags = dict(ask.tags)
-        group = fields.group(ask.taskGroupName)
-        itself, others = _preemption(ask)
-        return AskSpec(
-            partition=self.partitions.find(ask.partitionName),
-            application=fields.application_id(ask.applicationID),
-            key=fields.allocation_key(ask.allocationKey),
-            resources=amount,
-            constraints=fields.constraints(tags),
-            group=group,
-            placeholder=ask.placeholder and bool(group),  # seed 003: ignored without a task group
-            originator=ask.Originator,
-            priority=ask.priority,
-            max_allocations=count,
-            timeout_ns=facts.span_ns(ask.executionTimeoutMilliSeconds, "executionTimeoutMilliSeconds"),
-            namespace=tags.get(keys.TAG_NAMESPACE, ""),
-            tags=tags,
-            avoid=fields.nodes_to_avoid(tags),
-            required_node=fields.required_node(tags),
-            placement=fields.placement(tags),
-            facts=pod_facts.read(tags),
-            allow_preempt_self=itself,
-            allow_preempt_other=others,
-            created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
-        )
-
     def _allocation(self, allocation: si_pb2.Allocation, *, node: str) -> AllocationSpec:
         """`node`: where it was reported; empty = it has to say so itself."""
         tags = dict(allocation.allocationTags)
@@ -187,7 +156,7 @@ class Decoder:
             raise Unfit("nodeID", f"is {fields.shown(allocation.nodeID)!r}, but it was reported with node {node!r}")
         application = allocation.applicationID
         identity = fields.bounded(allocation.allocationID, "allocationID")
-        itself, others = _preemption(allocation)
+        itself, others = fields.preemption(allocation)
         return AllocationSpec(
             partition=self.partitions.find(allocation.partitionName),
             application=ApplicationId(fields.bounded(application, "applicationID")),
@@ -323,13 +292,6 @@ _Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si
 
 def _refusal(item: _Item, unfit: Unfit) -> Refusal:
     return Refusal(fields.shown(item.applicationID), AllocationKey(item.allocationKey[:NAME_LIMIT]), str(unfit))
-
-
-def _preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, bool]:
-    """(may be preempted, may preempt others); a policy that is not given forbids nothing."""
-    if not item.HasField("preemptionPolicy"):
-        return True, True
-    return item.preemptionPolicy.allowPreemptSelf, item.preemptionPolicy.allowPreemptOther
 
 
 def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventNoted:

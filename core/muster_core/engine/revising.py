@@ -25,6 +25,7 @@ def revise(
         old,
         resources=told.resources,
         tags=told.tags,
+        common={},
         facts=told.facts,
         priority=told.priority,
         allow_preempt_self=told.allow_preempt_self,

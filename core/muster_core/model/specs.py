@@ -160,6 +160,9 @@ class AskSpec:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
+    #: Those of its tags that all like it have: one object for all asks that say the same of everything but their key,
+    #: name and time. Empty = it was not looked for any. It says nothing that `tags` does not say.
+    common: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS, compare=False)
 
     @property
     def voice(self) -> AllocationKey:

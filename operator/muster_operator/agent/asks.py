@@ -49,6 +49,7 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
         originator=app is not None and app.originator.ref.uid == task.uid,
         allow_preempt_self=_allow_preempt_self(ledger, pod),
         allow_preempt_other=pod.preempts_others,
+        common=pod.common,
     )
 
 

@@ -35,7 +35,7 @@ class Phase(Enum):
     LIVE = "facts become news, verdicts become commands"
 
 
-class Task(Struct):
+class Task(Struct, gc=False):
     """One pod of ours on its way to a node and off it.
 
     ``asked`` and ``held``: the core knows an ask, an allocation of it; exactly what has to be taken back when it ends.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
 from muster_operator.model.enums import NumberEnum
 from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.resources import Resources
+from muster_si import keys
 
 
 class TerminationType(NumberEnum):
@@ -21,10 +23,21 @@ class TerminationType(NumberEnum):
     PLACEHOLDER_REPLACED = 4
 
 
+#: What an ask may say beside what it has in common with its class.
+OWN_TAGS: Final = (
+    keys.TAG_POD_NAME,
+    keys.TAG_CREATION_TIME,
+    keys.TAG_TERMINATING,
+    keys.TAG_AVOID_NODES,
+    keys.TAG_ALLOCATED_AT,
+)
+
+
 class AskSpec(Struct, frozen=True, gc=False):
     """One pod that wants a node: an ask, and, once it has one, the body of its allocation.
 
-    ``app`` is None for a pod of another scheduler, which is counted on its node only (semantics 7).
+    ``app`` is None for a pod of another scheduler, which is counted on its node only (semantics 7). ``common``: those
+    of its tags that its class has in common, as one object; what is beside them in ``tags`` is in ``OWN_TAGS``.
     """
 
     key: PodUid
@@ -37,6 +50,7 @@ class AskSpec(Struct, frozen=True, gc=False):
     originator: bool = False
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
+    common: Mapping[str, str] = field(default_factory=dict)
 
 
 class AllocationSpec(Struct, frozen=True, gc=False):

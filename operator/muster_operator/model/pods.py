@@ -88,7 +88,8 @@ class Pod(Struct, frozen=True, gc=False):
     epoch milliseconds. ``allow_preemption``: None = the priority class decides. ``preempts_others`` is false for
     ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and what filters and scores read of the pod.
     ``claims``: names of its resource claims (DRA), which nobody here can satisfy. ``kubelet_refusal`` is why a kubelet
-    would not start the pod; empty if it did not refuse it.
+    would not start the pod; empty if it did not refuse it. ``common``: those of its tags that its whole class has, one
+    object for all of them; empty if it has tags that no other has.
     """
 
     ref: PodRef
@@ -110,6 +111,7 @@ class Pod(Struct, frozen=True, gc=False):
     image_pull_secrets: tuple[str, ...] = ()
     condition: Condition | None = None
     kubelet_refusal: str = ""
+    common: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_ended(self) -> bool:

@@ -135,13 +135,22 @@ class PodClasses:
             return None
         pod = found.pod
         ref = PodRef(pod.ref.namespace, metadata.name, PodUid(metadata.uid))
-        tags = self._tags(found, ref, metadata)
+        is_usual = (metadata.labels or {}) == found.labels  # of the first one of the class: nearly always
+        tags = self._tags(found, ref, metadata, is_usual=is_usual)
         if isinstance(pod, ForeignPod):
             node, phase = self._node(sketch), _PHASES.get(status.phase, PodPhase.PENDING)
             return ForeignPod(ref, node, phase, pod.resources, pod.kind, pod.priority, tags)
-        return self._own(pod, ref, tags, sketch, scheduled)
+        return self._own(pod, ref, tags, sketch, scheduled, found.tags if is_usual else {})
 
-    def _own(self, pod: Pod, ref: PodRef, tags: dict[str, str], sketch: Sketch, scheduled: ConditionPart | None) -> Pod:
+    def _own(  # long: what of the pod is read already
+        self,
+        pod: Pod,
+        ref: PodRef,
+        tags: dict[str, str],
+        sketch: Sketch,
+        scheduled: ConditionPart | None,
+        common: Mapping[str, str],
+    ) -> Pod:
         metadata = sketch.metadata
         created_s, tags[keys.TAG_CREATION_TIME] = _created(metadata.creation_timestamp)
         since, why = None, None
@@ -168,18 +177,18 @@ class PodClasses:
             tags=tags,
             image_pull_secrets=pod.image_pull_secrets,
             condition=why,
+            common=common,
         )
 
     def _node(self, sketch: Sketch) -> NodeName | None:
         name = sketch.spec.node_name
         return NodeName(self._shared(name)) if name else None
 
-    def _tags(self, found: _Class, ref: PodRef, metadata: Metadata) -> dict[str, str]:
-        labels = metadata.labels or {}
-        if labels == found.labels:  # as of the first of the class: nearly always
+    def _tags(self, found: _Class, ref: PodRef, metadata: Metadata, *, is_usual: bool) -> dict[str, str]:
+        if is_usual:
             tags = found.tags.copy()
         else:
-            tags = {**self._of_labels(labels), **found.near, keys.TAG_NAMESPACE: ref.namespace}
+            tags = {**self._of_labels(metadata.labels or {}), **found.near, keys.TAG_NAMESPACE: ref.namespace}
         tags[keys.TAG_POD_NAME] = ref.name
         if metadata.deletion_timestamp:
             tags[keys.TAG_TERMINATING] = "true"

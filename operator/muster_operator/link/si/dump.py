@@ -29,7 +29,7 @@ def as_json(ledger: Ledger) -> str:
 
 
 def _plain(value: object) -> object:
-    """Structs become objects, sets sorted lists, anything else its text."""
+    """Structs become objects, sets sorted lists, anything else its text; what a pod says twice is said once."""
     if isinstance(value, msgspec.Struct):
-        return msgspec.structs.asdict(value)
+        return {name: part for name, part in msgspec.structs.asdict(value).items() if name != "common"}
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)

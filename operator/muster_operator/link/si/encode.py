@@ -8,7 +8,7 @@ them. Source: seed 003; the vocabulary of the maps is `muster_si.keys`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from importlib.metadata import version
@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from muster_operator.link.si.forms import Forms
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.enums import NumberEnum
@@ -125,6 +126,11 @@ class Encoder:  # long: one method for each thing that is said
 
     rm_id: str
     partition: str
+    _forms: Forms = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Remember what asks look like."""
+        object.__setattr__(self, "_forms", Forms(self._ask))
 
     def batches(self, news: Iterable[News]) -> Iterator[Batch]:
         """What goes into one message each, in this order, with at most ITEMS_PER_MESSAGE items."""
@@ -221,7 +227,7 @@ class Encoder:  # long: one method for each thing that is said
     def _add_allocation(self, request: si_pb2.AllocationRequest, item: AllocationNews) -> None:
         match item:
             case AskSubmitted():
-                self._add_ask(request, item.ask)
+                self._forms.add(request, item.ask)
             case AllocationReported():
                 request.allocations.append(self._allocation(item.allocation))
             case AllocationReleased():
@@ -258,9 +264,8 @@ class Encoder:  # long: one method for each thing that is said
             gangSchedulingStyle=spec.style,
         )
 
-    def _add_ask(self, request: si_pb2.AllocationRequest, ask: AskSpec) -> None:
-        """Made in its place: a message that is appended is copied."""
-        request.asks.add(
+    def _ask(self, ask: AskSpec) -> si_pb2.AllocationAsk:
+        return si_pb2.AllocationAsk(
             allocationKey=ask.key,
             applicationID=ask.app or "",
             partitionName=self.partition,

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from muster_operator.link.api.decoding import decoded_object, decoded_pod, decoded_pod_event, whole
 from muster_operator.model.pods import ForeignPod, Pod
@@ -18,6 +19,7 @@ from muster_operator.model.settings import Settings
 from muster_operator.translate.classes import PodClasses
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.sketch import Sketch
+from muster_si import keys
 from tests.unit.operator.objects import Raw, a_container, a_group, a_pod, gang_annotations
 from tests.unit.operator.translate.test_garbage import a_rich_pod, broken
 
@@ -29,6 +31,9 @@ def by_class(known: PodClasses, raw: Raw, settings: Settings = SETTINGS) -> Pod 
     """As the operator reads it: by its class where that is possible, else whole."""
     found = decoded_pod(orjson.dumps(raw))
     pod = known.read(found, settings) if isinstance(found, Sketch) else None
+    if isinstance(pod, Pod):
+        assert pod.common.items() <= pod.tags.items()
+        return structs.replace(pod, common={})  # says no more than the tags do
     return pod or read_pod(whole(found) if isinstance(found, Sketch) else found, settings)
 
 
@@ -137,6 +142,18 @@ def test_a_pod_that_is_refused_is_read_whole() -> None:
     known = PodClasses()
     assert not is_of_a_class(known, a_pod(containers=[a_container(cpu="no amount")]))
     assert not is_of_a_class(known, a_pod(app="a" * 64))
+
+
+def test_members_with_the_labels_of_the_first_share_what_their_tags_have_in_common() -> None:
+    known, pods = PodClasses(), [a_pod(name, app="job") for name in ("a", "b", "c")]
+    pods[2]["metadata"]["labels"]["index"] = "2"
+    first, second, third = (known.read(decoded_pod(orjson.dumps(pod)), SETTINGS) for pod in pods)
+    assert isinstance(first, Pod)
+    assert isinstance(second, Pod)
+    assert isinstance(third, Pod)
+    assert first.common is second.common
+    assert set(first.tags) - set(first.common) == {keys.TAG_POD_NAME, keys.TAG_CREATION_TIME}
+    assert third.common == {}
 
 
 def test_settings_that_change_hold_for_classes_that_are_known() -> None:
