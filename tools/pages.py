@@ -20,6 +20,8 @@ FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.MULTILINE | re.DOTALL)
 SHOWN = {".yaml": "yaml", ".yml": "yaml", ".py": "python", ".toml": "toml"}
 """Sources that become pages, and how they are coloured; anything else is handed out as it is."""
 LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
+NAMING = {"canonical", "alternate", "next", "prev"}
+"""Relations of a link that is fetched by nobody."""
 REMOTE = re.compile(r"^(?:https?:)?//")
 REMOTE_STYLE = re.compile(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//")
 
@@ -111,8 +113,9 @@ class Assets(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note an address that is fetched without being followed."""
-        address = dict(attrs).get(LOADING.get(tag, "")) or ""
-        if REMOTE.match(address):
+        said = dict(attrs)
+        address = said.get(LOADING.get(tag, "")) or ""
+        if REMOTE.match(address) and said.get("rel") not in NAMING:
             self.remote.append(address)
 
 

@@ -47,7 +47,7 @@ def test_every_document_is_in_the_navigation() -> None:
 
 def test_what_a_page_would_load_from_another_host_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
-        '<a href="https://x.org">x</a><script src="//x.org/y.js"></script><img src="p.svg">'
+        '<a href="//x.org">x</a><link rel="next" href="//x.org/"><script src="//x.org/y.js"></script><img src="p.svg">'
     )
     (tmp_path / "b.css").write_text("@font-face { src: url(https://x.org/f.woff) } a { background: url(p.png) }")
     assert pages.remote_assets(tmp_path) == ["a.html: //x.org/y.js", "b.css: url(https://"]
