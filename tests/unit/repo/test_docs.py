@@ -8,7 +8,7 @@ from tests.unit.repo.tree import ROOT, files, name
 COMMAND = re.compile(r"(?:`|^\s*(?:\$ )?)(?:[A-Z_]+=\S+ )*make ([a-z0-9-]+)", re.MULTILINE)
 TARGET = re.compile(r"^([a-z0-9-]+):", re.MULTILINE)
 HELPED = re.compile(r"^([a-z0-9-]+):.*## \S", re.MULTILINE)
-LINK = re.compile(r"\]\((?!https?://|mailto:|#)([^)#\s]+)")
+LINK = re.compile(r"(?:\]\(|<img src=\")(?!https?://|mailto:|#)([^)#\s\"]+)")
 CITATION = re.compile(r"\bsemantics (\d+)")
 RULE = re.compile(r"^(\d+)\. \*\*", re.MULTILINE)
 ADR = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
