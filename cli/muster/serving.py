@@ -52,6 +52,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     lease_name: operator.LeaseName = operator.LEASE_NAME,
     lease_duration: operator.LeaseDuration = DURATION_S,
     identity: operator.Identity = "",
+    pod_name: operator.PodName = "",
     webhook_service: operator.WebhookService = "",
     webhook_url: operator.WebhookUrl = "",
     webhook_port: operator.WebhookPort = operator.WEBHOOK_PORT,
@@ -83,6 +84,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     logs.configure(log_level, log_format)
     log_lines.tell_of_crashes()
     candidacy = Candidacy(namespace, lease_name, identity or operator.own_identity(), lease_duration)
+    leader = candidacy if leader_elect else None
     webhook = WebhookOptions(
         webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
     )
@@ -90,7 +92,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    Options(namespace, health_port, candidacy if leader_elect else None, webhook, compare_every),
+                    Options(namespace, health_port, leader, webhook, compare_every, pod_name),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,

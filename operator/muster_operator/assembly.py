@@ -34,7 +34,7 @@ class Options:
     """How to run the operator. `namespace`: where our ConfigMaps are. `health_port`: 0 = any free one.
 
     `candidacy`: None = no election, we write from the start. `compare_s`: seconds between two parts of the core's
-    ledger that are compared with ours.
+    ledger that are compared with ours. `pod`: the name of ours, empty = we run in none.
     """
 
     namespace: str = "default"
@@ -42,6 +42,7 @@ class Options:
     candidacy: Candidacy | None = None
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
     compare_s: float = PAUSE_S
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)

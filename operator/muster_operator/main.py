@@ -50,6 +50,9 @@ Identity = Annotated[
         "empty: new with every start",
     ),
 ]
+PodName = Annotated[
+    str, typer.Option(envvar="POD_NAME", help="our pod, which is marked while we lead; empty: we run in none")
+]
 CompareEvery = Annotated[
     float,
     typer.Option(
@@ -123,6 +126,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     lease_name: LeaseName = LEASE_NAME,
     lease_duration: LeaseDuration = DURATION_S,
     identity: Identity = "",
+    pod_name: PodName = "",
     webhook_service: WebhookService = "",
     webhook_url: WebhookUrl = "",
     webhook_port: WebhookPort = WEBHOOK_PORT,
@@ -147,7 +151,8 @@ def main(  # noqa: PLR0913 # long: the command line is its options
             webhook = WebhookOptions(
                 webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
             )
-            options = Options(namespace, health_port, candidacy if leader_elect else None, webhook, compare_every)
+            leader = candidacy if leader_elect else None
+            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name)
             runner.run(
                 run(
                     options,

@@ -33,6 +33,7 @@ from muster_operator.link.errors import (
 from muster_operator.link.health import health_server
 from muster_operator.link.leading.fence import Fence
 from muster_operator.link.leading.leadership import Leadership, Leading, Unopposed
+from muster_operator.link.leading.mark import Mark
 from muster_operator.link.leading.standing import Standing
 from muster_operator.link.metrics import Metrics
 from muster_operator.serving import serve, stop_on_signals
@@ -93,6 +94,8 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
                 lookout = Lookout(session, candidacy.place, candidacy.serves)
                 await lookout.look()
                 parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
+            if options.pod:
+                parts = replace(parts, mark=Mark(session, options.namespace, options.pod, parts.loop.recovered))
             metrics.transitions.set_function(lambda: leading.transitions)
             readiness.standing = Standing(leading, parts.loop)
             await serve(parts, leading, session, options.namespace, stop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +25,7 @@ from muster_operator.link.beside.lookout import Lookout
 from muster_operator.link.errors import LinkError, PartEnded
 from muster_operator.link.hearing import Hearing
 from muster_operator.link.leading.leadership import Leading
+from muster_operator.link.leading.mark import Mark
 from muster_operator.link.loop import Loop
 from muster_operator.link.si.core import CoreLink
 
@@ -40,7 +41,7 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks. `admission`, `lookout`: None = it is off."""
+    """What runs beside kopf's tasks. `admission`, `lookout`, `mark`: None = it is off."""
 
     loop: Loop
     pool: Pool
@@ -48,6 +49,7 @@ class Parts:
     memo: Memo
     admission: Admission | None = None
     lookout: Lookout | None = None
+    mark: Mark | None = None
 
 
 async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
@@ -63,7 +65,9 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
         asyncio.create_task(talk(parts.core, parts.memo.inbox.hearing, leading), name="session"),
     ]
     if parts.lookout is not None:
-        own.append(asyncio.create_task(_look_out(parts.lookout, leading), name="lookout"))
+        own.append(asyncio.create_task(_leading(leading, parts.lookout.run), name="lookout"))
+    if parts.mark is not None:
+        own.append(asyncio.create_task(_leading(leading, parts.mark.run), name="mark"))
     if parts.admission is not None:
         own.append(asyncio.create_task(parts.admission.run(), name="admission"))
     stopped = asyncio.create_task(stop.wait(), name="stop")
@@ -103,10 +107,10 @@ async def talk(core: CoreLink, hearing: Hearing, leading: Leading) -> None:
     await core.run()
 
 
-async def _look_out(lookout: Lookout, leading: Leading) -> None:
-    """Look for other schedulers from when we lead on."""
+async def _leading(leading: Leading, work: Callable[[], Awaitable[None]]) -> None:
+    """Do it from when we lead on."""
     await leading.begun.wait()
-    await lookout.run()
+    await work()
 
 
 def _raise_ends(done: Iterable[asyncio.Task[object]]) -> None:

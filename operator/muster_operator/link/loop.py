@@ -51,7 +51,10 @@ SHOWN: Final = 4000
 
 
 class Loop:
-    """Owns the ledger. `submit` takes commands for Kubernetes; `binds` are those of them that end with a session."""
+    """Owns the ledger. `submit` takes commands for Kubernetes; `binds` are those of them that end with a session.
+
+    `recovered`: set once a core has taken in the cluster.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Loop:
     ) -> None:
         self._ledger, self._inbox, self._submit, self._metrics = ledger, inbox, submit, metrics
         self._current = Current(ledger, inbox.put, Comparing(ledger, inbox.put, metrics, compare_s), binds)
+        self.recovered = self._current.recovered
         self._missed: dict[str, Missed] = {}
         self._collector = Collector()
 

@@ -16,6 +16,9 @@ LABEL_QUEUE: Final = "yunikorn.apache.org/queue"
 LEGACY_LABEL_APP_ID: Final = "applicationId"
 LEGACY_LABEL_QUEUE: Final = "queue"
 SPARK_LABEL_APP_ID: Final = "spark-app-selector"
+#: Ours, on the pod of the operator that leads; the Service of REST selects by it.
+LABEL_ROLE: Final = "internal.yunikorn.apache.org/role"
+ROLE_LEADER: Final = "leader"
 
 ANNOTATION_TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 ANNOTATION_TASK_GROUP_NAME: Final = "yunikorn.apache.org/task-group-name"

@@ -16,10 +16,11 @@ async def join() -> AsyncIterator[Join]:
     """Starts more of them, not through the scene's gate; they are stopped before the scene is looked at."""
     joined: list[Muster] = []
 
-    async def start(scene: Scene, identity: str) -> Muster:
+    async def start(scene: Scene, identity: str, **env: str) -> Muster:
         kubeconfig = await scene.cluster.kubeconfig_for(ACCOUNT, NAMESPACE)
         setup = scene.muster.setup
-        other = Muster(replace(setup, kubeconfig=kubeconfig, folder=setup.folder / identity, identity=identity))
+        folder, both = setup.folder / identity, {**setup.env, **env}
+        other = Muster(replace(setup, kubeconfig=kubeconfig, folder=folder, identity=identity, env=both))
         other.setup.folder.mkdir()
         joined.append(other)
         await other.start()

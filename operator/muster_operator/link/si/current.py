@@ -71,7 +71,7 @@ class Binds(Protocol):
 
 
 class Current:
-    """The session that is obeyed; none while there is none, or at the end."""
+    """The session that is obeyed; none while there is none, or at the end. `recovered`: a core knew all, once."""
 
     def __init__(
         self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing, binds: Binds | None = None
@@ -79,6 +79,7 @@ class Current:
         self._ledger, self._put, self.comparing, self._binds = ledger, put, comparing, binds
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
+        self.recovered = asyncio.Event()
         self._turns: Iterator[Outcome] | None = None  # of the step under way, which is too long for one
         self._listed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -161,6 +162,7 @@ class Current:
             self._spawn(_told(self.session, self._put))
         elif self.stage is Stage.OPENING and self.session is not None:
             self.stage = Stage.LIVE
+            self.recovered.set()
             self._spawn(_begin_scheduling(self.session))
             self.comparing.begin(self.session)
 

@@ -1,0 +1,85 @@
+"""The mark on the pod that leads, by which a Service finds the one core that knows the cluster, as Patroni marks its
+primary.
+
+Every replica is ready, or no upgrade would go on; but the core beside an operator that stands by knows nothing, and
+would answer REST with an empty world. So who leads takes the mark from all others at once, and puts it on its own pod
+when its core has taken in the cluster. Meanwhile the Service has no endpoint: no answer, rather than a wrong one.
+
+Nobody takes the mark from itself: who was killed, cut off or replaced may not write any more. A write of it that comes
+late is put right with the next look. Where the operator runs in no pod there is nothing to mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+import structlog
+
+from muster_operator.link.api.session import MERGE_PATCH, KubeSession, Request
+from muster_operator.link.errors import ApiRefused, Unreachable
+from muster_operator.model.vocabulary import FIELD_MANAGER, LABEL_ROLE, ROLE_LEADER
+
+log = structlog.get_logger("muster.leading")
+
+MARKED: Final = quote(f"{LABEL_ROLE}={ROLE_LEADER}")
+#: Seconds between looks while we lead.
+PERIOD_S: Final = 30.0
+#: Seconds after a look that failed.
+AGAIN_S: Final = 1.0
+#: The pod went, or is another one of its name by now: there is nothing to take the mark from.
+GONE: Final = frozenset({404, 409})
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Kept on the pod of that namespace and name, ours. `recovered`: set once our core knows the cluster."""
+
+    session: KubeSession
+    namespace: str
+    pod: str
+    recovered: asyncio.Event
+
+    async def run(self) -> None:
+        """Keep it where it belongs, from when we lead on."""
+        await self.look()
+        await self.recovered.wait()
+        while True:
+            is_right = await self.look()
+            await asyncio.sleep(PERIOD_S if is_right else AGAIN_S)
+
+    async def look(self) -> bool:
+        """Put it right once; whether that worked."""
+        try:
+            found = await self.session.get(f"{self._pods}?labelSelector={MARKED}")
+            for request in self._changes([pod["metadata"] for pod in found.get("items") or []]):
+                await self._change(request)
+        except (ApiRefused, Unreachable) as error:
+            log.warning("cannot mark the pod that leads", pod=self.pod, reason=str(error))
+            return False
+        return True
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def _changes(self, marked: list[dict[str, Any]]) -> Iterator[Request]:
+        """From others first, so that there never are two that we know of."""
+        others = [pod for pod in marked if pod["name"] != self.pod]
+        for other in others:
+            yield self._patch(other["name"], {"uid": other["uid"], "labels": {LABEL_ROLE: None}})
+        if self.recovered.is_set() and len(others) == len(marked):
+            yield self._patch(self.pod, {"labels": {LABEL_ROLE: ROLE_LEADER}})
+
+    def _patch(self, name: str, metadata: dict[str, Any]) -> Request:
+        path = f"{self._pods}/{quote(name)}?fieldManager={FIELD_MANAGER}"
+        return Request("PATCH", path, orjson.dumps({"metadata": metadata}), MERGE_PATCH)
+
+    async def _change(self, request: Request) -> None:
+        reply = await self.session.send(request)
+        if not reply.ok and reply.status not in GONE:
+            raise ApiRefused(request.name, reply.status, reply.message())
