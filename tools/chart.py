@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from muster_operator.link.config.catalogue import SETTINGS, Takes
+
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "muster"
 PAGE = ROOT / "docs" / "install.md"
@@ -23,6 +25,7 @@ COPIES = {
         ROOT / "deploy" / "monitoring" / "dashboard.json",
     )
 }
+AT_START = CHART / "files" / "at-start.txt"
 BEGIN = "<!-- written by `make diagrams` from charts/muster/values.schema.json and values.yaml -->\n"
 END = "<!-- end -->\n"
 SHORT = 60
@@ -59,14 +62,20 @@ def page() -> str:
     return before + table() + rest.partition(END)[2]
 
 
+def at_start() -> str:
+    """The keys of settings that are read when the operator starts, one a line: a change of them starts new pods."""
+    return "".join(f"{setting.key}\n" for setting in SETTINGS.values() if setting.takes is Takes.AT_START)
+
+
 def stale() -> list[str]:
     """What is not as its source."""
     copies = [copy for copy, source in COPIES.items() if not copy.exists() or copy.read_bytes() != source.read_bytes()]
-    pages = [PAGE] if PAGE.read_text() != page() else []
-    return [path.relative_to(ROOT).as_posix() for path in (*copies, *pages)]
+    made = [path for path, text in ((PAGE, page()), (AT_START, at_start())) if path.read_text() != text]
+    return [path.relative_to(ROOT).as_posix() for path in (*copies, *made)]
 
 
 if __name__ == "__main__":
     for copy, source in COPIES.items():
         shutil.copyfile(source, copy)
+    AT_START.write_text(at_start())
     PAGE.write_text(page())

@@ -22,6 +22,11 @@ CHOICES: dict[str, Json] = {
     "queues": {"queues": {"partitions": [{"name": "default"}]}, "settings": {"service.clusterId": "a", "log.level": 0}},
     "YuniKorn's defaults": {"yunikornDefaults": {"queues.yaml": "partitions: []"}},
     "monitoring": {"monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "alerts", "dashboard")}},
+    "monitoring of closed REST": {
+        "monitoring": {"serviceMonitor": {"enabled": True, "tokenSecret": {"name": "prometheus", "key": "token"}}},
+        "rest": {"kubernetesAuth": True, "closed": True, "tlsSecret": "rest"},
+    },
+    "digest": {"image": {"repository": "registry.example.com/muster", "digest": f"sha256:{'0' * 64}"}},
     "bare": {
         "networkPolicy": {"enabled": False},
         "rbac": {"create": False},
@@ -36,7 +41,7 @@ CHOICES: dict[str, Json] = {
         "affinity": {"nodeAffinity": {}},
         "podLabels": {"team": "batch"},
         "podAnnotations": {"a": "b"},
-        "imagePullSecrets": [{"name": "key"}],
+        "imagePullSecrets": ["key", {"name": "other"}],
         "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
     },
 }

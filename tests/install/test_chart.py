@@ -3,6 +3,7 @@
 import json
 import subprocess
 import tomllib
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from devcluster.programs import HELM
 from muster.main import app as muster
 from muster_core.main import app as muster_core
 from muster_operator.main import app as muster_operator
+from muster_operator.model.vocabulary import LABEL_ROLE, ROLE_LEADER
 from tests.install.choices import CHOICES, Json, pods
 from tools import chart
 from tools.chart import CHART, ROOT
@@ -28,6 +30,15 @@ def rights(roles: list[Json], kind: str) -> list[Json]:
 def named(documents: list[Json], kind: str, name: str) -> Json:
     (found,) = [one for one in documents if one["kind"] == kind and one["metadata"]["name"] == name]
     return found
+
+
+def closed_or_not(schema: Json) -> Iterator[Json]:
+    """Every group of values, however deep."""
+    if "properties" in schema:
+        yield schema
+    items = [schema["items"]] if "items" in schema else []
+    for one in [*schema.get("properties", {}).values(), *items, *schema.get("anyOf", [])]:
+        yield from closed_or_not(one)
 
 
 def test_helm_finds_nothing_to_complain_of() -> None:
@@ -51,9 +62,11 @@ def test_every_value_has_a_default_and_a_meaning_and_every_group_is_closed() -> 
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert set(schema["properties"]) - set(values) == {"global"}  # Helm makes it of a chart above
     assert set(values) <= set(schema["properties"])
-    groups = [schema, *(group for group in schema["properties"].values() if "properties" in group)]
-    assert all(group["additionalProperties"] is False for group in groups)
-    assert all("description" in value for group in groups for value in group["properties"].values())
+    groups = [*closed_or_not(schema)]
+    assert len(groups) > 20
+    assert [group for group in groups if group.get("additionalProperties") is not False] == []
+    told = [schema, *(group for group in schema["properties"].values() if "properties" in group)]
+    assert all("description" in value for group in told for value in group["properties"].values())
 
 
 @pytest.mark.parametrize("choice", CHOICES)
@@ -115,13 +128,16 @@ def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:
     assert '["kube-system", "gangs"]' in policy
 
 
-def test_the_webhooks_service_finds_the_pods_that_schedule() -> None:
-    made = render({})
+def test_webhook_and_probes_are_every_replicas_and_rest_is_that_of_the_one_that_leads() -> None:
+    made = render({"replicas": 2})
     labels = named(made, "Deployment", "muster")["spec"]["template"]["metadata"]["labels"]
     (drawn, *_) = yaml.safe_load_all((ROOT / "deploy" / "webhooks.yaml").read_text())
-    selectors = [one["spec"]["selector"] for one in made if one["kind"] == "Service"]
-    assert len(selectors) == 3
-    assert all(selector.items() <= labels.items() for selector in [*selectors, drawn["spec"]["selector"]])
+    selectors = {one["metadata"]["name"]: one["spec"]["selector"] for one in made if one["kind"] == "Service"}
+    rest = selectors.pop("muster")
+    assert len(selectors) == 2
+    assert all(selector.items() <= labels.items() for selector in [*selectors.values(), drawn["spec"]["selector"]])
+    assert rest == selectors["muster-webhook"] | {LABEL_ROLE: ROLE_LEADER}
+    assert LABEL_ROLE not in labels  # only the operator that leads puts it on
 
 
 def test_rest_of_a_core_of_its_own_is_asked_there() -> None:
@@ -166,3 +182,42 @@ def test_dashboard_and_alerts_are_those_of_the_repository() -> None:
         named(made, "PrometheusRule", "muster")["spec"]
         == yaml.safe_load((monitoring / "alerts.yaml").read_text())["spec"]
     )
+
+
+def test_numbers_are_written_as_they_were_and_the_queues_go_where_the_policy_group_says() -> None:
+    settings = {"event.ringBufferCapacity": 1_000_000, "kubernetes.qps": 0.5, "service.policyGroup": "prod"}
+    data = named(render({"settings": settings, "queues": {"partitions": []}}), "ConfigMap", "muster-defaults")["data"]
+    assert (data["event.ringBufferCapacity"], data["kubernetes.qps"]) == ("1000000", "0.5")
+    assert yaml.safe_load(data["prod.yaml"]) == {"partitions": []}
+
+
+def test_a_change_of_what_is_read_at_the_start_begins_new_pods_and_no_other_does() -> None:
+    def summed(settings: Json) -> str:
+        template = named(render({"settings": settings}), "Deployment", "muster")["spec"]["template"]
+        return str(template["metadata"]["annotations"].get("checksum/settings", ""))
+
+    assert summed({}) == summed({"log.level": "DEBUG"}) == ""
+    first, second = summed({"service.clusterId": "a"}), summed({"service.clusterId": "b"})
+    assert "" != first != second != ""
+    assert summed({"service.clusterId": "a", "log.level": "DEBUG"}) == first
+    cold = {"service.enableConfigHotRefresh": False}
+    assert summed(cold) != summed(cold | {"log.level": "DEBUG"})
+
+
+def test_a_core_of_its_own_has_an_account_that_may_ask_about_tokens_and_nothing_else() -> None:
+    made = render(CHOICES["split rest"], "muster", "--no-hooks")
+    account = named(made, "Deployment", "muster-core")["spec"]["template"]["spec"]["serviceAccountName"]
+    bound = [one["roleRef"]["name"] for one in made if account in {s["name"] for s in one.get("subjects", ())}]
+    assert bound == ["muster-rest-auth"]
+
+
+def test_a_rollout_is_given_longer_than_a_start_may_take() -> None:
+    spec = named(render({"startupSeconds": 1200}), "Deployment", "muster")["spec"]
+    probe = spec["template"]["spec"]["containers"][0]["startupProbe"]
+    assert spec["progressDeadlineSeconds"] > probe["periodSeconds"] * probe["failureThreshold"] == 1200
+
+
+def test_prometheus_sends_its_token_where_reads_are_closed() -> None:
+    (rest, _) = named(render(CHOICES["monitoring of closed REST"]), "ServiceMonitor", "muster")["spec"]["endpoints"]
+    assert rest["authorization"] == {"credentials": {"name": "prometheus", "key": "token"}}
+    assert rest["scheme"] == "https"

@@ -1,4 +1,4 @@
-"""A value that the chart does not know, or that cannot be, is refused by the name of its key."""
+"""A value that the chart does not know, or that cannot be, is refused in words that name its key."""
 
 import subprocess
 from typing import Any
@@ -8,38 +8,57 @@ import pytest
 from tools.manifests import render
 
 WRONG: dict[str, dict[str, Any]] = {
-    "replica": {"replica": 2},
-    "replicas": {"replicas": 3},
-    "/image": {"image": {"registry": "example.com"}},
-    "/image/pullPolicy": {"image": {"pullPolicy": "Sometimes"}},
-    "enable'": {"webhook": {"enable": True}},
-    "/webhook/certificates": {"webhook": {"certificates": "letsencrypt"}},
-    "/webhook/secret": {"webhook": {"certificates": "secret"}},
-    "/log/level": {"log": {"level": "loud"}},
-    "/core/resources": {"core": {"resources": {"request": {"cpu": "1"}}}},
-    "leaseDurationSeconds": {"leaderElection": {"leaseDurationSeconds": "10s"}},
-    "queues": {"queues": "partitions: []"},
-    "/settings": {"settings": {"service": {"clusterId": "a"}}},
-    "serviceAccount": {"serviceAccount": {"name": "mine"}},
-    "goGC": {"goGC": 100},
-    "admissionController": {"admissionController": {"replicaCount": 2}},
-    "enableWebService": {"enableWebService": True},
-    "/service/type": {"service": {"type": "ExternalName"}},
-    "/split/port": {"split": {"port": 80}},
-    "/monitoring": {"monitoring": {"podMonitor": {"enabled": True}}},
-    "/imagePullSecrets/0": {"imagePullSecrets": ["key"]},
-    "yunikornDefaults": {"yunikornDefaults": {"a": "b"}, "settings": {"a": "b"}},
+    "at '': additional properties 'replica' not allowed": {"replica": 2},
+    "at '/replicas': maximum: got 3, want 2": {"replicas": 3},
+    "at '/image': additional properties 'registry' not allowed": {"image": {"registry": "example.com"}},
+    "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'": {
+        "image": {"pullPolicy": "Sometimes"}
+    },
+    "at '/image/digest': 'latest' does not match pattern": {"image": {"digest": "latest"}},
+    "at '/imagePullSecrets/0': got number, want string": {"imagePullSecrets": [1]},
+    "at '/webhook': additional properties 'enable' not allowed": {"webhook": {"enable": True}},
+    "at '/webhook/certificates': value must be one of 'self', 'certManager', 'secret'": {
+        "webhook": {"certificates": "letsencrypt"}
+    },
+    "at '/webhook/secret': minLength: got 0, want 1": {"webhook": {"certificates": "secret"}},
+    "at '/log/level': value must be one of 'debug', 'info', 'warning', 'error'": {"log": {"level": "loud"}},
+    "at '/core/resources': additional properties 'request' not allowed": {
+        "core": {"resources": {"request": {"cpu": "1"}}}
+    },
+    "at '/leaderElection/leaseDurationSeconds': got string, want integer": {
+        "leaderElection": {"leaseDurationSeconds": "10s"}
+    },
+    "at '/queues': got string, want object": {"queues": "partitions: []"},
+    "at '/settings/service': got object, want boolean or number or string": {"settings": {"service": {"a": "b"}}},
+    "at '/serviceAccount': got object, want string": {"serviceAccount": {"name": "mine"}},
+    "at '/service/type': value must be one of 'ClusterIP', 'NodePort', 'LoadBalancer'": {
+        "service": {"type": "ExternalName"}
+    },
+    "at '/split/port': minimum: got 80, want 1,024": {"split": {"port": 80}},
+    "at '/monitoring': additional properties 'podMonitor' not allowed": {"monitoring": {"podMonitor": {}}},
+    "at '/priorityClass/value': maximum": {"priorityClass": {"value": 2_000_000_000}},
+    "at '/startupSeconds': minimum: got 1, want 10": {"startupSeconds": 1},
 }
+"""What the schema says, and of what."""
+
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "split.tls: a core of its own is spoken to over mutual TLS": {"split": {"enabled": True}},
+    "yunikornDefaults and queues or settings": {"yunikornDefaults": {"a": "b"}, "settings": {"a": "b"}},
+    "queues and settings.queues.yaml: both are the queues": {
+        "queues": {"partitions": []},
+        "settings": {"queues.yaml": "partitions: []"},
+    },
+    "rest.closed: nobody could ask any more": {"rest": {"closed": True}},
+    "monitoring.serviceMonitor.tokenSecret: rest.closed wants a token": {
+        "rest": {"closed": True, "kubernetesAuth": True},
+        "monitoring": {"serviceMonitor": {"enabled": True}},
+    },
+}
+"""What templates say of values that each could be, and not together."""
 
 
-@pytest.mark.parametrize("key", WRONG)
-def test_a_wrong_value_is_refused_by_its_key(key: str) -> None:
+@pytest.mark.parametrize("said", [*WRONG, *CONTRADICTIONS])
+def test_a_wrong_value_is_refused_in_words_that_name_its_key(said: str) -> None:
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        render(WRONG[key])
-    assert key in refused.value.stderr
-
-
-def test_a_core_of_its_own_needs_certificates() -> None:
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        render({"split": {"enabled": True}})
-    assert "split.tls" in refused.value.stderr
+        render((WRONG | CONTRADICTIONS)[said])
+    assert said in refused.value.stderr

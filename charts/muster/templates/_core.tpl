@@ -4,6 +4,7 @@
 name: core
 image: {{ include "muster.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{ include "muster.lastWords" . }}
 command: [muster-core]
 args:
   {{- if .Values.split.enabled }}

@@ -21,7 +21,11 @@ muster{{ include "muster.suffix" . }}
 {{- end }}
 
 {{- define "muster.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
 {{- end }}
 
 {{- define "muster.labels" -}}
@@ -61,6 +65,24 @@ component: {{ ternary "core" "scheduler" .Values.split.enabled }}
 
 {{- define "muster.operatorTlsSecret" -}}
 {{ .Values.split.tls.operatorSecret | default "muster-operator-tls" }}
+{{- end }}
+
+{{/* A value as people wrote it: Helm reads 1000000 as a float, which by itself is written 1e+06. */}}
+{{- define "muster.text" -}}
+{{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end }}
+{{- end }}
+
+{{/* The settings that count from the next start on, and their values; all others count at once. */}}
+{{- define "muster.settingsAtStart" -}}
+{{- $given := .Values.yunikornDefaults | default .Values.settings }}
+{{- if eq (toString (get $given "service.enableConfigHotRefresh")) "false" }}
+{{- toJson (list $given .Values.queues) }}
+{{- end }}
+{{- range $key := splitList "\n" (.Files.Get "files/at-start.txt" | trim) }}
+{{- if hasKey $given $key }}
+{{ $key }}={{ include "muster.text" (get $given $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "muster.cleanupHook" -}}

@@ -2,6 +2,7 @@
 name: operator
 image: {{ include "muster.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{ include "muster.lastWords" . }}
 command: [muster-operator]
 args:
   {{- if .Values.split.enabled }}

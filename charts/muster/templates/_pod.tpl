@@ -4,7 +4,9 @@
 schedulerName: default-scheduler
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - {{ kindIs "string" . | ternary (dict "name" .) . | toJson }}
+  {{- end }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector:
@@ -33,6 +35,11 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 privileged: false
 capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Who cannot serve says why in a line and ends: `kubectl describe pod` shows it. */}}
+{{- define "muster.lastWords" -}}
+terminationMessagePolicy: FallbackToLogsOnError
 {{- end }}
 
 {{/* A token for the API server, of an hour, for the container that mounts it; nobody else in the pod has one. */}}
