@@ -1,108 +1,119 @@
-"""Chart and manifests before a real API server: nothing unknown in them, Pod Security `restricted` lets all pods in,
-and kubectl applies them. No container runs here.
+"""Helm installs, upgrades, rolls back and uninstalls the chart where Pod Security `restricted` is enforced, and nothing
+is left of it. No container runs here: what the pod of the last hook would do is done in its place, with its rights.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import sys
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-import yaml
 
-from devcluster.api import Json
+from devcluster.api import Api, Json
 from devcluster.binaries import ensure
 from devcluster.cluster import Cluster
+from devcluster.connection import load
 from devcluster.errors import ApiError
-from devcluster.programs import KUBECONFORM, KUBECTL
+from devcluster.programs import HELM
 from devcluster.waiting import until
-from tests.e2e.install import schemas
-from tests.install.choices import CHOICES, pods
-from tools.manifests import FOLDER, VARIANTS, render
+from muster_operator.admission.certifying.secret import SECRET
+from muster_operator.admission.registering.webhooks import name_of
+from muster_operator.model.vocabulary import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
+from tests.e2e.install.conftest import ENFORCED
+from tests.e2e.install.inventory import everything
+from tests.e2e.install.programs import said
+from tests.e2e.manifests import a_pod
+from tools.chart import CHART
 
-ENFORCED = "gangs"
-OF_OTHERS = ("cert-manager.io", "monitoring.coreos.com")
-"""Groups of kinds that the API server does not have."""
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+SCHEDULERS = "app=muster,component=scheduler"
+CLEANUP = "app=muster,component=cleanup"
 
 
-async def said(*command: object, check: bool = True) -> str:
-    """What a program prints, errors included. AssertionError with it where it fails."""
-    process = await asyncio.create_subprocess_exec(
-        *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+class Release:
+    """The chart in the namespace that is enforced, as Helm has it."""
+
+    def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
+        self._cluster = cluster
+        self._helm = (ensure([HELM])["helm"], "--kubeconfig", kubeconfig, "--namespace", ENFORCED)
+
+    async def helm(self, verb: str, *words: object) -> str:
+        return await said(*self._helm, verb, "muster", *words)
+
+    async def pods(self, selector: str = SCHEDULERS) -> list[Json]:
+        return await self._cluster.admin.find("pods", ENFORCED, labelSelector=selector)
+
+    async def lets_in(self, count: int) -> None:
+        """Wait for so many pods of the last Deployment: none ever gets ready here, so those of before may stay."""
+
+        async def are_let_in() -> bool:
+            return len(await self.pods()) >= count
+
+        await until(f"{count} pods are let in", are_let_in, 60)
+
+    async def replicas(self) -> tuple[int, bool]:
+        """How many are wanted, and whether a disruption budget is over them."""
+        deployment = await self._cluster.admin.get("deployments", "muster", ENFORCED)
+        budgets = await self._cluster.admin.request(
+            "GET", f"/apis/policy/v1/namespaces/{ENFORCED}/poddisruptionbudgets"
+        )
+        return deployment["spec"]["replicas"], bool(budgets["items"])
+
+
+async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
+    """Its Lease, its Secret, its registrations, and, with its account, a placeholder beside a user's pod."""
+    api = cluster.admin
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "muster"}, "spec": {}}
+    await api.create(lease, ENFORCED)
+    await api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}, ENFORCED)
+    for kind in ("Mutating", "Validating"):
+        registered = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
+        await api.create(registered | {"metadata": {"name": name_of(ENFORCED)}, "webhooks": []})
+    await api.create(a_pod("a-users"))
+    placeholder = a_pod("tg-left")
+    placeholder["metadata"]["annotations"][ANNOTATION_PLACEHOLDER] = "true"
+    pods, params = "/api/v1/namespaces/default/pods", {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
+    with pytest.raises(ApiError, match="is written by Muster only"):
+        await api.request("POST", pods, placeholder, params)
+    async with Api(await load(await cluster.kubeconfig_for("muster-operator", ENFORCED))) as operator:
+        await operator.request("POST", pods, placeholder, params)
+
+
+async def play_the_last_hook(cluster: Cluster, release: Release) -> str:
+    """Run what its pod would run, and say that it ran; returns what it printed."""
+
+    async def its_pod() -> Json | None:
+        return next(iter(await release.pods(CLEANUP)), None)
+
+    pod = await until("the last hook's pod is let in", its_pod, 60)
+    assert pod is not None
+    (container,) = pod["spec"]["containers"]
+    kubeconfig = await cluster.kubeconfig_for(pod["spec"]["serviceAccountName"], ENFORCED)
+    program, *words = container["command"] + container["args"]
+    printed = await said(sys.executable, "-m", program, *words, f"--kubeconfig={kubeconfig}")
+    await cluster.admin.patch(
+        "pods", pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, ENFORCED, subresource="status"
     )
-    text = (await process.communicate())[0].decode()
-    assert process.returncode == 0 or not check, text
-    return text
+    return printed
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def enforced(home: Cluster) -> AsyncIterator[Cluster]:
-    """The cluster with a namespace in which Pod Security `restricted` is enforced."""
-    metadata = {"name": ENFORCED, "labels": RESTRICTED}
-    await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    await until(
-        "the default account",
-        lambda: home.admin.get("serviceaccounts", "default", ENFORCED),
-        30,
-        tolerate=(ApiError,),
-    )
-    yield home
-    await home.admin.delete("namespaces", ENFORCED)
+async def test_helm_installs_upgrades_rolls_back_and_uninstalls_and_leaves_nothing(enforced: Cluster) -> None:
+    before = await everything(enforced.admin, ENFORCED)
+    release = Release(enforced, await enforced.admin_kubeconfig())
+    assert "STATUS: deployed" in await release.helm("install", CHART, "--set", "admissionPolicy.enabled=true")
+    await release.lets_in(1)
+    assert await release.replicas() == (1, False)
+    await release.helm("upgrade", CHART, "--reuse-values", "--set", "replicas=2")
+    await release.lets_in(2)
+    assert await release.replicas() == (2, True)
+    await release.helm("rollback")
+    assert await release.replicas() == (1, False)
 
-
-def a_pod(spec: Json) -> Json:
-    """A pod like that, without what has to be there first."""
-    plain = {key: value for key, value in spec.items() if key not in {"priorityClassName", "serviceAccountName"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"generateName": "any-"},
-        "spec": plain,
-    }
-
-
-async def admit(cluster: Cluster, spec: Json) -> None:
-    """Raises ApiError where the API server would not let such a pod into the enforcing namespace."""
-    path, dry = f"/api/v1/namespaces/{ENFORCED}/pods", {"dryRun": "All", "fieldValidation": "Strict"}
-    await cluster.admin.request("POST", path, a_pod(spec), dry)
-
-
-async def test_pod_security_restricted_lets_in_all_pods_but_those_on_the_nodes_network(enforced: Cluster) -> None:
-    for choice, values in CHOICES.items():
-        made = pods(render(values, ENFORCED))
-        on_the_node = [spec for spec in made if spec.get("hostNetwork")]
-        assert bool(on_the_node) == ("hostNetwork" in values), choice
-        for spec in made:
-            if spec in on_the_node:
-                with pytest.raises(ApiError, match="hostNetwork"):
-                    await admit(enforced, spec)
-            else:
-                await admit(enforced, spec)
-
-
-async def test_kubeconform_finds_no_field_that_the_api_server_does_not_know(home: Cluster, tmp_path: Path) -> None:
-    known = tmp_path / "schemas"
-    known.mkdir()
-    location = await schemas.write(home.admin, known)
-    conform = (ensure([KUBECONFORM])["kubeconform"], "-strict", "-summary", "-schema-location", location)
-    for choice, values in CHOICES.items():
-        made = [one for one in render(values) if one["apiVersion"].split("/")[0] not in OF_OTHERS]
-        file = tmp_path / f"{choice}.yaml"
-        file.write_text(yaml.safe_dump_all(made))
-        assert f"{len(made)} resources found in 1 file - Valid: {len(made)}" in await said(*conform, file)
-    broken = tmp_path / "broken.yaml"
-    broken.write_text(yaml.safe_dump_all([one | {"colour": "red"} for one in render({})]))
-    assert "colour" in await said(*conform, broken, check=False)
-
-
-@pytest.mark.parametrize("overlay", VARIANTS)
-async def test_kubectl_applies_an_overlay(overlay: str, home: Cluster) -> None:
-    folder = FOLDER / "overlays" / overlay
-    kubectl = (ensure([KUBECTL])["kubectl"], "--kubeconfig", await home.admin_kubeconfig())
-    told = await said(
-        *kubectl, "apply", "-k", folder, "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts"
-    )
-    assert "deployment.apps/muster serverside-applied (server dry run)" in told
+    await what_it_makes_while_it_runs(enforced)
+    uninstalling = asyncio.create_task(release.helm("uninstall"))
+    printed = await play_the_last_hook(enforced, release)
+    assert "deleted: 1 placeholders" in printed
+    assert "uninstalled" in await uninstalling
+    assert await everything(enforced.admin, ENFORCED) - before == set()
+    assert [pod["metadata"]["name"] for pod in await enforced.admin.find("pods", "default")] == ["a-users"]
+    await enforced.admin.delete("pods", "a-users", "default", grace_s=0)

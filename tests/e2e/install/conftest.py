@@ -1,0 +1,32 @@
+"""A namespace in which Pod Security `restricted` is enforced."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest_asyncio
+
+from devcluster.cluster import Cluster
+from devcluster.errors import ApiError
+from devcluster.waiting import until
+
+ENFORCED = "gangs"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+OF_EVERY_NAMESPACE = (("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt"))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def enforced(home: Cluster) -> AsyncIterator[Cluster]:
+    """The cluster with that namespace, in which is what controllers put into every one."""
+    metadata = {"name": ENFORCED, "labels": RESTRICTED}
+    await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    for plural, name in OF_EVERY_NAMESPACE:
+        await until(f"{name} is there", partial(home.admin.get, plural, name, ENFORCED), 30, tolerate=(ApiError,))
+    yield home
+    await home.admin.delete("namespaces", ENFORCED)
+    await until("the namespace is gone", lambda: _is_gone(home), 30)
+
+
+async def _is_gone(home: Cluster) -> bool:
+    return ENFORCED not in {one["metadata"]["name"] for one in await home.admin.find("namespaces")}

@@ -1,0 +1,89 @@
+"""Chart and manifests before a real API server: nothing unknown in them, Pod Security `restricted` lets all pods in,
+and kubectl applies them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster.api import Json
+from devcluster.binaries import ensure
+from devcluster.cluster import Cluster, documents
+from devcluster.errors import ApiError
+from devcluster.programs import KUBECONFORM, KUBECTL
+from tests.e2e.install import schemas
+from tests.e2e.install.conftest import ENFORCED
+from tests.e2e.install.programs import said
+from tests.install.choices import CHOICES, pods
+from tools.manifests import FOLDER, VARIANTS, render
+
+FILES = [
+    path
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    if path.name != "kustomization.yaml" and not path.is_relative_to(FOLDER / "monitoring")
+]
+"""Everything in deploy/ that is applied, but for kinds of others."""
+OF_OTHERS = ("cert-manager.io", "monitoring.coreos.com")
+"""Groups of kinds that the API server does not have."""
+
+
+def a_pod(spec: Json) -> Json:
+    """A pod like that, without what has to be there first."""
+    plain = {key: value for key, value in spec.items() if key not in {"priorityClassName", "serviceAccountName"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "any-"},
+        "spec": plain,
+    }
+
+
+async def admit(cluster: Cluster, spec: Json) -> None:
+    """Raises ApiError where the API server would not let such a pod into the enforcing namespace."""
+    path, dry = f"/api/v1/namespaces/{ENFORCED}/pods", {"dryRun": "All", "fieldValidation": "Strict"}
+    await cluster.admin.request("POST", path, a_pod(spec), dry)
+
+
+async def test_pod_security_restricted_lets_in_all_pods_but_those_on_the_nodes_network(enforced: Cluster) -> None:
+    for choice, values in CHOICES.items():
+        made = pods(render(values, ENFORCED))
+        on_the_node = [spec for spec in made if spec.get("hostNetwork")]
+        assert bool(on_the_node) == ("hostNetwork" in values), choice
+        for spec in made:
+            if spec in on_the_node:
+                with pytest.raises(ApiError, match="hostNetwork"):
+                    await admit(enforced, spec)
+            else:
+                await admit(enforced, spec)
+
+
+async def test_kubeconform_finds_no_field_that_the_api_server_does_not_know(home: Cluster, tmp_path: Path) -> None:
+    known = tmp_path / "schemas"
+    known.mkdir()
+    assert len(FILES) > 7
+    location = await schemas.write(home.admin, known)
+    conform = (ensure([KUBECONFORM])["kubeconform"], "-strict", "-summary", "-schema-location", location)
+    for choice, values in CHOICES.items():
+        made = [one for one in render(values) if one["apiVersion"].split("/")[0] not in OF_OTHERS]
+        file = tmp_path / f"{choice}.yaml"
+        file.write_text(yaml.safe_dump_all(made))
+        assert f"{len(made)} resources found in 1 file - Valid: {len(made)}" in await said(*conform, file)
+    for file in FILES:
+        count = len(documents(file))
+        assert f"{count} resources found in 1 file - Valid: {count}" in await said(*conform, file)
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(yaml.safe_dump_all([one | {"colour": "red"} for one in render({})]))
+    assert "colour" in await said(*conform, broken, check=False)
+
+
+@pytest.mark.parametrize("overlay", VARIANTS)
+async def test_kubectl_applies_an_overlay(overlay: str, home: Cluster) -> None:
+    folder = FOLDER / "overlays" / overlay
+    kubectl = (ensure([KUBECTL])["kubectl"], "--kubeconfig", await home.admin_kubeconfig())
+    told = await said(
+        *kubectl, "apply", "-k", folder, "--dry-run=server", "--validate=strict", "--server-side", "--force-conflicts"
+    )
+    assert "deployment.apps/muster serverside-applied (server dry run)" in told
