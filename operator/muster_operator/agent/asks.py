@@ -38,18 +38,19 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
     pod = task.pod
     tags = {**pod.tags, keys.TAG_AVOID_NODES: ",".join(task.avoid)} if task.avoid else pod.tags
     app = ledger.applications.get(task.app)
-    return AskSpec(
-        key=task.uid,
-        app=task.app,
-        resources=pod.resources,
-        priority=pod.priority,
-        tags=tags,
-        task_group=pod.membership.task_group,
-        placeholder=pod.membership.placeholder,
-        originator=app is not None and app.originator.ref.uid == task.uid,
-        allow_preempt_self=_allow_preempt_self(ledger, pod),
-        allow_preempt_other=pod.preempts_others,
-        common=pod.common,
+    uid, member = pod.ref.uid, pod.membership
+    return AskSpec(  # by position: a struct looks up each name among all
+        uid,
+        task.app,
+        pod.resources,
+        pod.priority,
+        tags,
+        member.task_group,
+        member.placeholder,
+        app is not None and app.originator.ref.uid == uid,
+        _allow_preempt_self(ledger, pod),
+        pod.preempts_others,
+        pod.common,
     )
 
 

@@ -19,6 +19,7 @@ from muster_operator.link.hearing import Hearing
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import FromCore, Session
 from muster_operator.link.versions import READ
+from muster_operator.model.commands import PostEvent
 from muster_operator.model.facts import Fact
 from muster_operator.model.inventory import Inventory
 from muster_operator.model.results import Result
@@ -199,8 +200,9 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self.put(Said(session, message))
 
     def result(self, result: Result) -> None:
-        """Take the end of a command."""
-        self.put(Ended(result))
+        """Take the end of a command; that of an event changes nothing."""
+        if not isinstance(result.command, PostEvent):
+            self.put(Ended(result))
 
     def read_pod(self, raw: Raw) -> None:
         """Take a pod that was read to settle a command."""

@@ -178,6 +178,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     def _next(self) -> _Job | None:
         """The next job that may start: a write, else an event; None = nothing to do now."""
+        is_full = False
         for kind, queue in self._queues.items():
             while queue and (queue[0].started or queue[0].urgency is not kind):
                 queue.popleft()
@@ -185,20 +186,21 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 job = queue.popleft()
                 job.started = True
                 return job
-        if not self._may_start(Urgency.EVENT) or self._events_wait_s() != 0:
-            return None
-        if not all(not queue or self._brakes.left_s(kind) > 0 for kind, queue in self._queues.items()):
+            is_full = is_full or (bool(queue) and self._brakes.left_s(kind) == 0)
+        if is_full or not self._may_start(Urgency.EVENT) or self._events_wait_s() != 0:
             return None
         event = self._events.take()
         return None if event is None else _Job(event, "", Urgency.EVENT, started=True)
 
     def _events_wait_s(self) -> float | None:
         """Seconds until events may start, as far as other writes go; None = until those that are in flight end."""
-        if not len(self._events) or time.time() - self._events.oldest() >= self._limits.patience_s:
+        are_alone = self._in_flight.total() == self._in_flight[Urgency.EVENT]
+        quiet_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
+        if not len(self._events) or (are_alone and quiet_in_s <= 0):
             return 0.0
-        if self._in_flight.total() > self._in_flight[Urgency.EVENT]:
-            return None
-        return max(0.0, self._wrote + self._limits.quiet_s - time.monotonic())
+        if time.time() - self._events.oldest() >= self._limits.patience_s:
+            return 0.0
+        return max(0.0, quiet_in_s) if are_alone else None
 
     def _may_start(self, kind: Urgency) -> bool:
         return self._in_flight[kind] < self._most[kind] and self._brakes.left_s(kind) == 0

@@ -119,7 +119,8 @@ def event(command: PostEvent, name: str, instance: str, now: datetime) -> Reques
         "note": shortened(command.note),
         "type": command.type.value,
     }
-    return Request("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", orjson.dumps(body))
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    return Request("POST", path, orjson.dumps(body), resource="events")
 
 
 def series(command: PostEvent, name: str, count: int, now: datetime) -> Request:

@@ -57,9 +57,9 @@ async def test_what_is_under_way_is_cut_off_when_it_closes() -> None:
 
 
 async def test_what_is_under_way_lives_as_long_as_the_lease_is_renewed() -> None:
-    fence, server = Fence(), ApiServer(delay_s=0.3)
+    fence, server = Fence(), ApiServer(delay_s=1.0)
     async with behind(fence, server) as session:
-        fence.open_until(running_s() + 0.1)
+        fence.open_until(running_s() + 0.7)
         writing = asyncio.create_task(session.send(WRITE))
         await asyncio.sleep(0.05)
         fence.open_until(running_s() + 60)
