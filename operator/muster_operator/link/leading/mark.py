@@ -29,10 +29,15 @@ log = structlog.get_logger("muster.leading")
 MARKED: Final = quote(f"{LABEL_ROLE}={ROLE_LEADER}")
 #: Seconds between looks while we lead.
 PERIOD_S: Final = 30.0
-#: Seconds after a look that failed.
+#: Seconds after the first look that failed; after each further one twice as many, up to the period.
 AGAIN_S: Final = 1.0
 #: The pod went, or is another one of its name by now: there is nothing to take the mark from.
 GONE: Final = frozenset({404, 409})
+
+
+def pause_s(failed: int) -> float:
+    """Seconds until the next look, after so many that failed."""
+    return min(PERIOD_S, AGAIN_S * 2 ** min(failed - 1, 10)) if failed else PERIOD_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,10 @@ class Mark:
         """Keep it where it belongs, from when we lead on."""
         await self.look()
         await self.recovered.wait()
+        failed = 0
         while True:
-            is_right = await self.look()
-            await asyncio.sleep(PERIOD_S if is_right else AGAIN_S)
+            failed = 0 if await self.look() else failed + 1
+            await asyncio.sleep(pause_s(failed))
 
     async def look(self) -> bool:
         """Put it right once; whether that worked."""

@@ -10,7 +10,7 @@ import pytest
 
 from muster_operator.link.api.session import MERGE_PATCH, KubeSession, Reply, Request
 from muster_operator.link.errors import NotLeading, Unreachable
-from muster_operator.link.leading.mark import Mark
+from muster_operator.link.leading.mark import PERIOD_S, Mark, pause_s
 from muster_operator.model.vocabulary import LABEL_ROLE, ROLE_LEADER
 
 Json = dict[str, Any]
@@ -109,3 +109,8 @@ async def test_a_look_that_fails_says_so_and_the_next_one_puts_it_right(trouble:
     setattr(pods, trouble, False)
     assert await ours(pods).look()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
+
+
+def test_a_look_that_failed_is_soon_repeated_and_one_that_fails_for_ever_is_no_flood() -> None:
+    assert [pause_s(failed) for failed in (1, 2, 3, 100_000)] == [1.0, 2.0, 4.0, PERIOD_S]
+    assert pause_s(0) == PERIOD_S
