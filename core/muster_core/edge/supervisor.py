@@ -27,11 +27,8 @@ class Supervisor:
 
     def attempt(self, act: Callable[[], T], instead: T, cause: object) -> T:
         """What `act` returns, or `instead` where it failed; `cause` is what the log shows."""
-        try:
-            return act()
-        except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
-            self._note(failure, cause)
-            return instead
+        found = self.attempt_each(lambda _: (act(),), (cause,))
+        return found[0] if found else instead
 
     def attempt_each(self, act: Callable[[C], Iterable[T]], causes: Iterable[C]) -> list[T]:
         """What `act` returns for one after the other, less those for which it failed."""
@@ -39,14 +36,11 @@ class Supervisor:
         for cause in causes:
             try:
                 found += act(cause)
-            except Exception as failure:  # noqa: BLE001 - the same, without three calls for each ask
-                self._note(failure, cause)
+            except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
+                self._metrics.failures.inc()
+                _log.error("the core goes on after a failure", cause=repr(cause)[:2000], exc_info=failure)
+                self.failure = failure
         return found
-
-    def _note(self, failure: Exception, cause: object) -> None:
-        self._metrics.failures.inc()
-        _log.error("the core goes on after a failure", cause=repr(cause)[:2000], exc_info=failure)
-        self.failure = failure
 
     def take_failure(self) -> Exception | None:
         """The failure since the last call, None if there was none."""
