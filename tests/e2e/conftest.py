@@ -25,6 +25,7 @@ from devcluster.nodes import FakeNode
 from devcluster.waiting import until
 from tests.e2e import aftermath
 from tests.e2e.gate import Gate
+from tests.e2e.of_gangs import placements_that_count
 from tests.e2e.scene import Scene
 
 OpenScene = Callable[..., Awaitable[Scene]]
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in ours:
         if pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if isinstance(item, pytest.Function) and placement_of_run() in placements_that_count(item):
+            item.add_marker(pytest.mark.gangs)
     chosen = (
         config.option.keyword or config.option.markexpr or {item.path for item in ours} < {*HERE.rglob("test_*.py")}
     )
@@ -136,10 +139,9 @@ async def open_scene(home: Cluster, request: pytest.FixtureRequest) -> AsyncIter
                 await aftermath.check(scene)
 
 
-def chosen_placements() -> list[str]:
-    """Those that tests of every placement try: all, unless this is the run of one."""
-    chosen = os.environ.get(PLACEMENT_VARIABLE)
-    return [chosen] if chosen else ["Reserve", "Atomic", "Direct"]
+def placement_of_run() -> str:
+    """That of gangs that do not name theirs."""
+    return os.environ.get(PLACEMENT_VARIABLE) or "Reserve"
 
 
 def with_pods() -> str:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import yaml
 
 from devcluster.api import Json
@@ -57,6 +58,7 @@ async def test_real_pods_of_two_groups_run_where_placeholders_of_their_group_wer
     assert places[True] == places[False]
 
 
+@pytest.mark.gangs
 async def test_the_first_example_runs_as_it_is_written(open_scene: OpenScene) -> None:
     scene = await open_scene(nodes(4, cpu="1"))
     await scene.create(yaml.safe_load_all(EXAMPLE.read_text()))

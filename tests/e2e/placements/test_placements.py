@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 
 from devcluster.nodes import FakeNode
-from tests.e2e.conftest import OpenScene, chosen_placements
+from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_member, a_pod, is_bound, with_annotations
 from tests.e2e.scene import Scene
 from tests.e2e.telling import told, waits_with
 
 MEMBERS = 5
 WORKERS = [Group("workers", MEMBERS)]
-PLACEMENTS = chosen_placements()
+PLACEMENTS = ["Reserve", "Atomic", "Direct"]
 #: Writes that a member costs (architecture 7): its own, and those of its placeholder.
 OWN = {"create pods/binding": 1, "create events": 1}
 WITH_PLACEHOLDER = {"create pods": 1, "create pods/binding": 2, "delete pods": 1, "create events": 1}
