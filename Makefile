@@ -63,11 +63,11 @@ e2e: setup ## only the end-to-end tests
 	$(BIN)/python -m devcluster build
 	$(PYTEST) tests/e2e
 
-e2e-all: setup ## the end-to-end tests three times: gangs in Reserve, in Atomic, in Direct (ARGS as for test)
+e2e-all: setup ## the end-to-end tests with gangs in Reserve, then in Atomic and in Direct those that this decides (ARGS as for test)
 	$(BIN)/python -m devcluster build
 	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) tests/e2e
-	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) tests/e2e
-	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) tests/e2e
+	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) -m gangs tests/e2e
+	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) -m gangs tests/e2e
 
 soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))

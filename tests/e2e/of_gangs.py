@@ -29,7 +29,11 @@ def placements_that_count(item: pytest.Function) -> frozenset[str]:
     """Those in which the run of a test is one of its own; in the others it would do the same once more."""
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     fixtures = (one.func for found in item._fixtureinfo.name2fixturedefs.values() for one in found)
-    begin = [item.function, *fixtures, *parameters]
+    return placements_of([item.function, *fixtures, *parameters])
+
+
+def placements_of(begin: Iterable[object]) -> frozenset[str]:
+    """The same of functions, and of the classes and functions that they name."""
     return frozenset().union(*map(_of, _reached(begin)))
 
 

@@ -70,7 +70,10 @@ async def test_other_things_are_forbidden_to_the_operators_account(method: str, 
 
 @pytest.mark.whole_run
 async def test_every_right_of_the_role_was_used_and_none_was_missing(home: Cluster) -> None:
-    """Of all that the operators of this run asked of the API server; it comes last."""
+    """Of all that the operators of this run asked of the API server; it comes last.
+
+    A role is for all placements: the whole run has gangs of each, and what is run again in another uses no more.
+    """
     if home.plane is None:
         pytest.skip("the audit log of a cluster that is not ours cannot be read")
     uses = {use for use in home.audit.uses(f"{NAMESPACE}:{ACCOUNT}") if use.agent.startswith("muster-operator")}
