@@ -181,6 +181,7 @@ class Both(Simulation):
 
     def __post_init__(self) -> None:
         self.core = self.real
+        self.kubernetes.now = shown(self.real.now_s)
 
     def _begin(self) -> None:
         self.core.reset()
