@@ -33,6 +33,8 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
     occupant = occupants.find(ledger, uid)
     if occupant is None or occupant.reported:
         return None
+    if uid in ledger.foreign and occupant.pod.node != node:
+        return None  # its scheduler had meant it to go there, and does no more
     return occupants.as_reported(occupant, node)
 
 

@@ -20,10 +20,16 @@ def find(ledger: Ledger, uid: PodUid) -> Occupant | None:
 def report(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
     """Tell the core, once and when it takes or says something else than before, or wait for the node.
 
-    While a session is being filled it is told with its node. What is known is told anew: the core revises it.
+    While a session is being filled it is told with its node. What is known is told anew: the core revises it. Only who
+    was promised room may turn up elsewhere, or nowhere.
     """
     node = occupant.pod.node
-    if node is None or ledger.phase is not Phase.LIVE or _is_told(occupant):
+    if ledger.phase is not Phase.LIVE:
+        return
+    if occupant.reported and occupant.told is not None and occupant.told.node != node:
+        occupant.reported = False
+        out.news.append(AllocationReleased(None, occupant.pod.ref.uid))
+    if node is None or _is_told(occupant):
         return
     if node not in ledger.nodes:
         tasks.await_node(ledger, occupant.pod.ref.uid, node)

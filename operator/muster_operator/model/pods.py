@@ -122,6 +122,8 @@ class Pod(Struct, frozen=True, gc=False):
 class ForeignPod(Struct, frozen=True, gc=False):
     """A pod of another scheduler: what it takes from its node, and what pods near it have to mind (contract 10.10).
 
+    ``node`` is where it is, or where its scheduler makes room for it (``status.nominatedNodeName``): who took that room
+    would be preempted in turn, and again.
     ``kind`` is the value of the ``foreign`` tag: ``default``, or ``static`` for the kubelet's own mirror pods.
     ``tags``: namespace, name, labels, and what it asks of pods near it.
     """

@@ -138,7 +138,8 @@ class PodClasses:
         is_usual = (metadata.labels or {}) == found.labels  # of the first one of the class: nearly always
         tags = self._tags(found, ref, metadata, is_usual=is_usual)
         if isinstance(pod, ForeignPod):
-            node, phase = self._node(sketch), _PHASES.get(status.phase, PodPhase.PENDING)
+            node = self._node(sketch.spec.node_name or status.nominated_node_name)
+            phase = _PHASES.get(status.phase, PodPhase.PENDING)
             return ForeignPod(ref, node, phase, pod.resources, pod.kind, pod.priority, tags)
         return self._own(pod, ref, tags, sketch, scheduled, found.tags if is_usual else {})
 
@@ -164,7 +165,7 @@ class PodClasses:
             pod.membership,
             pod.scheduler_name,
             _PHASES.get(sketch.status.phase, PodPhase.PENDING),
-            self._node(sketch),
+            self._node(sketch.spec.node_name),
             bool(metadata.deletion_timestamp),
             created_s,
             since,
@@ -182,8 +183,7 @@ class PodClasses:
             common,
         )
 
-    def _node(self, sketch: Sketch) -> NodeName | None:
-        name = sketch.spec.node_name
+    def _node(self, name: str) -> NodeName | None:
         return NodeName(self._shared(name)) if name else None
 
     def _tags(self, found: _Class, ref: PodRef, metadata: Metadata, *, is_usual: bool) -> dict[str, str]:

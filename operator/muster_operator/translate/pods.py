@@ -105,7 +105,7 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
     is_static = any(owner.get("kind") == "Node" for owner in objects(metadata.get("ownerReferences")))
     return ForeignPod(
         ref=ref,
-        node=NodeName(text(spec.get("nodeName"))) or None,
+        node=NodeName(text(spec.get("nodeName")) or text(status.get("nominatedNodeName"))) or None,
         phase=_phase(status),
         resources=resources,
         kind="static" if is_static else "default",

@@ -147,6 +147,7 @@ class Status(Struct, omit_defaults=True, gc=False, rename="camel"):
     phase: str = ""
     reason: str = ""
     resize: str = ""
+    nominated_node_name: str = ""
     conditions: list[Condition] | UnsetType = UNSET
     container_statuses: list[ContainerStatus] | UnsetType = UNSET
     init_container_statuses: list[ContainerStatus] | UnsetType = UNSET

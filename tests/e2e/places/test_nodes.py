@@ -107,3 +107,22 @@ async def test_what_a_node_offers_may_change_under_its_pods_and_a_node_may_be_ma
     await scene.eventually("the pods of the old node are on the new one", pods_are_on_it)
     await scene.create([a_pod("last", cpu="2")])
     await scene.all_bound(5)
+
+
+async def test_room_that_kube_scheduler_makes_for_its_pod_is_not_given_away(open_scene: OpenScene) -> None:
+    """Its status names the node as kube-scheduler writes it after a preemption, until the pod is bound or gives up."""
+    scene = await open_scene([FakeNode("node-0", cpu="3"), FakeNode("node-1", cpu="1")])
+    await scene.create([a_pod("promised", cpu="2", scheduler="somebody-else")])
+    promised = {"status": {"nominatedNodeName": "node-0"}}
+    await scene.api.patch("pods", "promised", promised, scene.namespace, subresource="status")
+
+    async def is_counted() -> bool:
+        return bool((await in_core(scene, "node-0"))["available"]["vcore"] == 1000)
+
+    await scene.eventually("the core counts it", is_counted)
+    await scene.create([a_pod("waits", cpu="2"), a_pod("fits", cpu="1")])
+    await scene.all_bound(1)
+    await scene.api.patch(
+        "pods", "promised", {"status": {"nominatedNodeName": None}}, scene.namespace, subresource="status"
+    )
+    await scene.all_bound(2)

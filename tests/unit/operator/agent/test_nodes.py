@@ -120,6 +120,47 @@ def test_a_foreign_pod_without_a_node_is_nobodys_business() -> None:
     assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
 
 
+def nominated(node: str | None) -> Raw:
+    """A pod for which kube-scheduler makes room there by preemption; None: no more."""
+    raw = foreign()
+    del raw["spec"]["nodeName"]
+    raw["status"] = {"phase": "Pending", "nominatedNodeName": node} if node else {"phase": "Pending"}
+    return raw
+
+
+def test_room_that_another_scheduler_makes_for_its_pod_is_taken_already() -> None:
+    """Else Muster gives it away, who took it is preempted too, and so on."""
+    driver = live()
+    (told,) = driver.see(nominated("n1")).news
+    assert isinstance(told, AllocationReported)
+    assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-dns")
+    assert not driver.see(foreign())
+    assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def test_room_made_on_another_node_or_no_more_is_free_again() -> None:
+    driver = live()
+    driver.fact(node_seen(a_node("n2")))
+    driver.see(nominated("n1"))
+    left, told = driver.see(foreign(node="n2")).news
+    assert left == AllocationReleased(None, PodUid("uid-dns"))
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.node == "n2"
+    other = live()
+    other.see(nominated("n1"))
+    assert other.see(nominated(None)).news == [AllocationReleased(None, PodUid("uid-dns"))]
+    assert not other.gone("dns")
+
+
+def test_a_node_that_comes_brings_no_pod_that_is_meant_to_go_elsewhere_by_now() -> None:
+    driver = live()
+    driver.see(nominated("n2"))
+    driver.see(nominated("n1"))
+    created = driver.fact(node_seen(a_node("n2"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert created.existing == ()
+
+
 def test_pods_on_an_unknown_node_come_with_the_node() -> None:
     driver = live()
     assert not driver.see(foreign("a", "n2"))

@@ -86,6 +86,7 @@ def a_rich_pod() -> dict[str, Any]:
         "managedFields": [{"manager": "muster-placeholder"}],
     }
     pod["status"] |= {
+        "nominatedNodeName": "n7",
         "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         "containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {}}}],
     }
