@@ -6,6 +6,8 @@ cannot be reached.
 
 from __future__ import annotations
 
+import errno
+import sys
 from typing import Any, Final
 
 import typer
@@ -36,11 +38,47 @@ COMMANDS: Final = (
 )
 
 
+#: What typer raises for a command line that it does not understand; it gives the name of none but its children.
+_Misunderstood: Any = typer.BadParameter.__bases__[0]
+
+
 class Commands(TyperGroup):
-    """The group of all commands; none is loaded before it is used."""
+    """The group of all commands; none is loaded before it is used. What is wrong with a command line is one line."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes | {"commands": listed(COMMANDS)})
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run one command and end the process with its code, unless somebody else runs it (`standalone_mode`)."""
+        if not options.get("standalone_mode", True):
+            return super().main(*args, **options)
+        try:
+            code = super().main(*args, **options | {"standalone_mode": False})
+        except _Misunderstood as error:
+            sys.exit(_told(error))
+        except typer.Abort:
+            typer.echo("muster: not done", err=True)
+            sys.exit(1)
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            typer.echo(f"muster: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
+        sys.exit(code)
+
+
+#: What standard output says where nobody can take more.
+_UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+
+
+def _told(error: Any) -> int:
+    """Say in one line what is wrong and where help is; a group of commands without one has printed its help already."""
+    said = " ".join(error.format_message().split())
+    path = error.ctx.command_path if error.ctx is not None else "muster"
+    if said:
+        typer.echo(f"{path}: {said.rstrip('.?')}; see {path} --help", err=True)
+    code: int = error.exit_code
+    return code
 
 
 app = typer.Typer(

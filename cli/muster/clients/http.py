@@ -86,10 +86,14 @@ def to_url(url: str, tls: Callable[[], ssl.SSLContext]) -> tuple[Connect, str]:
     Raises:
         BadUsage: it is not the URL of a server.
     """
-    parts = urlsplit(url)
+    wrong = f"{url!r} is not the URL of a server; write http://HOST:PORT or https://HOST:PORT"
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # half of an IPv6 address
+        raise BadUsage(wrong) from error
     host = parts.hostname
     if parts.scheme not in ("http", "https") or not host:
-        raise BadUsage(f"{url!r} is not the URL of a server; write http://HOST:PORT or https://HOST:PORT")
+        raise BadUsage(wrong)
     try:
         port = parts.port
     except ValueError as error:

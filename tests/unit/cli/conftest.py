@@ -35,7 +35,7 @@ class Served:
 
 def run(*arguments: str) -> Result:
     """A command, as a program that reads what it prints would see it."""
-    return CliRunner().invoke(app, arguments)
+    return CliRunner().invoke(app, arguments, prog_name="muster")
 
 
 def rows(result: Result) -> list[list[str]]:

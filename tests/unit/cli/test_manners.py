@@ -1,0 +1,67 @@
+"""The command's manners: one line for what it does not understand or cannot write, nothing for a reader who leaves."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from muster.main import app
+from muster_core.model.events import ApplicationAdded
+from tests.unit.builders import an_application
+from tests.unit.cli.conftest import Served, run
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["nosuch"], "muster: No such command 'nosuch'; see muster --help"),
+        (["queus"], "muster: No such command 'queus'. Did you mean 'queues'; see muster --help"),
+        (["queues", "--nosuch"], "muster queues: No such option: --nosuch; see muster queues --help"),
+        (["app"], "muster app: Missing argument 'APPLICATION'; see muster app --help"),
+        (["app", "a", "b"], "muster app: Got unexpected extra argument(s) (b); see muster app --help"),
+        (["config", "nosuch"], "muster config: No such command 'nosuch'; see muster config --help"),
+        (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not the URL of a server; "),
+    ],
+)
+def test_a_command_line_that_is_not_understood_is_one_line_and_2(arguments: list[str], said: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize("arguments", [[], ["config"]])
+def test_without_a_command_the_commands_are_shown(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stdout
+    assert result.stderr == ""
+
+
+def test_an_output_that_nobody_can_take_is_one_line_and_1() -> None:
+    with Path("/dev/full").open("w") as full:
+        line = [sys.executable, "-m", "muster", "version", "--client", "-o", "json"]
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "muster: the output cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_has_enough_ends_a_long_answer_without_a_word(served: Served) -> None:
+    for number in range(400):
+        served.scene.tell(ApplicationAdded(an_application(f"one-more-{number}", queue="root.b")))
+    line = [sys.executable, "-m", "muster", "apps", "-o", "json", "--server", served.url]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout is not None
+        assert asking.stderr is not None
+        assert asking.stdout.readline() == "[\n"
+        asking.stdout.close()
+        said = asking.stderr.read()
+    assert said == ""
+    assert asking.returncode in (0, 1)
+
+
+def test_a_narrow_page_has_every_word_of_a_table(served: Served) -> None:
+    narrow = CliRunner().invoke(app, ["queues", "--server", served.url], env={"COLUMNS": "20"})
+    assert narrow.stdout == served.run("queues").stdout, "a pipe has no width"
