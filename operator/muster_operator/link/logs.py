@@ -93,6 +93,8 @@ _AGAIN: Final = re.compile(
     r"(?P<method>[A-Z]+) (?P<url>\S+)(?: -> (?P<error>.*))?",
     re.DOTALL,
 )
+#: In the words of aiohttp; the URL says the same.
+_CONNECTION: Final = re.compile(r"ConnectionKey\([^()]*\),? ?")
 #: Of an answer's text; what comes behind is the API server's Status once more, as a dict.
 _ERROR_CHARACTERS: Final = 200
 
@@ -112,7 +114,7 @@ def retell(record: logging.LogRecord) -> Retold | None:
         return None
     parts = {name: found[name] for name in ("method", "url", "attempt")}
     if found["error"]:
-        parts["error"] = found["error"][:_ERROR_CHARACTERS]
+        parts["error"] = _CONNECTION.sub("", found["error"])[:_ERROR_CHARACTERS]
     return Retold(logging.WARNING, f"a request failed; {found['then']}", parts)
 
 

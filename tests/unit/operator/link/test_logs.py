@@ -83,6 +83,14 @@ def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body()
     assert len(error) == 200
 
 
+def test_a_server_that_is_away_is_told_by_what_the_system_says() -> None:
+    key = "ConnectionKey(host='127.0.0.1', port=6443, is_ssl=True, ssl=True, proxy=None, server_hostname=None)"
+    error = f"ClientConnectorError({key}, ConnectionRefusedError(111, 'Connect call failed'))"
+    retold = logs.retell(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
+    assert retold is not None
+    assert retold.fields["error"] == "ClientConnectorError(ConnectionRefusedError(111, 'Connect call failed'))"
+
+
 def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
     retold = logs.retell(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
     event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
