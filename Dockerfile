@@ -19,17 +19,16 @@ COPY core core
 COPY operator operator
 COPY cli cli
 RUN ["/opt/uv/bin/uv", "sync", "--frozen", "--no-dev", "--no-editable"]
-# Left out: the libraries' own tests, and the half of the Kubernetes client that nothing here imports (40 MiB).
-# Then each entry point runs once, so that what it imports has bytecode: the root is read-only, and without it every
-# start would compile some thousand modules anew.
-RUN find /opt/muster -type d -name tests -prune -exec rm -rf {} + \
- && rm -rf /opt/muster/lib/python3.*/site-packages/kubernetes/aio \
- && find /opt/muster -name __pycache__ -prune -exec rm -rf {} + \
- && for program in muster muster-core muster-operator; do /opt/muster/bin/$program --help > /dev/null; done
+# Smaller and quicker to start (tools/image.py says how and why); then each entry point shows that nothing is missing.
+ENV PYTHONPYCACHEPREFIX=/opt/muster/bytecode
+COPY tools/image.py /src/image.py
+RUN ["/opt/muster/bin/python", "/src/image.py", "/opt/muster"]
+RUN for program in muster muster-core muster-operator; do /opt/muster/bin/$program --help > /dev/null || exit 1; done
 
 FROM ${BASE}
 COPY --from=build /opt/muster /opt/muster
-ENV PATH=/opt/muster/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/muster/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONPYCACHEPREFIX=/opt/muster/bytecode
 # A number, so that runAsNonRoot can be checked without asking the image's /etc/passwd.
 USER 65532:65532
 WORKDIR /

@@ -20,7 +20,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-py e2e e2e-all soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
+.PHONY: help setup check test test-py e2e e2e-all e2e-kind soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ e2e-all: setup ## the end-to-end tests with gangs in Reserve, then in Atomic and
 	MUSTER_GANG_PLACEMENT=Reserve $(PYTEST) tests/e2e
 	MUSTER_GANG_PLACEMENT=Atomic $(PYTEST) -m gangs tests/e2e
 	MUSTER_GANG_PLACEMENT=Direct $(PYTEST) -m gangs tests/e2e
+
+e2e-kind: setup ## image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses one that is there, KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)
+	$(BIN)/python -m tools.on_kind $(ARGS)
 
 soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))

@@ -109,14 +109,17 @@ class _Forwarded(HTTPConnection):
 
     def connect(self) -> None:
         """Open the port-forward. Raises OSError where the cluster does not."""
-        from kubernetes import client  # noqa: PLC0415  # half a second, which --help need not wait for
-        from kubernetes.stream import portforward  # noqa: PLC0415  # the same
+        # Its own half of a second --help need not wait for; what is generated for each kind would take another whole.
+        from kubernetes.client.exceptions import ApiException  # noqa: PLC0415
+        from kubernetes.stream import ws_client  # noqa: PLC0415
 
         namespace, name, port = self._place
-        api = client.CoreV1Api(client.ApiClient(self._settings))
+        url = f"{self._settings.host}/api/v1/namespaces/{namespace}/pods/{name}/portforward"
+        headers = {auth["key"]: auth["value"] for auth in self._settings.auth_settings().values()}
+        open_one: Any = ws_client.portforward_call  # the client ships no types
         try:
-            forward = portforward(api.connect_get_namespaced_pod_portforward, name, namespace, ports=str(port))
-        except client.ApiException as error:
+            forward = open_one(self._settings, "GET", url, query_params=[("ports", str(port))], headers=headers)
+        except ApiException as error:
             raise OSError(f"no port-forward: {error.reason or error.status}") from error
         self.sock = forward.socket(port)
         self.sock.settimeout(PATIENCE_S)

@@ -1,0 +1,70 @@
+"""The whole life of a gang in real containers: Soft, Hard, Direct; ends, refusals, Pod Security."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.e2e.manifests import Group, a_gang
+from tests.kind.conftest import OpenRoom
+from tests.kind.manifests import restricted, running
+from tests.kind.room import Room
+
+GROUPS = [Group("driver", 1, cpu="50m"), Group("executors", 3, cpu="100m")]
+ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.mark.parametrize("style", ["Soft", "Hard"])
+async def test_a_gang_of_two_groups_takes_the_places_of_its_placeholders(style: str, room: Room) -> None:
+    await room.create(a_gang("spark", GROUPS, style=style))
+    await room.running(4)
+    assert len(room.placeholders) == 4
+
+
+async def test_a_direct_gang_runs_without_any_placeholder(room: Room) -> None:
+    await room.create(a_gang("direct", GROUPS, style="Hard", placement="Direct"))
+    await room.running(4)
+    assert room.placeholders == set()
+
+
+async def test_a_gang_whose_members_end_gives_all_back_also_the_places_nobody_took(room: Room) -> None:
+    gang = a_gang("short", [Group("workers", 3, cpu="100m", real=2)], style="Soft", timeout_s=600)
+    await room.create(running(pod, room.kind.image, "print('done')") for pod in gang)
+
+    async def has_ended() -> bool:
+        phases = Counter(pod["status"].get("phase") for pod in await room.pods())
+        return phases == {"Succeeded": 2} and not await room.pods(placeholders=True)
+
+    await room.eventually("both have ended and no placeholder is left", has_ended)
+    assert len(room.placeholders) == 3
+
+
+async def test_hard_fails_whole_and_tells_its_pods_where_the_nodes_cannot_hold_it(room: Room) -> None:
+    each = min((await room.kind.free_cpu()).values()) // 2
+    members = sum(left // each for left in (await room.kind.free_cpu()).values()) + 1
+    gang = a_gang("hard", [Group("workers", members, cpu=f"{each}m", real=2)], style="Hard", timeout_s=10)
+    await room.create(gang)
+    await room.reserved(members - 1)
+
+    async def has_failed() -> bool:
+        phases = Counter(pod["status"].get("phase") for pod in await room.pods())
+        return phases == {"Failed": 2} and not await room.pods(placeholders=True)
+
+    await room.eventually("every pod of the gang has failed and no placeholder is left", has_failed)
+    assert {pod["spec"].get("nodeName") for pod in await room.pods()} == {None}, "none was ever bound"
+    for pod in gang:
+        await room.told(pod["metadata"]["name"], "hard")
+
+
+async def test_soft_goes_on_without_a_gang_where_the_nodes_cannot_hold_it(room: Room) -> None:
+    await room.create(a_gang("large", [Group("workers", 200, cpu="500m", real=2)], style="Soft", timeout_s=5))
+    await room.running(2)
+
+
+async def test_a_gang_runs_in_a_namespace_that_enforces_pod_security_restricted(open_room: OpenRoom) -> None:
+    room = await open_room(ENFORCED)
+    gang = a_gang("strict", GROUPS, style="Hard")
+    await room.create(restricted(running(pod, room.kind.image)) for pod in gang)
+    await room.running(4)
+    assert len(room.placeholders) == 4

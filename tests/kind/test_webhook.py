@@ -1,0 +1,36 @@
+"""Admission through the cluster's network, with certificates that Muster made for itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from devcluster.errors import ApiError
+from tests.e2e.manifests import PLACEHOLDER, a_pod, with_annotations
+from tests.kind.release import NAMESPACE
+from tests.kind.room import Room
+
+CONFIGURATION = "muster-configs"
+
+
+async def test_a_pod_that_names_no_scheduler_becomes_musters_and_runs(room: Room) -> None:
+    pod = a_pod("plain", cpu="50m")
+    del pod["spec"]["schedulerName"]
+    await room.create([pod])
+    (found,) = await room.running(1)
+    assert found["spec"]["schedulerName"] == "muster"
+    assert found["metadata"]["labels"]["applicationId"]
+    assert "yunikorn.apache.org/user.info" in found["metadata"]["annotations"]
+
+
+async def test_who_pretends_to_be_a_placeholder_is_refused(room: Room) -> None:
+    with pytest.raises(ApiError, match="placeholder"):
+        await room.api.create(with_annotations(a_pod("forged"), {PLACEHOLDER: "true"}), room.namespace)
+
+
+async def test_queues_that_mean_nothing_are_refused_before_they_are_in_force(room: Room) -> None:
+    queues = "partitions:\n  - name: default\n    queues:\n      - name: root\n        colour: red\n"
+    metadata = {"name": CONFIGURATION, "namespace": NAMESPACE}
+    with pytest.raises(ApiError, match="colour"):
+        await room.api.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"queues.yaml": queues}}
+        )

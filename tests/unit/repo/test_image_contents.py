@@ -1,0 +1,100 @@
+"""What the image leaves out is missed by nobody: all of the product runs without it (tools/image.py)."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.unit.repo.tree import ROOT
+from tools import image
+
+PACKAGES = Path(sysconfig.get_path("purelib"))
+
+WITHOUT = """
+import importlib.machinery, sys
+from pathlib import Path
+from tools import image
+
+class Missing(importlib.machinery.PathFinder):
+    gone = {str(path) for path in image.unneeded(Path(sys.argv[1]))}
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        spec = super().find_spec(name, path, target)
+        if spec is not None and spec.origin in cls.gone:
+            raise ModuleNotFoundError(f"{name} is not in the image", name=name)
+        return spec
+
+sys.meta_path[:] = [Missing if finder is importlib.machinery.PathFinder else finder for finder in sys.meta_path]
+"""
+FORWARD = """
+from muster.clients import forwarding, kubernetes
+cluster = kubernetes.connected(sys.argv[2], "")
+pod = {"metadata": {"namespace": "muster", "name": "muster-0"}}
+try:
+    forwarding.http(cluster, pod, {}).send("GET", "/")
+except Exception as error:
+    print(error)
+"""
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: k, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: k, user: u}}]
+"""
+
+
+def without_what_is_dropped(code: str, *arguments: object) -> str:
+    """What such code prints where no dropped file can be imported."""
+    command = [sys.executable, "-c", WITHOUT + code, PACKAGES, *arguments]
+    run = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_all_of_ours_is_imported_without_what_is_dropped() -> None:
+    assert int(without_what_is_dropped("print(image.warm())")) > 1000
+
+
+def test_a_cluster_is_asked_without_what_is_dropped(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(KUBECONFIG)
+    assert "no port-forward: [Errno 111] Connection refused" in without_what_is_dropped(FORWARD, kubeconfig)
+
+
+def test_the_guard_sees_what_is_missing() -> None:
+    with pytest.raises(AssertionError, match=r"kubernetes\.client\.api\.core_v1_api is not in the image"):
+        without_what_is_dropped("from kubernetes.client import CoreV1Api")
+
+
+@pytest.mark.parametrize("pattern", image.DROPPED)
+def test_what_is_dropped_is_there_at_all(pattern: str) -> None:
+    assert any(PACKAGES.glob(pattern))
+
+
+def test_licences_and_metadata_stay() -> None:
+    assert [path for path in image.unneeded(PACKAGES) if path.parent.suffix == ".dist-info"] == []
+
+
+def test_a_library_without_what_no_segment_maps_is_smaller_and_works(tmp_path: Path) -> None:
+    (library,) = (PACKAGES / "uvloop").glob("loop.*.so")
+    copy = tmp_path / library.name
+    copy.write_bytes(library.read_bytes())
+    assert image.strip([copy]) == library.stat().st_size - copy.stat().st_size > 0
+    code = (
+        "import importlib.util as u, sys; s = u.spec_from_file_location('uvloop.loop', sys.argv[1]);"
+        "m = u.module_from_spec(s); s.loader.exec_module(m); l = m.Loop(); l.call_soon(l.stop); l.run_forever();"
+        "l.close(); print(m.__file__)"
+    )
+    run = subprocess.run([sys.executable, "-c", code, copy], capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == str(copy), run.stderr
+    assert image.strip([copy]) == 0
+
+
+def test_what_is_no_library_for_64_bits_is_left_as_it_is() -> None:
+    assert image.mapped(b"#!/bin/sh\n") is None
+    assert image.mapped(b"\x7fELF\x01\x01" + bytes(200)) is None

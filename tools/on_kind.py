@@ -1,0 +1,129 @@
+"""`make e2e-kind`: a kind cluster, the image in it, and tests/kind against it; afterwards what was made goes again.
+
+KIND_CLUSTER_NAME: a cluster that is there is used and left, one that is not is made by that name. KIND_NODE_IMAGE: its
+node image. BASE, IMAGE: as for `make image`. KEEP=1 leaves a cluster that was made. Words on the command line are
+pytest's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "tests" / "kind" / "cluster.yaml"
+TESTS = "tests/kind"
+
+PROGRAMS = ("docker", "kind", "kubectl", "helm")
+NAME = "muster-e2e"
+NEXT = "next"
+"""Tag of the same image under which the upgrade's test installs it once more."""
+READY = "180s"
+
+
+class Unable(Exception):
+    """Why nothing can be tried here, in one line."""
+
+
+def image() -> str:
+    """IMAGE, else the one that the chart installs where nothing is said."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return os.environ.get("IMAGE") or f"muster:{version}"
+
+
+def check() -> None:
+    """Raises Unable where a program is missing or no Docker daemon answers."""
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        raise Unable(f"it needs {', '.join(PROGRAMS)} on PATH, and found no {', no '.join(missing)}")
+    answer = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        words = answer.stderr.strip().splitlines() or ["no Docker daemon answers"]
+        raise Unable(words[-1])
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Tells what takes long, and how long it took."""
+    print(f"==> {what}", flush=True)
+    began = time.perf_counter()
+    yield
+    print(f"    {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def run(*command: object, env: dict[str, str] | None = None) -> None:
+    """A program whose output is seen. Raises Unable where it fails."""
+    words = [str(word) for word in command]
+    if subprocess.run(words, cwd=ROOT, env=env, check=False).returncode != 0:
+        raise Unable(f"{' '.join(words[:3])} failed")
+
+
+def clusters() -> list[str]:
+    """Those of kind on this machine."""
+    told = subprocess.run(["kind", "get", "clusters"], capture_output=True, text=True, check=False)
+    return told.stdout.split()
+
+
+def ensure(name: str, kubeconfig: Path, stack: ExitStack) -> None:
+    """Have the cluster; one that is made here is deleted when the stack closes, but for KEEP=1."""
+    if name in clusters():
+        print(f"==> cluster {name} is there: it is used and left", flush=True)
+        run("kind", "export", "kubeconfig", "--name", name, "--kubeconfig", kubeconfig)
+        return
+    node_image = os.environ.get("KIND_NODE_IMAGE")
+    if os.environ.get("KEEP"):
+        print(f"    afterwards: kind delete cluster --name {name}", flush=True)
+    else:
+        stack.callback(run, "kind", "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig)
+    with step(f"making cluster {name}"):
+        extra = ["--image", node_image] if node_image else []
+        create = ("kind", "create", "cluster", "--name", name, "--config", CONFIG, "--kubeconfig", kubeconfig)
+        run(*create, "--wait", READY, *extra)
+
+
+def load(name: str) -> None:
+    """Build the image and bring it to the nodes, under its own tag and under the upgrade's."""
+    with step(f"building {image()}"):
+        run("make", "image", f"IMAGE={image()}")
+    again = f"{image().rpartition(':')[0]}:{NEXT}"
+    run("docker", "tag", image(), again)
+    with step(f"loading it into {name}"):
+        for tag in (image(), again):
+            run("kind", "load", "docker-image", tag, "--name", name)
+    run("docker", "image", "rm", again)
+
+
+def tests(name: str, kubeconfig: Path, words: Sequence[str]) -> int:
+    """Run tests/kind; returns pytest's exit code."""
+    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "MUSTER_KIND": name, "MUSTER_IMAGE": image()}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", TESTS, "-v", *words], cwd=ROOT, env=env, check=False
+    ).returncode
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code: pytest's, or 1 where nothing could be tried."""
+    name = os.environ.get("KIND_CLUSTER_NAME") or NAME
+    try:
+        check()
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-kind-")))
+            kubeconfig = folder / "kubeconfig"
+            ensure(name, kubeconfig, stack)
+            load(name)
+            return tests(name, kubeconfig, words)
+    except Unable as reason:
+        print(f"make e2e-kind: {reason}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
