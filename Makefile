@@ -94,7 +94,7 @@ image: ## build the container image with docker or podman (IMAGE=muster:dev BASE
 	$(ENGINE) build --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) \
 	  --build-arg VERSION=$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) \
 	  --build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
-	  --build-arg CREATED=$(shell date -u +%Y-%m-%dT%H:%M:%SZ) .
+	  --build-arg CREATED=$(or $(shell git log -1 --format=%cI 2>/dev/null),$(shell date -u +%Y-%m-%dT%H:%M:%SZ)) .
 
 docs: .venv/.docs ## make a site of the documents in build/site, without a network (SERVE=127.0.0.1:8000 shows it, and renews it as you write)
 	$(BIN)/python -m mkdocs $(if $(SERVE),serve --strict --dev-addr $(SERVE),build --strict --quiet && echo "build/site/index.html")

@@ -1,8 +1,8 @@
 """`make e2e-kind`: a kind cluster, the image in it, and tests/kind against it; afterwards what was made goes again.
 
 KIND_CLUSTER_NAME: a cluster that is there is used and left, one that is not is made by that name. KIND_NODE_IMAGE: its
-node image. BASE, IMAGE: as for `make image`. KEEP=1 leaves a cluster that was made. Words on the command line are
-pytest's.
+node image. BASE, IMAGE: as for `make image`. HELM_ARGS: more words for `helm install`. KEEP=1 leaves a cluster that was
+made. Words on the command line are pytest's.
 """
 
 from __future__ import annotations
@@ -96,17 +96,16 @@ def load(name: str) -> None:
     again = f"{image().rpartition(':')[0]}:{NEXT}"
     run("docker", "tag", image(), again)
     with step(f"loading it into {name}"):
-        for tag in (image(), again):
-            run("kind", "load", "docker-image", tag, "--name", name)
+        run("kind", "load", "docker-image", image(), again, "--name", name)
     run("docker", "image", "rm", again)
 
 
 def tests(name: str, kubeconfig: Path, words: Sequence[str]) -> int:
     """Run tests/kind; returns pytest's exit code."""
     env = {**os.environ, "KUBECONFIG": str(kubeconfig), "MUSTER_KIND": name, "MUSTER_IMAGE": image()}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", TESTS, "-v", *words], cwd=ROOT, env=env, check=False
-    ).returncode
+    chosen = [] if any(word.startswith(TESTS) for word in words) else [TESTS]
+    command = [sys.executable, "-m", "pytest", "-v", *chosen, *words]
+    return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode
 
 
 def main(words: Sequence[str]) -> int:

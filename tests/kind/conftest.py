@@ -79,7 +79,10 @@ async def release(kind: Kind) -> AsyncIterator[Release]:
     if await release.is_installed():
         pytest.exit(f"release {NAMESPACE} is in the cluster already: helm uninstall it first", returncode=1)
     began = time.monotonic()
-    await release.install()
+    try:
+        await release.install()
+    except AssertionError as error:
+        pytest.exit(f"{error}\n{await release.logs()}", returncode=1)
     NOTES.append(f"helm install --wait: {time.monotonic() - began:.1f} s")
     try:
         yield release

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 
 from devcluster.api import Json
@@ -22,10 +24,11 @@ class Release:
         self.kind = kind
 
     async def install(self) -> None:
-        """As the documents say it, with defaults; the image is under the name that they have."""
+        """As the documents say it, with defaults where HELM_ARGS says nothing else."""
         repository, _, tag = self.kind.image.rpartition(":")
-        values = (f"image.repository={repository}", f"image.tag={tag}") if repository != NAME else ()
-        await self._helm("install", NAME, CHART, "--create-namespace", "--wait", *_sets(values))
+        image = _sets((f"image.repository={repository}", f"image.tag={tag}"))
+        more = [*([] if repository == NAME else image), *shlex.split(os.environ.get("HELM_ARGS", ""))]
+        await self._helm("install", NAME, CHART, "--create-namespace", "--wait", *more)
 
     async def upgrade(self, *values: str) -> None:
         """The values that are in force, and these; returns when the new pods are ready."""

@@ -17,7 +17,7 @@ ENFORCED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 @pytest.mark.parametrize("style", ["Soft", "Hard"])
 async def test_a_gang_of_two_groups_takes_the_places_of_its_placeholders(style: str, room: Room) -> None:
-    await room.create(a_gang("spark", GROUPS, style=style))
+    await room.create(a_gang(f"spark-{style.lower()}", GROUPS, style=style))
     await room.running(4)
     assert len(room.placeholders) == 4
 
@@ -52,9 +52,11 @@ async def test_hard_fails_whole_and_tells_its_pods_where_the_nodes_cannot_hold_i
         return phases == {"Failed": 2} and not await room.pods(placeholders=True)
 
     await room.eventually("every pod of the gang has failed and no placeholder is left", has_failed)
-    assert {pod["spec"].get("nodeName") for pod in await room.pods()} == {None}, "none was ever bound"
-    for pod in gang:
-        await room.told(pod["metadata"]["name"], "hard")
+    for pod in await room.pods():
+        assert "nodeName" not in pod["spec"]
+        assert pod["status"]["reason"]
+        assert "the placeholder time-out ended" in pod["status"]["message"]
+    await room.told(gang[0]["metadata"]["name"], "timed out")
 
 
 async def test_soft_goes_on_without_a_gang_where_the_nodes_cannot_hold_it(room: Room) -> None:
