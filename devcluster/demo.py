@@ -206,7 +206,9 @@ def _end_earlier(console: Console) -> None:
 async def _keep(cluster: Cluster, processes: Muster, console: Console) -> None:
     kubeconfig = await cluster.admin_kubeconfig()
     kept.save(cluster.folder, kubeconfig, [*cluster.processes(), processes.core, processes.operator])
-    console.print(f"left up; `python -m devcluster down` ends it\nexport KUBECONFIG={kubeconfig}", soft_wrap=True)
+    console.print("left up; `python -m devcluster down` ends it")
+    for variable, value in {"KUBECONFIG": kubeconfig, "MUSTER_SERVER": processes.rest_url}.items():
+        console.print(f"export {variable}={value}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,11 @@ class Muster:
             "operator", "muster_operator", f"--core={self.socket}", f"--health-port={self.health_port}", level
         )
 
+    @property
+    def rest_url(self) -> str:
+        """Where the core's REST is, from this machine."""
+        return f"http://127.0.0.1:{self.rest_port}"
+
     async def start(self) -> None:
         """Start both (what runs already stays) and return when the operator is ready."""
         for process in self._processes():
@@ -153,8 +158,7 @@ class Muster:
 
     async def dump(self) -> Json:
         """The core's ledgers, from its debug endpoint."""
-        url = f"http://127.0.0.1:{self.rest_port}{DUMP_PATH}"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        async with aiohttp.ClientSession() as session, session.get(self.rest_url + DUMP_PATH) as answer:
             answer.raise_for_status()
             state: Json = await answer.json()
             return state

@@ -1,0 +1,84 @@
+"""Who types what the examples show sees what they show, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.cluster import Cluster
+from devcluster.demo import NODES
+from devcluster.errors import ApiError
+from devcluster.ledgers import leftovers
+from devcluster.muster import NAMESPACE
+from tests.e2e.configuration import QUICK_PREEMPTION
+from tests.e2e.conftest import PLACEMENT_VARIABLE, QUICK, OpenScene
+from tests.e2e.documents.reading import follow
+from tests.e2e.documents.shell import Shell, opened
+from tests.e2e.scene import Scene
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+LESSONS = sorted(path.parent for path in EXAMPLES.glob("*/README.md"))
+WITH_ADMISSION = "04-admission"
+"""Has a Muster of its own, with the webhook on: tests/e2e/admission types it."""
+WHERE = "lessons"
+"""The namespace that the tour of the examples makes."""
+BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple[Scene, Shell]]:
+    """What `KEEP=1 make demo` leaves up, and a shell that typed what the tour says."""
+    scene = await open_scene(NODES, QUICK_PREEMPTION)
+    shell = await opened(scene)
+    try:
+        assert await follow(shell, EXAMPLES / "README.md", EXAMPLES.parent) == ""
+        await cluster.admin.patch("namespaces", WHERE, BASELINE)
+        await scene.eventually("an account for pods", lambda: _has_account(scene))
+        yield scene, shell
+    finally:
+        await cluster.admin.delete("namespaces", WHERE)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(
+    os.environ.get(PLACEMENT_VARIABLE, "Reserve") != "Reserve", reason="the examples show placeholders one by one"
+)
+async def test_the_lessons_show_what_is_printed_and_clean_up_after_themselves(
+    reader: tuple[Scene, Shell], subtests: pytest.Subtests
+) -> None:
+    scene, shell = reader
+    for lesson in LESSONS:
+        if lesson.name == WITH_ADMISSION:
+            continue
+        with subtests.test(lesson.name):
+            try:
+                assert await follow(shell, lesson / "README.md", lesson) == ""
+                await scene.eventually("nothing is left", lambda: _is_clean(scene), 10)
+            finally:
+                await _swept(scene)
+
+
+async def _has_account(scene: Scene) -> bool:
+    try:
+        return bool(await scene.api.get("serviceaccounts", "default", WHERE))
+    except ApiError:
+        return False
+
+
+async def _is_clean(scene: Scene) -> bool:
+    return not await scene.api.find("pods", WHERE) and not leftovers(await scene.muster.dump())
+
+
+async def _swept(scene: Scene) -> None:
+    """What a lesson that failed left is gone, and the settings of scenarios are in force again."""
+    for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
+        await scene.api.delete_all(plural, WHERE)
+    settings = {**QUICK, **QUICK_PREEMPTION}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": settings}
+    await scene.api.delete("configmaps", "muster-configs", NAMESPACE)
+    await scene.api.create(document, NAMESPACE)
+    await scene.eventually("nothing is left", lambda: _is_clean(scene), 20)

@@ -1,0 +1,107 @@
+"""What documents show of a shell can be typed: its programs and files are known; words that change are told apart."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.repo.tree import ROOT, files, name
+from tools.transcripts import LEFT_OUT, TYPED, Step, difference, rewritten, steps
+
+OF_A_CLONE = ".venv/bin/"
+EXAMPLES = sorted(ROOT.glob("examples/*/README.md"))
+FILE = re.compile(r"\s-f (\S+\.yaml)")
+PODS = """\
+NAME                  READY   STATUS    RESTARTS   AGE
+gang-leader-x2bcd     1/1     Running   0          7s
+gang-workers-h9qzk    1/1     Running   0          7s
+"""
+DOCUMENT = """\
+Type this:
+
+```console
+$ kubectl get pods   # all of them
+NAME   READY
+$ kubectl apply \\
+    -f gang.yaml
+```
+
+```yaml
+$ no: command
+```
+
+```console
+$ KEEP=1 make demo
+$ kubectl apply -f wrong.yaml
+Error from server (Forbidden): no
+```
+"""
+
+
+def test_commands_and_what_they_print_are_read_from_console_blocks_only() -> None:
+    looks, applies, makes, refused = steps(DOCUMENT)
+    assert (looks.command, looks.shown, looks.looks) == ("kubectl get pods   # all of them", ("NAME   READY",), True)
+    assert (applies.command.split(), applies.shown, applies.looks) == (
+        ["kubectl", "apply", "-f", "gang.yaml"],
+        (),
+        False,
+    )
+    assert (makes.program, makes.is_typed) == ("make", False)
+    assert (refused.fails, refused.is_typed) == (True, True)
+
+
+def test_what_watches_for_ever_or_wants_a_real_container_is_not_typed() -> None:
+    endless = ("kubectl get pods -w", "kubectl get pods --watch", "kubectl logs driver", "muster queues --watch")
+    assert not [command for command in endless if Step(command, (), (0, 0)).is_typed]
+
+
+def test_made_up_names_nodes_ages_and_the_order_of_lines_make_no_difference() -> None:
+    again = PODS.replace("x2bcd", "zzzzz").replace("7s", "2m3s").replace("Running   0", "Running     0")
+    assert difference(PODS.splitlines(), reversed(again.splitlines())) == ""
+    assert difference(["tg-gang-leader-0a1b2c3d4e on node-1"], ["tg-gang-leader-zyxwvut987 on node-7"]) == ""
+    assert difference(["web-7c5ddbdf54-x2bcd 500m"], ["web-6d8f9b4c77-zzzzz 500m"]) == ""
+
+
+@pytest.mark.parametrize("changed", ["Pending", "Running   1", "gang-leader"])
+def test_another_state_count_or_number_of_lines_makes_a_difference(changed: str) -> None:
+    again = {
+        "Pending": PODS.replace("Running", "Pending", 1),
+        "Running   1": PODS.replace("Running   0", "Running   1", 1),
+        "gang-leader": PODS.replace("gang-workers", "gang-leader"),
+    }[changed]
+    told = difference(PODS.splitlines(), again.splitlines())
+    assert "shown, not printed" in told
+    assert changed.split(maxsplit=1)[0] in told
+    assert difference(PODS.splitlines(), PODS.splitlines()[:2])
+
+
+def test_three_dots_stand_for_lines_that_are_left_out() -> None:
+    assert difference(["NAME READY", "..."], ["NAME READY", "one 1", "two 2"]) == ""
+    assert difference(["NAME READY", "..."], ["one 1"]) == "shown, not printed: NAME READY"
+
+
+def test_what_was_printed_is_written_below_its_command_and_nowhere_else() -> None:
+    first, *_ = steps(DOCUMENT)
+    written = rewritten(DOCUMENT, {first: ["NAME   READY", "one    1/1  "]})
+    assert written == DOCUMENT.replace("NAME   READY\n", "NAME   READY\none    1/1\n")
+    assert steps(written)[0].shown == ("NAME   READY", "one    1/1")
+
+
+def test_every_command_that_users_are_shown_is_typed_or_left_out_on_purpose() -> None:
+    known = {*TYPED, *LEFT_OUT}
+    assert [
+        f"{name(path)}: {step.command}"
+        for path in files(".md")
+        if path.is_relative_to(ROOT / "docs") or path.is_relative_to(ROOT / "examples") or path == ROOT / "README.md"
+        for step in steps(path.read_text())
+        if step.program not in known and not step.program.startswith(OF_A_CLONE)
+    ] == []
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+def test_every_manifest_of_an_example_is_in_its_folder_and_used_by_its_readme(path: Path) -> None:
+    commands = [step.command for step in steps(path.read_text())]
+    assert [step for step in steps(path.read_text()) if step.looks], "an example shows what there is to see"
+    named = {file for command in commands for file in FILE.findall(command)}
+    assert named == {file.name for file in path.parent.glob("*.yaml")}
+    assert any("delete -f" in command for command in commands), "an example shows how to clean up"
