@@ -34,6 +34,7 @@ _CHANGING: Final = (
     (re.compile(rf"-{_MADE}{{5}}\b"), "-(made)"),
     (re.compile(r"\bnode-\d+\b"), "(node)"),
     (re.compile(r"\b(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s\b|\b\d+m(?=\s|$)"), "(while)"),
+    (re.compile("─+"), "─"),
     (re.compile(r"\b(?:created|configured|unchanged)$"), "(applied)"),
 )
 

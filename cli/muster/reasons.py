@@ -20,6 +20,16 @@ CURES: Final = {
     "reserved": "wait: room is held for it on a node and is about to be free",
     "cluster": "ask for less, or add nodes that have what is missing: not even empty ones would do",
 }
+#: What it waits for, by what is missing.
+WAITS_FOR: Final = {
+    "quota": "room in the maximum of its queues",
+    "user quota": "room in the limit of its user or group",
+    "applications": "an application to end, for as many run as may",
+    "turn": "its turn",
+    "nodes": "room on nodes",
+    "reserved": "the room that is held for it",
+    "cluster": "more or larger nodes",
+}
 NOT_TRIED: Final = "it was not tried yet"
 GANG_WAITS: Final = "its gang waits for its places"
 MOST_PODS: Final = 5
@@ -27,14 +37,19 @@ MOST_PODS: Final = 5
 
 @dataclass(slots=True)
 class Because:
-    """One reason, and whom it keeps waiting. `reasons`: nodes by why each does not do, -1 = every node."""
+    """One reason, and whom it keeps waiting. `reasons`: nodes by why each does not do, -1 = every node.
+
+    `kind`: what waits; placeholders have made-up names, and are told by their `groups`.
+    """
 
     message: str
+    kind: str
     lack: str = ""
     reasons: dict[str, int] = field(default_factory=dict)
     cure: str = ""
     count: int = 0
     pods: list[str] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +129,10 @@ def _verdict(app: Json, placed: list[Json], waiting: list[Json]) -> str:
     if app.get("backoffDeadline"):
         return "it waits: too much of it found no node, it is tried again when its back-off ends"
     if _wait_for_gang(app, going_on):
-        return f"it waits: {GANG_WAITS}"
-    return "it waits"
+        return f"it waits: {GANG_WAITS}{_places_need(app)}"
+    count = sum(item["pendingCount"] for item in going_on)
+    who = f"{count} of {count + len(placed)} {'waits' if count == 1 else 'wait'}" if placed else "it waits"
+    return who + _for(going_on, " for ")
 
 
 def _unasked(app: Json) -> str:
@@ -123,8 +140,18 @@ def _unasked(app: Json) -> str:
     if app["rejectedMessage"]:
         return f"its application was rejected: {app['rejectedMessage']}"
     if _of_the_gang(app):
-        return f"it waits: {GANG_WAITS}"
+        return f"it waits: {GANG_WAITS}{_places_need(app)}"
     return "the core was not asked for it, or has let it go; kubectl describe pod says what the operator said of it"
+
+
+def _places_need(app: Json) -> str:
+    return _for(_of_the_gang(app), ", which need ")
+
+
+def _for(waiting: Iterable[Json], words: str) -> str:
+    """What is missing, that of most first, after these words; nothing where that is not known yet."""
+    told = [WAITS_FOR[because.lack] for because in _grouped(waiting) if because.lack in WAITS_FOR]
+    return words + ", ".join(dict.fromkeys(told)) if told else ""
 
 
 def _wait_for_gang(app: Json, waiting: list[Json]) -> bool:
@@ -139,16 +166,19 @@ def _of_the_gang(app: Json) -> list[Json]:
 
 def _grouped(waiting: Iterable[Json]) -> list[Because]:
     """One for each different reason, that of most asks first."""
-    by_message: dict[str, Because] = {}
+    by_message: dict[tuple[str, str], Because] = {}
     for item in waiting:
         entry = pods.reason(item) or {"message": NOT_TRIED}
         lack = entry.get("lack", "")
+        kind, message = pods.kind(item), entry["message"]
         because = by_message.setdefault(
-            entry["message"], Because(entry["message"], lack, dict(entry.get("reasons") or {}), CURES.get(lack, ""))
+            (message, kind), Because(message, kind, lack, dict(entry.get("reasons") or {}), CURES.get(lack, ""))
         )
         because.count += item["pendingCount"]
         if len(because.pods) < MOST_PODS:
             because.pods.append(pods.full_name(item))
+        if item["taskGroupName"] not in ("", *because.groups):
+            because.groups.append(item["taskGroupName"])
     return sorted(by_message.values(), key=lambda because: (-because.count, because.message))
 
 

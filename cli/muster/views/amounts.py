@@ -7,6 +7,7 @@ from typing import Final
 
 CPU: Final = "vcore"
 MEMORY: Final = "memory"
+PODS: Final = "pods"
 NONE: Final = "-"
 
 _MILLI: Final = 1000
@@ -33,6 +34,11 @@ def amounts(found: Mapping[str, int] | None) -> str:
     """All of them in one cell: `cpu 1.5, memory 4Gi`."""
     known = found or {}
     return ", ".join(f"{label(name)} {amount(name, known[name])}" for name in in_order(known)) or NONE
+
+
+def size(found: Mapping[str, int] | None) -> str:
+    """Of one pod: that it is one pod goes without saying."""
+    return amounts({name: value for name, value in (found or {}).items() if (name, value) != (PODS, 1)})
 
 
 def in_order(names: Iterable[str]) -> list[str]:

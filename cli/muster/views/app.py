@@ -9,7 +9,7 @@ from rich.table import Table
 
 from muster.output import table
 from muster.views import pods
-from muster.views.amounts import NONE, age, amounts, span
+from muster.views.amounts import NONE, age, amounts, size, span
 
 Json = dict[str, Any]
 
@@ -35,10 +35,10 @@ def facts(app: Json, now_ns: int) -> Table:
         "age": age(app["submissionTime"], now_ns),
         "rejected": app["rejectedMessage"],
         "gang": app.get("gangSchedulingStyle") or "",
-        "asks for": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
+        "its places": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
         "pledged": amounts(app["pledgedResource"]) if app["pledgedResource"] else "",
         "uses": amounts(app["usedResource"]),
-        "waits for": amounts(app["pendingResource"]),
+        "waits for": amounts(app["pendingResource"]) if any(app["pendingResource"].values()) else "",
         "held on": ", ".join(app["reservations"]),
     }
     for label, told in rows.items():
@@ -62,13 +62,13 @@ def groups(app: Json) -> Table:
     made = table(
         "TASK GROUP", "EACH", "PLACEHOLDERS", "HELD", "REPLACED", "TIMED OUT", "MEMBERS PLACED", "MEMBERS WAITING"
     )
-    for group in app["placeholderData"]:
+    for group in sorted(app["placeholderData"], key=lambda group: str(group["taskGroupName"])):
         name = group["taskGroupName"]
         placed = [item for item in app["allocations"] if item["taskGroupName"] == name]
         waiting = [item for item in app["requests"] if item["taskGroupName"] == name and not item["placeholder"]]
         held = sum(bool(item["placeholder"]) for item in placed)
         counts = (group["count"], held, group["replaced"], group["timedout"], len(placed) - held, len(waiting))
-        made.add_row(name, amounts(group["minResource"]), *map(str, counts))
+        made.add_row(name, size(group["minResource"]), *map(str, counts))
     return made
 
 
@@ -77,7 +77,7 @@ def members(app: Json, now_ns: int, *, wide: bool) -> Table:
     more = ("PRIORITY", "WANTS", "KEY") if wide else ()
     made = table("POD", "TASK GROUP", "KIND", "NODE", "STATE", "AGE", *more, "WHY")
     for item in [*_by_name(app["allocations"]), *_by_name(app["requests"])]:
-        extra = (item["priority"], amounts(item["resource"]), item["allocationKey"]) if wide else ()
+        extra = (item["priority"], size(item["resource"]), item["allocationKey"]) if wide else ()
         made.add_row(
             pods.full_name(item),
             item["taskGroupName"] or NONE,

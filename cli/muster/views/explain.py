@@ -44,10 +44,7 @@ def _head(found: Json) -> Table:
 
 
 def _because(because: Json) -> list[RenderableType]:
-    names = ", ".join(because["pods"])
-    more = because["count"] - len(because["pods"])
-    who = f"{count(because['count'], 'ask')} ({names}{f' and {more} more' if more > 0 else ''})"
-    parts: list[RenderableType] = [f"{who}: {because['message']}"]
+    parts: list[RenderableType] = [f"{_who(because)}: {because['message']}"]
     if because["reasons"]:
         counts = table("NODES", "REASON")
         for reason, number in sorted(because["reasons"].items(), key=lambda entry: (-entry[1], entry[0])):
@@ -56,6 +53,15 @@ def _because(because: Json) -> list[RenderableType]:
     if because["cure"]:
         parts.append(f"what helps: {because['cure']}")
     return parts
+
+
+def _who(because: Json) -> str:
+    """`2 pods (a, b)`, `4 placeholders of workers`: nobody knows placeholders by their names."""
+    who = count(because["count"], because["kind"])
+    if because["kind"] == "placeholder" and because["groups"]:
+        return f"{who} of {', '.join(because['groups'])}"
+    more = because["count"] - len(because["pods"])
+    return f"{who} ({', '.join(because['pods'])}{f' and {more} more' if more > 0 else ''})"
 
 
 def _ahead(found: Json, now_ns: int, *, wide: bool) -> list[RenderableType]:

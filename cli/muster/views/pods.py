@@ -27,6 +27,13 @@ def full_name(item: Json) -> str:
     return "/".join(filter(None, (namespace(item), name(item))))
 
 
+def kind(item: Json) -> str:
+    """What waits or is placed: a placeholder, a pod, or an ask of somebody who has no pods."""
+    if item["placeholder"]:
+        return "placeholder"
+    return "pod" if _NAME in (item.get("allocationTags") or {}) else "ask"
+
+
 def state(item: Json) -> str:
     """Where it is: placed, going, parked behind a placeholder, or waiting."""
     if "nodeId" in item:

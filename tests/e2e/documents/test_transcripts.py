@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -26,14 +26,18 @@ WITH_ADMISSION = "04-admission"
 """Has a Muster of its own, with the webhook on: tests/e2e/admission types it."""
 WHERE = "lessons"
 """The namespace that the tour of the examples makes."""
+OWN, DEFAULTS = "muster-configs", "muster-defaults"
+"""What lessons apply and delete, and what is in force below it."""
 BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple[Scene, Shell]]:
     """What `KEEP=1 make demo` leaves up, and a shell that typed what the tour says."""
-    scene = await open_scene(NODES, QUICK_PREEMPTION)
+    scene = await open_scene(NODES)
     shell = await opened(scene)
+    await _set(scene, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
+    await cluster.admin.delete("configmaps", OWN, NAMESPACE)
     try:
         assert await follow(shell, EXAMPLES / "README.md", EXAMPLES.parent) == ""
         await cluster.admin.patch("namespaces", WHERE, BASELINE)
@@ -41,9 +45,10 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
         yield scene, shell
     finally:
         await cluster.admin.delete("namespaces", WHERE)
+        await cluster.admin.delete("configmaps", DEFAULTS, NAMESPACE)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(
     os.environ.get(PLACEMENT_VARIABLE, "Reserve") != "Reserve", reason="the examples show placeholders one by one"
 )
@@ -62,6 +67,11 @@ async def test_the_lessons_show_what_is_printed_and_clean_up_after_themselves(
                 await _swept(scene)
 
 
+async def _set(scene: Scene, name: str, settings: Mapping[str, str]) -> None:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(settings)}
+    await scene.api.create(document, NAMESPACE)
+
+
 async def _has_account(scene: Scene) -> bool:
     try:
         return bool(await scene.api.get("serviceaccounts", "default", WHERE))
@@ -74,11 +84,8 @@ async def _is_clean(scene: Scene) -> bool:
 
 
 async def _swept(scene: Scene) -> None:
-    """What a lesson that failed left is gone, and the settings of scenarios are in force again."""
+    """What a lesson that failed left is gone."""
     for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
         await scene.api.delete_all(plural, WHERE)
-    settings = {**QUICK, **QUICK_PREEMPTION}
-    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": settings}
-    await scene.api.delete("configmaps", "muster-configs", NAMESPACE)
-    await scene.api.create(document, NAMESPACE)
+    await scene.api.delete("configmaps", OWN, NAMESPACE)
     await scene.eventually("nothing is left", lambda: _is_clean(scene), 20)

@@ -52,6 +52,8 @@ def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     assert (because["lack"], because["count"]) == ("quota", 2)
     assert "root.a" in because["message"]
     assert found["room"]["headroom"]["vcore"] == 3000
+    assert found["verdict"] == "it waits for room in the maximum of its queues"
+    assert "2 pods (default/a, default/b): Not enough queue quota" in served.run("explain", "greedy").stdout
 
 
 def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:
@@ -77,16 +79,20 @@ def test_a_member_of_a_gang_that_waits_is_explained_by_its_placeholders(served: 
     served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     served.scene.ask(an_ask("member", app="big", group="workers"))
     found = explained(served, "pod/member")
-    assert found["verdict"] == "it waits: its gang waits for its places"
+    assert found["verdict"] == "it waits: its gang waits for its places, which need room on nodes"
     assert sum(because["count"] for because in found["because"]) > 0
     assert all(because["lack"] for because in found["because"])
+    assert "placeholders of workers: " in served.run("explain", "big").stdout
 
 
 def test_a_member_that_the_core_was_not_asked_for_waits_for_the_places_of_its_gang(served: Served) -> None:
     served.scene.gang(ApplicationAdded(an_application("big", gang=13, queue="root.b")), 13)
     app = json.loads(served.run("app", "big", "-o", "json").stdout)
     found = reasons.explained(app, None, [], "default/member")
-    assert (found.verdict, found.waiting) == ("it waits: its gang waits for its places", 1)
+    assert (found.verdict, found.waiting) == (
+        "it waits: its gang waits for its places, which need room on nodes",
+        1,
+    )
     assert found.because[0].reasons == {"Insufficient cpu": 3}
     gone = reasons.explained(json.loads(served.run("app", "waits", "-o", "json").stdout), None, [], "default/member")
     assert gone.verdict.startswith("the core was not asked for it")

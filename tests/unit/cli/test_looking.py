@@ -80,7 +80,7 @@ def test_a_gang_is_shown_with_its_phases_its_groups_and_its_members(served: Serv
         "Accepted",
         "Running",
     ]
-    assert ["workers", "cpu", "1,", "pods", "1", "2", "2", "0", "0", "0", "1"] in lines
+    assert ["workers", "cpu", "1", "2", "2", "0", "0", "0", "1"] in lines
     assert any(line[:4] == ["gang-p1", "workers", "placeholder", "n1"] for line in lines)
     assert "takes the place of gang-p0-0" in result.stdout
 
