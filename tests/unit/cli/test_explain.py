@@ -8,6 +8,7 @@ import pytest
 
 from muster import reasons
 from muster_core.model.events import ApplicationAdded
+from muster_core.model.shortfall import Lack
 from muster_si import keys
 from tests.unit.builders import an_application, an_ask
 from tests.unit.cli.conftest import Served
@@ -22,6 +23,11 @@ def explained(served: Served, subject: str) -> Any:
 def submit(served: Served, name: str, queue: str, *pods: str, vcore: int = 9000) -> None:
     """An application with asks that are pods of those names, NAMESPACE/NAME."""
     served.scene.tell(ApplicationAdded(an_application(name, queue=queue)))
+    submit_more(served, name, *pods, vcore=vcore)
+
+
+def submit_more(served: Served, name: str, *pods: str, vcore: int = 9000) -> None:
+    """Asks of an application that is there."""
     for pod in pods:
         namespace, _, short = pod.partition("/")
         tags = {keys.TAG_NAMESPACE: namespace, keys.TAG_POD_NAME: short}
@@ -54,6 +60,16 @@ def test_a_quota_is_told_with_the_queue_and_what_helps(served: Served) -> None:
     assert found["room"]["headroom"]["vcore"] == 3000
     assert found["verdict"] == "it waits for room in the maximum of its queues"
     assert "2 pods (default/a, default/b): Not enough queue quota" in served.run("explain", "greedy").stdout
+
+
+def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(served: Served) -> None:
+    submit(served, "half", "root.b", "default/fits", vcore=100)
+    submit_more(served, "half", "default/large")
+    assert explained(served, "half")["verdict"] == "1 of 2 waits for room on nodes"
+
+
+def test_whatever_may_be_missing_has_words_and_a_cure() -> None:
+    assert set(reasons.WAITS_FOR) == set(reasons.CURES) == {lack.value for lack in Lack}
 
 
 def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:
