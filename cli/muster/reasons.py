@@ -24,7 +24,7 @@ CURES: Final = {
 WAITS_FOR: Final = {
     "quota": "room in the maximum of its queues",
     "user quota": "room in the limit of its user or group",
-    "applications": "an application to end, for as many run as may",
+    "applications": "another application to end",
     "turn": "its turn",
     "nodes": "room on nodes",
     "reserved": "the room that is held for it",
@@ -128,7 +128,7 @@ def _verdict(app: Json, placed: list[Json], waiting: list[Json]) -> str:
         return f"it takes over from placeholders that are on their way out: {_told(pods.state(i) for i in waiting)}"
     if app.get("backoffDeadline"):
         return "it waits: too much of it found no node, it is tried again when its back-off ends"
-    if _wait_for_gang(app, going_on):
+    if _wait_for_gang(app, going_on) or not (placed or any(not item["placeholder"] for item in going_on)):
         return f"it waits: {GANG_WAITS}{_places_need(app)}"
     count = sum(item["pendingCount"] for item in going_on)
     who = f"{count} of {count + len(placed)} {'waits' if count == 1 else 'wait'}" if placed else "it waits"

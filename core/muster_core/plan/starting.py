@@ -35,13 +35,17 @@ def hindrance(partition: Partition, app: Application) -> Held | None:
     for queue in app.queue.path_up():
         if 0 < queue.max_applications <= queue.running:
             holder = Holder(HolderKind.QUEUE, "", queue.path)
-            text = f"queue {queue.path} runs {queue.running} applications of at most {queue.max_applications}"
+            text = f"queue {queue.path} runs {_applications(queue.running)} of at most {queue.max_applications}"
             return Held(NoStart(holder), Shortfall(Lack.APPLICATIONS, text), Detail.APP_CANNOTRUN_QUEUE)
     for holder, limit, account in partition.users.limits(app):
         if 0 < limit.max_applications <= account.running:
             text = (
-                f"{holder.kind} {holder.name} runs {account.running} applications of at most "
+                f"{holder.kind} {holder.name} runs {_applications(account.running)} of at most "
                 f"{limit.max_applications} in queue {holder.path}"
             )
             return Held(NoStart(holder), Shortfall(Lack.APPLICATIONS, text), Detail.APP_CANNOTRUN_QUOTA)
     return None
+
+
+def _applications(number: int) -> str:
+    return f"{number} application" if number == 1 else f"{number} applications"

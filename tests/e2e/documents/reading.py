@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.e2e.documents.shell import Shell
 from tools.transcripts import Step, difference, rewritten, steps
 
 WRITE_VARIABLE = "MUSTER_WRITE_TRANSCRIPTS"
-"""Set to write down what is printed instead of comparing: read the difference before you commit it."""
+"""Set to 1 to write down what is printed instead of comparing: read the difference before you commit it. Set to the
+names of lessons, with commas between: only of these, and no others are typed.
+"""
 
 PATIENCE_S = 20.0
 EVERY_S = 0.2
@@ -66,6 +68,12 @@ async def _quiet(shell: Shell, step: Step, folder: Path) -> tuple[int, list[str]
             since = clock()
         lines = again
     return code, lines
+
+
+def chosen(lessons: Iterable[Path]) -> list[Path]:
+    """Those that are typed in this run."""
+    named = set(os.environ.get(WRITE_VARIABLE, "").split(","))
+    return [lesson for lesson in lessons if named <= {"", "0", "1"} or lesson.name in named]
 
 
 def _writes() -> bool:

@@ -16,7 +16,7 @@ from devcluster.ledgers import leftovers
 from devcluster.muster import NAMESPACE
 from tests.e2e.configuration import QUICK_PREEMPTION
 from tests.e2e.conftest import PLACEMENT_VARIABLE, QUICK, OpenScene
-from tests.e2e.documents.reading import follow
+from tests.e2e.documents.reading import chosen, follow
 from tests.e2e.documents.shell import Shell, opened
 from tests.e2e.scene import Scene
 
@@ -56,7 +56,7 @@ async def test_the_lessons_show_what_is_printed_and_clean_up_after_themselves(
     reader: tuple[Scene, Shell], subtests: pytest.Subtests
 ) -> None:
     scene, shell = reader
-    for lesson in LESSONS:
+    for lesson in chosen(LESSONS):
         if lesson.name == WITH_ADMISSION:
             continue
         with subtests.test(lesson.name):

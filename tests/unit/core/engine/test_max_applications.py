@@ -48,7 +48,7 @@ def test_an_application_more_than_the_queue_may_run_waits_in_accepted_and_is_tol
     start(scene, "x")
     said = start(scene, "y", asks=2)
     assert states(said, "y") == ["Accepted"]
-    reason = "queue root.a runs 1 applications of at most 1"
+    reason = "queue root.a runs 1 application of at most 1"
     assert waits(said) == {"y0": ("SKIPPED", reason), "y1": ("SKIPPED", reason)}
     assert noted(scene) == [("y", "APP_CANNOTRUN_QUEUE")]
 
@@ -113,7 +113,7 @@ def test_a_user_and_a_group_have_their_own_counts() -> None:
     second = start(scene, "k1", user="kim")
     start(scene, "l0", user="lee")
     third = start(scene, "l1", user="lee")
-    assert waits(second)["k10"][1] == "user kim runs 1 applications of at most 1 in queue root.a"
+    assert waits(second)["k10"][1] == "user kim runs 1 application of at most 1 in queue root.a"
     assert waits(third)["l10"][1] == "group dev runs 2 applications of at most 2 in queue root.a"
     assert noted(scene) == [("k1", "APP_CANNOTRUN_QUOTA"), ("l1", "APP_CANNOTRUN_QUOTA")]
     said = scene.release("k00", "k0")
