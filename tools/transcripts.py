@@ -15,11 +15,11 @@ from itertools import dropwhile
 from typing import Final
 
 #: What can be typed on a cluster that has nothing but Muster and fake nodes.
-TYPED: Final = ("kubectl", "muster")
+TYPED: Final = ("kubectl", "muster", "sed")
 #: What is left out there: it builds, installs, or makes a cluster, which is tested elsewhere.
 LEFT_OUT: Final = ("cd", "docker", "export", "git", "helm", "kind", "make")
 #: What only looks: it is asked again until it says what is shown.
-LOOKS: Final = ("get", "describe", "app", "apps", "explain", "nodes", "queues", "status")
+LOOKS: Final = ("get", "describe", "app", "apps", "doctor", "explain", "nodes", "queues", "status")
 LEFT_OUT_LINES: Final = "..."
 _FENCE: Final = "```"
 _PROMPT: Final = "$ "
@@ -54,8 +54,8 @@ class Step:
 
     @property
     def program(self) -> str:
-        """What is called."""
-        return self.words[0]
+        """What is called; in a clone it may be called by its path."""
+        return self.words[0].removeprefix(".venv/bin/")
 
     @property
     def is_typed(self) -> bool:
@@ -79,7 +79,8 @@ def steps(document: str) -> list[Step]:
     lines = document.splitlines()
     is_inside, index = False, 0
     while index < len(lines):
-        line = lines[index]
+        line = lines[index].lstrip()
+        indent = lines[index][: -len(line)] if line else ""
         index += 1
         if line.startswith(_FENCE):
             is_inside = line == f"{_FENCE}console"
@@ -89,9 +90,10 @@ def steps(document: str) -> list[Step]:
                 command = f"{command[:-1]}\n{lines[index]}"
                 index += 1
             first = index
-            while not lines[index].startswith((_PROMPT, _FENCE)):
+            while not lines[index].startswith((indent + _PROMPT, indent + _FENCE)):
                 index += 1
-            found.append(Step(command, tuple(lines[first:index]), (first, index)))
+            shown = tuple(line.removeprefix(indent) for line in lines[first:index])
+            found.append(Step(command, shown, (first, index)))
     return found
 
 

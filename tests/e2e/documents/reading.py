@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.e2e.documents.shell import Shell
@@ -51,7 +51,8 @@ async def _typed(shell: Shell, step: Step, folder: Path) -> tuple[int, list[str]
     while True:
         code, lines = await shell.type(step.command, folder)
         differs = difference(step.shown, lines) if step.shown else ""
-        if not differs or not step.looks or asyncio.get_running_loop().time() > end:
+        is_done = not differs and (code != 0) == step.fails
+        if is_done or not step.looks or asyncio.get_running_loop().time() > end:
             return code, lines, differs
         await asyncio.sleep(EVERY_S)
 
@@ -70,10 +71,10 @@ async def _quiet(shell: Shell, step: Step, folder: Path) -> tuple[int, list[str]
     return code, lines
 
 
-def chosen(lessons: Iterable[Path]) -> list[Path]:
-    """Those that are typed in this run."""
+def chosen(documents: Mapping[Path, Path]) -> Mapping[Path, Path]:
+    """Those that are typed in this run, and where."""
     named = set(os.environ.get(WRITE_VARIABLE, "").split(","))
-    return [lesson for lesson in lessons if named <= {"", "0", "1"} or lesson.name in named]
+    return {path: folder for path, folder in documents.items() if named <= {"", "0", "1"} or folder.name in named}
 
 
 def _writes() -> bool:

@@ -1,4 +1,4 @@
-"""Who types what the examples show sees what they show, and leaves nothing behind."""
+"""Who types what the examples and the quick start show sees what they show, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from tests.e2e.documents.reading import chosen, follow
 from tests.e2e.documents.shell import Shell, opened
 from tests.e2e.scene import Scene
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
-LESSONS = sorted(path.parent for path in EXAMPLES.glob("*/README.md"))
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
 WITH_ADMISSION = "04-admission"
-"""Has a Muster of its own, with the webhook on: tests/e2e/admission types it."""
+"""Wants the webhook: tests/e2e/admission compares what it shows."""
+LESSONS = [path for path in sorted(EXAMPLES.glob("*/README.md")) if path.parent.name != WITH_ADMISSION]
+DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "quick-start.md": ROOT}
+"""What is typed, and where."""
 WHERE = "lessons"
 """The namespace that the tour of the examples makes."""
 OWN, DEFAULTS = "muster-configs", "muster-defaults"
@@ -39,7 +42,7 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
     await _set(scene, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
     await cluster.admin.delete("configmaps", OWN, NAMESPACE)
     try:
-        assert await follow(shell, EXAMPLES / "README.md", EXAMPLES.parent) == ""
+        assert await follow(shell, EXAMPLES / "README.md", ROOT) == ""
         await cluster.admin.patch("namespaces", WHERE, BASELINE)
         await scene.eventually("an account for pods", lambda: _has_account(scene))
         yield scene, shell
@@ -52,16 +55,14 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
 @pytest.mark.skipif(
     os.environ.get(PLACEMENT_VARIABLE, "Reserve") != "Reserve", reason="the examples show placeholders one by one"
 )
-async def test_the_lessons_show_what_is_printed_and_clean_up_after_themselves(
+async def test_lessons_and_quick_start_show_what_is_printed_and_clean_up_after_themselves(
     reader: tuple[Scene, Shell], subtests: pytest.Subtests
 ) -> None:
     scene, shell = reader
-    for lesson in chosen(LESSONS):
-        if lesson.name == WITH_ADMISSION:
-            continue
-        with subtests.test(lesson.name):
+    for document, folder in chosen(DOCUMENTS).items():
+        with subtests.test(str(document)):
             try:
-                assert await follow(shell, lesson / "README.md", lesson) == ""
+                assert await follow(shell, document, folder) == ""
                 await scene.eventually("nothing is left", lambda: _is_clean(scene), 10)
             finally:
                 await _swept(scene)
