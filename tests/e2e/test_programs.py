@@ -14,14 +14,14 @@ from devcluster.cluster import documents
 from devcluster.ledgers import leftovers
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
-from tests.e2e.conftest import OpenScene, chosen_placements
+from tests.e2e.conftest import OpenScene, placement_of_run
 from tests.e2e.scene import Scene
 from tests.e2e.telling import scheduled, waits_with
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: What `make demo` has, but for two nodes less: nothing here needs them.
 NODES = [FakeNode(f"node-{index}", cpu="1", memory="4Gi") for index in range(6)]
-HAS_PLACEHOLDERS = chosen_placements() != ["Direct"]
+HAS_PLACEHOLDERS = placement_of_run() != "Direct"
 SPARK, OPERATED = "spark-3f1b6f0c9a5e4d7f8a2c1d0e9b8a7c6d", "spark-b41c7e52d0934f6e9f3a5c8d7e6b1a20"
 
 

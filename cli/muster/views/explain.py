@@ -59,7 +59,7 @@ def _who(because: Json) -> str:
     """`2 pods (a, b)`, `4 placeholders of workers`: nobody knows placeholders by their names."""
     who = count(because["count"], because["kind"])
     if because["kind"] == "placeholder" and because["groups"]:
-        return f"{who} of {', '.join(because['groups'])}"
+        return f"{who} of {', '.join(sorted(because['groups']))}"
     more = because["count"] - len(because["pods"])
     return f"{who} ({', '.join(because['pods'])}{f' and {more} more' if more > 0 else ''})"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from devcluster.errors import ApiError
 from devcluster.ledgers import leftovers
 from devcluster.muster import NAMESPACE
 from tests.e2e.configuration import QUICK_PREEMPTION
-from tests.e2e.conftest import PLACEMENT_VARIABLE, QUICK, OpenScene
+from tests.e2e.conftest import QUICK, OpenScene, placement_of_run
 from tests.e2e.documents.reading import chosen, follow
 from tests.e2e.documents.shell import Shell, opened
 from tests.e2e.scene import Scene
@@ -52,9 +51,7 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(
-    os.environ.get(PLACEMENT_VARIABLE, "Reserve") != "Reserve", reason="the examples show placeholders one by one"
-)
+@pytest.mark.skipif(placement_of_run() != "Reserve", reason="the examples show placeholders one by one")
 async def test_lessons_and_quick_start_show_what_is_printed_and_clean_up_after_themselves(
     reader: tuple[Scene, Shell], subtests: pytest.Subtests
 ) -> None:
