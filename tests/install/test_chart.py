@@ -221,3 +221,13 @@ def test_prometheus_sends_its_token_where_reads_are_closed() -> None:
     (rest, _) = named(render(CHOICES["monitoring of closed REST"]), "ServiceMonitor", "muster")["spec"]["endpoints"]
     assert rest["authorization"] == {"credentials": {"name": "prometheus", "key": "token"}}
     assert rest["scheme"] == "https"
+
+
+@pytest.mark.parametrize("choice", ["defaults", "split", "no webhook"])
+def test_the_network_policy_lets_everybody_reach_the_webhook_and_nobody_but_clients_the_rest(choice: str) -> None:
+    made = render(CHOICES[choice], "muster", "--no-hooks")
+    rules = named(made, "NetworkPolicy", "muster")["spec"]["ingress"]
+    opened = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
+    named_ports = {port["name"] for pod in pods(made) for one in pod["containers"] for port in one["ports"]}
+    assert set(opened) == named_ports
+    assert {name for name, clients in opened.items() if clients is None} == named_ports & {"webhook"}

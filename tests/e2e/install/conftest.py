@@ -16,7 +16,7 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 OF_EVERY_NAMESPACE = (("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt"))
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def enforced(home: Cluster) -> AsyncIterator[Cluster]:
     """The cluster with that namespace, in which is what controllers put into every one."""
     metadata = {"name": ENFORCED, "labels": RESTRICTED}
@@ -25,8 +25,3 @@ async def enforced(home: Cluster) -> AsyncIterator[Cluster]:
         await until(f"{name} is there", partial(home.admin.get, plural, name, ENFORCED), 30, tolerate=(ApiError,))
     yield home
     await home.admin.delete("namespaces", ENFORCED)
-    await until("the namespace is gone", lambda: _is_gone(home), 30)
-
-
-async def _is_gone(home: Cluster) -> bool:
-    return ENFORCED not in {one["metadata"]["name"] for one in await home.admin.find("namespaces")}

@@ -103,7 +103,7 @@ async def test_helm_installs_upgrades_rolls_back_and_uninstalls_and_leaves_nothi
     assert "STATUS: deployed" in await release.helm("install", CHART, "--set", "admissionPolicy.enabled=true")
     await release.lets_in(1)
     assert await release.replicas() == (1, False)
-    await release.helm("upgrade", CHART, "--reuse-values", "--set", "replicas=2")
+    await release.helm("upgrade", CHART, "--reset-then-reuse-values", "--set", "replicas=2")
     await release.lets_in(2)
     assert await release.replicas() == (2, True)
     await release.helm("rollback")
