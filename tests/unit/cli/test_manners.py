@@ -22,6 +22,7 @@ from tests.unit.cli.conftest import Served, run
         (["app"], "muster app: Missing argument 'APPLICATION'; see muster app --help"),
         (["app", "a", "b"], "muster app: Got unexpected extra argument(s) (b); see muster app --help"),
         (["config", "nosuch"], "muster config: No such command 'nosuch'; see muster config --help"),
+        (["queues", "--kubeconfig", "missing/config"], "muster: --kubeconfig missing/config is not there"),
         (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not the URL of a server; "),
     ],
 )
