@@ -84,3 +84,9 @@ def test_every_action_is_pinned_to_a_commit_and_says_its_release() -> None:
 def test_the_pythons_are_those_that_are_called_supported() -> None:
     classifiers = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert WORKFLOWS["test.yaml"]["jobs"]["test"]["strategy"]["matrix"]["python"] == classifiers
+
+
+def test_the_nodes_are_of_three_minors_in_a_row() -> None:
+    nodes = WORKFLOWS["e2e-kind.yaml"]["jobs"]["kind"]["strategy"]["matrix"]["node"]
+    minors = [int(node.split(".")[1]) for node in nodes]
+    assert minors == list(range(minors[0], minors[0] + 3))
