@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import yaml
 
 from muster.clients.http import Http, Reply, to_url
-from muster.errors import BadUsage, NotThere, Unreachable
+from muster.errors import NotThere, Unreachable
 
 Json = dict[str, Any]
 
@@ -82,11 +82,10 @@ def connected(kubeconfig: str, context: str) -> Cluster:
     """The cluster that kubectl would talk to; empty = what KUBECONFIG, ~/.kube/config or the pod we are in say.
 
     Raises:
-        BadUsage: the file that was named is not there.
         Unreachable: nothing says how.
     """
     if kubeconfig and os.pathsep not in kubeconfig and not os.path.exists(kubeconfig):  # noqa: PTH110 # as it is written
-        raise BadUsage(f"--kubeconfig {kubeconfig} is not there")
+        raise Unreachable("the cluster", f"--kubeconfig {kubeconfig} is not there")
     from kubernetes import client, config  # noqa: PLC0415  # half a second, which --help need not wait for
 
     # The client ships no types.

@@ -22,7 +22,6 @@ from tests.unit.cli.conftest import Served, run
         (["app"], "muster app: Missing argument 'APPLICATION'; see muster app --help"),
         (["app", "a", "b"], "muster app: Got unexpected extra argument(s) (b); see muster app --help"),
         (["config", "nosuch"], "muster config: No such command 'nosuch'; see muster config --help"),
-        (["queues", "--kubeconfig", "missing/config"], "muster: --kubeconfig missing/config is not there"),
         (["queues", "--server", "http://[::1"], "muster: 'http://[::1' is not the URL of a server; "),
     ],
 )
@@ -31,6 +30,12 @@ def test_a_command_line_that_is_not_understood_is_one_line_and_2(arguments: list
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
     assert line.startswith(said)
+
+
+def test_a_kubeconfig_that_is_not_there_is_named() -> None:
+    result = run("queues", "--kubeconfig", "missing/config")
+    said = "muster: the cluster cannot be asked: --kubeconfig missing/config is not there\n"
+    assert (result.exit_code, result.stderr) == (3, said)
 
 
 @pytest.mark.parametrize("arguments", [[], ["config"]])
