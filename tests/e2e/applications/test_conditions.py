@@ -8,7 +8,7 @@ from collections import Counter
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.conftest import OpenScene, with_pods
+from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
 from tests.e2e.scene import Scene
 from tests.e2e.telling import condition, scheduled, waits_with
@@ -52,7 +52,8 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
     )
     await scene.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
     await scene.create([at("free", "f", "big", "100")])
-    gang = a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods())
+    # In Reserve a gang has its turn from when it is accepted; in Atomic from when all its placeholders were asked for.
+    gang = a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement="Reserve")
     await scene.create(gang)
     await scene.create([at("turn", "late", "turn-late")])
     left = "has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
