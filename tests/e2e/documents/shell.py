@@ -1,0 +1,58 @@
+"""A shell as a reader has it: kubectl and muster on the PATH, a kubeconfig with its namespace, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from devcluster.binaries import ensure
+from devcluster.programs import KUBECTL
+from tests.e2e.scene import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Types commands as the cluster's administrator."""
+
+    home: Path
+    kubeconfig: Path
+    server: str
+    """Where the core's REST is: there is no pod that a port-forward would reach."""
+
+    async def type(self, command: str, folder: Path) -> tuple[int, list[str]]:
+        """Exit code, and what is printed on both streams."""
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-c", command),
+            cwd=folder,
+            env={
+                "PATH": f"{self.home}{os.pathsep}{os.environ['PATH']}",
+                "HOME": str(self.home),  # where kubectl remembers what the API server has
+                "KUBECONFIG": str(self.kubeconfig),
+                "MUSTER_SERVER": self.server,
+            },
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        printed, _ = await process.communicate()
+        return process.returncode or 0, printed.decode().splitlines()
+
+
+async def opened(scene: Scene) -> Shell:
+    """A shell in the scene's namespace."""
+    home = scene.cluster.folder / f"shell-{scene.namespace}"
+    home.mkdir()
+    (home / "kubectl").symlink_to(ensure([KUBECTL])["kubectl"])
+    muster = home / "muster"
+    muster.write_text(f'#!/bin/sh\nexec {sys.executable} -m muster "$@"\n')
+    muster.chmod(0o755)
+    config = yaml.safe_load((await scene.cluster.admin_kubeconfig()).read_text())
+    for context in config["contexts"]:
+        context["context"]["namespace"] = scene.namespace
+    kubeconfig = home / "config"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    return Shell(home, kubeconfig, scene.muster.rest_url)

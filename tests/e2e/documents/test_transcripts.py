@@ -1,0 +1,89 @@
+"""Who types what the examples and the quick start show sees what they show, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from devcluster.cluster import Cluster
+from devcluster.demo import NODES
+from devcluster.errors import ApiError
+from devcluster.ledgers import leftovers
+from devcluster.muster import NAMESPACE
+from tests.e2e.configuration import QUICK_PREEMPTION
+from tests.e2e.conftest import QUICK, OpenScene, placement_of_run
+from tests.e2e.documents.reading import chosen, follow
+from tests.e2e.documents.shell import Shell, opened
+from tests.e2e.scene import Scene
+
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples"
+WITH_ADMISSION = "04-admission"
+"""Wants the webhook: tests/e2e/admission compares what it shows."""
+LESSONS = [path for path in sorted(EXAMPLES.glob("*/README.md")) if path.parent.name != WITH_ADMISSION]
+DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "quick-start.md": ROOT}
+"""What is typed, and where."""
+WHERE = "lessons"
+"""The namespace that the tour of the examples makes."""
+OWN, DEFAULTS = "muster-configs", "muster-defaults"
+"""What lessons apply and delete, and what is in force below it."""
+BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple[Scene, Shell]]:
+    """What `KEEP=1 make demo` leaves up, and a shell that typed what the tour says."""
+    scene = await open_scene(NODES)
+    shell = await opened(scene)
+    await _set(scene, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
+    await cluster.admin.delete("configmaps", OWN, NAMESPACE)
+    try:
+        assert await follow(shell, EXAMPLES / "README.md", ROOT) == ""
+        await cluster.admin.patch("namespaces", WHERE, BASELINE)
+        await scene.eventually("an account for pods", lambda: _has_account(scene))
+        yield scene, shell
+    finally:
+        await cluster.admin.delete("namespaces", WHERE)
+        await cluster.admin.delete("configmaps", DEFAULTS, NAMESPACE)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(placement_of_run() != "Reserve", reason="the examples show placeholders one by one")
+async def test_lessons_and_quick_start_show_what_is_printed_and_clean_up_after_themselves(
+    reader: tuple[Scene, Shell], subtests: pytest.Subtests
+) -> None:
+    scene, shell = reader
+    for document, folder in chosen(DOCUMENTS).items():
+        with subtests.test(str(document)):
+            try:
+                assert await follow(shell, document, folder) == ""
+                await scene.eventually("nothing is left", lambda: _is_clean(scene), 10)
+            finally:
+                await _swept(scene)
+
+
+async def _set(scene: Scene, name: str, settings: Mapping[str, str]) -> None:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": dict(settings)}
+    await scene.api.create(document, NAMESPACE)
+
+
+async def _has_account(scene: Scene) -> bool:
+    try:
+        return bool(await scene.api.get("serviceaccounts", "default", WHERE))
+    except ApiError:
+        return False
+
+
+async def _is_clean(scene: Scene) -> bool:
+    return not await scene.api.find("pods", WHERE) and not leftovers(await scene.muster.dump())
+
+
+async def _swept(scene: Scene) -> None:
+    """What a lesson that failed left is gone."""
+    for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
+        await scene.api.delete_all(plural, WHERE)
+    await scene.api.delete("configmaps", OWN, NAMESPACE)
+    await scene.eventually("nothing is left", lambda: _is_clean(scene), 20)
