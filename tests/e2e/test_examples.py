@@ -45,13 +45,6 @@ async def settles(scene: Scene, counts: dict[str, int], waiting: int = 0) -> Non
     await scene.eventually(f"{counts} run, {waiting} wait", is_so)
 
 
-async def test_queues_limits_and_maximums_hold_back_what_the_readme_says(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, configuration("02-queues"))
-    await apply(scene, "02-queues", "workloads.yaml")
-    await settles(scene, {"ann-report": 1, "bob-report": 1, "shop": 2}, waiting=2)
-    await scene.api.delete("priorityclasses", "example-urgent")
-
-
 async def test_the_three_placements_hold_while_they_wait_what_the_readme_says(open_scene: OpenScene) -> None:
     scene = await open_scene(NODES)
     await apply(scene, "06-placements", "1-reserve.yaml")

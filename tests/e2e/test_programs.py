@@ -16,7 +16,7 @@ from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
 from tests.e2e.conftest import OpenScene, placement_of_run
 from tests.e2e.scene import Scene
-from tests.e2e.telling import scheduled, waits_with
+from tests.e2e.telling import waits_with
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: What `make demo` has, but for two nodes less: nothing here needs them.
@@ -218,20 +218,3 @@ async def test_programs_run_as_gangs_and_services_beside_them(open_scene: OpenSc
     ours = [event for event in await scene.events() if event.get("reportingComponent") == "muster"]
     warnings = {event["message"] for event in ours if event["type"] == "Warning"}
     assert warnings == set()
-
-
-async def test_limits_hold_back_a_user_a_group_and_a_second_application(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, documents(EXAMPLES / "12-users" / "configmap.yaml")[0]["data"])
-    await apply(scene, "12-users/workloads.yaml")
-    await bound(scene, "ann-study", "ann-study", "bob-study", "eve-one")
-
-    async def are_told() -> bool:
-        pods = [pod for pod in await scene.pods() if not pod["spec"].get("nodeName")]
-        told = {known(pod, ("ann", "bob", "eve")): scheduled(pod) for pod in pods}
-        return len(told) == 3 and all(
-            found.get("reason") == "SchedulingSkipped" and words in found.get("message", "")
-            for name, words in {"ann": "user ann", "bob": "group analysts", "eve": "user eve"}.items()
-            for found in [told.get(name, {})]
-        )
-
-    await scene.eventually("each says whose limit it is", are_told)

@@ -36,6 +36,8 @@ BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "basel
 @pytest_asyncio.fixture(loop_scope="session")
 async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple[Scene, Shell]]:
     """What `KEEP=1 make demo` leaves up, and a shell that typed what the tour says."""
+    if cluster.plane is None:
+        pytest.skip("what is shown is of what make demo leaves up")
     scene = await open_scene(NODES)
     shell = await opened(scene)
     await _set(scene, DEFAULTS, {**QUICK, **QUICK_PREEMPTION})
