@@ -18,6 +18,7 @@ settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise.
 

@@ -8,7 +8,7 @@ from collections import Counter
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.configuration import a_queue, queue_file
-from tests.e2e.conftest import OpenScene
+from tests.e2e.conftest import OpenScene, with_pods
 from tests.e2e.manifests import Group, a_gang, a_pod, owned
 from tests.e2e.scene import Scene
 from tests.e2e.telling import condition, scheduled, waits_with
@@ -52,9 +52,11 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
     )
     await scene.create([at("counted", "two", "counted-1"), owned(at("limited", "l", "limited-1"), "ann")])
     await scene.create([at("free", "f", "big", "100")])
-    # In Reserve a gang has its turn from when it is accepted; in Atomic from when all its placeholders were asked for.
-    gang = a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement="Reserve")
-    await scene.create(gang)
+    await scene.create(a_gang("gang", [Group("workers", 3)], queue="root.turn", timeout_s=600, placement=with_pods()))
+    # A gang waits for head room, and has its turn, from the first placeholder on that is asked for.
+    await waits_with(
+        scene, "gang-workers-0", "SchedulingSkipped", "0 of 3 placeholders", "queue root.turn has vcore=2000"
+    )
     await scene.create([at("turn", "late", "turn-late")])
     left = "has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
     await asyncio.gather(
@@ -63,9 +65,6 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
         waits_with(scene, "limited-1", "SchedulingSkipped", "user ann", "root.limited", "vcore=1000 is asked for"),
         waits_with(scene, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
         waits_with(scene, "turn-late", "SchedulingSkipped", "gang gang came first in queue root.turn"),
-        waits_with(
-            scene, "gang-workers-0", "SchedulingSkipped", "0 of 3 placeholders", "queue root.turn has vcore=2000"
-        ),
         waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far"),
     )
     assert await with_reason(scene, "Unschedulable") == {"big"}
