@@ -136,11 +136,14 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
     async def run(self) -> None:
         """Start jobs for as long as this task lives."""
         rate = _Rate(self._limits.qps, self._limits.burst)
+        pause_s = None
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._pause_s()):
+                async with asyncio.timeout(pause_s):
                     await self._wake.wait()
             self._wake.clear()
+            # Before the look: what the clock lets go between the two would else be neither started nor waited for.
+            pause_s = self._pause_s()
             while self._in_flight.total() < self._limits.writers:
                 job = self._next()
                 if job is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -222,6 +223,20 @@ async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() ->
         await pool.drained()  # nobody wakes it but the end of the brake
     assert api.started[2:] == [a_create()]
     task.cancel()
+
+
+@pytest.mark.parametrize("looks", range(1, 12))
+async def test_a_kind_that_may_go_on_between_two_looks_at_the_clock_is_not_forgotten(looks: int) -> None:
+    ticks = itertools.count()
+    brakes = Brakes(clock=lambda: next(ticks) / 1000)
+    api = Api()
+    pool = Pool(api.execute, Limits(), brakes=brakes)
+    task = asyncio.create_task(pool.run())
+    brakes.hold(Urgency.BIND, looks / 1000)
+    pool.submit(a_bind("p0"))
+    assert await finished(pool, api) == [a_bind("p0")]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_equal_events_that_wait_are_one() -> None:
