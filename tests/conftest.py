@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 E2E = Path(__file__).parent / "e2e"
 SECONDS_FOR_AN_E2E_TEST = 300
@@ -18,16 +20,24 @@ settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise.
+class OneForTheCluster(LoadScopeScheduling):
+    """End-to-end tests share one cluster: one process of a run in several (`-n 2`) has them all, in their order."""
 
-    They share one cluster, so one process of a run in several (`-n 2 --dist loadgroup`) has them all, in their order.
-    """
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if nodeid.startswith("tests/e2e/") else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForTheCluster:
+    """All other tests go one by one to whoever has time."""
+    return OneForTheCluster(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise."""
     for item in items:
         if item.path.is_relative_to(E2E):
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.xdist_group("cluster"))
             if item.get_closest_marker("timeout") is None:
                 # Of the test itself: a fixture may have to compile the control plane first.
                 item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST, func_only=True))
