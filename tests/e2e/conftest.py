@@ -227,6 +227,6 @@ async def _has_account(cluster: Cluster, namespace: str) -> None:
     await until(
         "the default service account",
         lambda: cluster.admin.get("serviceaccounts", "default", namespace),
-        50,
+        150,
         tolerate=(ApiError,),
     )
