@@ -31,10 +31,12 @@ def view(status: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the
         _add_partition(made, partition, wide=wide)
     missing = sum(item["count"] for item in status["outstanding"])
     if missing:
-        apps = sum(item["applications"] for item in status["outstanding"])
-        made.add_row("nodes lack", f"{count(missing, 'place')} for {count(apps, 'application')}")
+        # An application may want places of several sizes: only of one size its count can be told.
+        made.add_row("nodes lack", count(missing, "place"))
         for item in status["outstanding"] if wide else ():
-            made.add_row("", f"{item['count']} x {amounts(item['resource'])}")
+            made.add_row(
+                "", f"{item['count']} x {amounts(item['resource'])} for {count(item['applications'], 'application')}"
+            )
     return made
 
 
