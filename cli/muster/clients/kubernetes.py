@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -84,7 +85,7 @@ def connected(kubeconfig: str, context: str) -> Cluster:
     Raises:
         Unreachable: nothing says how.
     """
-    if kubeconfig and os.pathsep not in kubeconfig and not os.path.exists(kubeconfig):  # noqa: PTH110 # as it is written
+    if kubeconfig and os.pathsep not in kubeconfig and not Path(kubeconfig).expanduser().exists():
         raise Unreachable("the cluster", f"--kubeconfig {kubeconfig} is not there")
     from kubernetes import client, config  # noqa: PLC0415  # half a second, which --help need not wait for
 

@@ -142,17 +142,25 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
             self._wake.clear()
-            # Before the look: what the clock lets go between the two would else be neither started nor waited for.
-            pause_s = self._pause_s()
+            # Also before the look: what the clock lets go between the two would else be neither started nor waited for.
+            before_s = self._pause_s()
             while self._in_flight.total() < self._limits.writers:
                 job = self._next()
                 if job is None:
                     break
                 delay = rate.take(time.monotonic())
-                if delay > 0:
-                    await asyncio.sleep(delay)
+                if delay > 0 and not await self._is_wanted_after(delay, job):
+                    self._release(job.key)
+                    continue
                 self._start(job)
+            pause_s = min((one for one in (before_s, self._pause_s()) if one is not None), default=None)
             self._idle.set()
+
+    async def _is_wanted_after(self, delay: float, job: _Job) -> bool:
+        """Wait so long; False = it is a bind that was recalled meanwhile."""
+        patience = self._recall.heard_by()
+        await asyncio.sleep(delay)
+        return await patience.lasts(0) or not is_of_session(job.command)
 
     async def drained(self) -> None:
         """Wait until nothing waits and nothing is in flight. New commands lengthen the wait; events do by a little."""
@@ -195,15 +203,14 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         event = self._events.take()
         return None if event is None else _Job(event, "", Urgency.EVENT, started=True)
 
-    def _events_wait_s(self) -> float | None:
-        """Seconds until events may start, as far as other writes go; None = until those that are in flight end."""
+    def _events_wait_s(self) -> float:
+        """Seconds until events may start, as far as other writes go."""
         are_alone = self._in_flight.total() == self._in_flight[Urgency.EVENT]
         quiet_in_s = self._wrote + self._limits.quiet_s - time.monotonic()
         if not len(self._events) or (are_alone and quiet_in_s <= 0):
             return 0.0
-        if time.time() - self._events.oldest() >= self._limits.patience_s:
-            return 0.0
-        return max(0.0, quiet_in_s) if are_alone else None
+        patience_s = max(0.0, self._events.oldest() + self._limits.patience_s - time.time())
+        return min(patience_s, quiet_in_s) if are_alone else patience_s
 
     def _may_start(self, kind: Urgency) -> bool:
         return self._in_flight[kind] < self._most[kind] and self._brakes.left_s(kind) == 0
@@ -213,7 +220,7 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         waiting = [kind for kind, queue in self._queues.items() if queue]
         waiting += [Urgency.EVENT] if len(self._events) else []
         pauses = [self._brakes.left_s(kind) for kind in waiting]
-        pauses += [self._events_wait_s() or 0.0] if len(self._events) else []
+        pauses += [self._events_wait_s()] if len(self._events) else []
         return min((pause for pause in pauses if pause > 0), default=None)
 
     def _start(self, job: _Job) -> None:

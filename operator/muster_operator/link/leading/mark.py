@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -51,12 +52,16 @@ class Mark:
 
     async def run(self) -> None:
         """Keep it where it belongs, from when we lead on."""
-        await self.look()
-        await self.recovered.wait()
         failed = 0
         while True:
+            is_ours = self.recovered.is_set()
             failed = 0 if await self.look() else failed + 1
-            await asyncio.sleep(pause_s(failed))
+            if is_ours:
+                await asyncio.sleep(pause_s(failed))
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s(failed)):
+                    await self.recovered.wait()
 
     async def look(self) -> bool:
         """Put it right once; whether that worked."""

@@ -145,15 +145,21 @@ async def test_an_event_waits_until_no_other_write_is_under_way_nor_was_a_moment
         assert await finished(pool, api) == [a_bind(), an_event()]
 
 
-async def test_an_event_that_has_waited_for_long_goes_beside_other_writes() -> None:
-    api = Api()
-    async with a_pool(api, Limits(writers=4, patience_s=0.03)) as pool:
-        pool.submit(a_bind("first"))
-        pool.submit(an_event())
-        await asyncio.sleep(0.04)
-        pool.submit(a_bind("second"))
-        await asyncio.sleep(0.01)
-        assert api.started == [a_bind("first"), a_bind("second"), an_event()]
+async def test_an_event_that_has_waited_for_long_goes_beside_a_write_that_hangs() -> None:
+    told = asyncio.Event()
+
+    async def execute(command: Command) -> None:
+        if isinstance(command, PostEvent):
+            told.set()
+        await asyncio.Event().wait()
+
+    pool = Pool(execute, Limits(patience_s=0.03))
+    task = asyncio.create_task(pool.run())
+    pool.submit(a_bind())
+    pool.submit(an_event())
+    async with asyncio.timeout(2):
+        await told.wait()
+    task.cancel()
 
 
 async def test_an_event_knows_when_it_was_ordered_however_long_it_waits() -> None:
@@ -294,6 +300,18 @@ async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_g
         pool.submit(a_bind("e"))
         assert await finished(pool, api) == [a_bind("a"), a_condition("b"), a_bind("e"), a_delete("b")]
         assert pool.binds_in_flight == 0
+
+
+async def test_a_bind_that_waits_for_the_rate_is_recalled_too() -> None:
+    api = Api()
+    async with a_pool(api, Limits(qps=20, burst=1)) as pool:
+        pool.submit(a_bind("a"))
+        pool.submit(a_bind("b"))
+        pool.submit(a_delete("b"))
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind("a")]
+        pool.recall_binds()
+        assert await finished(pool, api) == [a_bind("a"), a_delete("b")]
 
 
 async def test_a_write_behind_a_recalled_bind_that_never_started_is_not_forgotten() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from muster_operator.link.api.session import MERGE_PATCH, KubeSession, Reply, Request
 from muster_operator.link.errors import NotLeading, Unreachable
+from muster_operator.link.leading import mark as mark_module
 from muster_operator.link.leading.mark import PERIOD_S, Mark, pause_s
 from muster_operator.model.vocabulary import LABEL_ROLE, ROLE_LEADER
 
@@ -23,6 +24,7 @@ class Pods(KubeSession):
     roles: dict[str, str | None]
     uids: dict[str, str] = field(default_factory=dict)
     written: list[Request] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
     is_down: bool = False
     closed: bool = False
     denies: bool = False
@@ -38,6 +40,7 @@ class Pods(KubeSession):
         if self.closed:
             raise NotLeading(request.name)
         self.written.append(request)
+        self.heard.set()
         return Reply(self._patched(url.path.rpartition("/")[2], orjson.loads(request.body)["metadata"]), b"{}")
 
     def _pod(self, name: str) -> Json:
@@ -76,6 +79,20 @@ async def test_it_is_taken_from_others_before_our_core_knows_the_cluster_and_put
     mark.recovered.set()
     assert await mark.look()
     assert pods.roles == {"ours": ROLE_LEADER, "before": None}
+
+
+async def test_it_is_taken_from_others_by_a_later_look_where_the_first_one_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mark_module, "AGAIN_S", 0.01)
+    pods = Pods({"ours": None, "before": ROLE_LEADER}, is_down=True)
+    task = asyncio.create_task(ours(pods, recovered=False).run())
+    await asyncio.sleep(0)
+    pods.is_down = False
+    async with asyncio.timeout(2):
+        await pods.heard.wait()
+    assert pods.roles == {"ours": None, "before": None}, "our core knows nothing yet"
+    task.cancel()
 
 
 async def test_nothing_is_written_where_it_is_right() -> None:
