@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 
 from tests.unit.core.edge.metrics.busy import busy_core
 from tests.unit.deploy.busy import busy_operator
+from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "metrics.md"
@@ -32,10 +33,10 @@ def tables() -> dict[str, str]:
     core = [*metrics(busy_core())]
     ours = [row for row in core if row.startswith("| `muster_")]
     return {
-        "Of the operator": METRICS_HEAD + "".join(metrics(busy_operator())),
-        "Of the core": METRICS_HEAD + "".join(ours),
-        "Of the core, under YuniKorn's names": METRICS_HEAD + "".join(row for row in core if row not in ours),
-        "Alerts": ALERTS_HEAD + "".join(alerts()),
+        "## Of the operator": METRICS_HEAD + "".join(metrics(busy_operator())),
+        "## Of the core": METRICS_HEAD + "".join(ours),
+        "## Of the core, under YuniKorn's names": METRICS_HEAD + "".join(row for row in core if row not in ours),
+        "## Alerts": ALERTS_HEAD + "".join(alerts()),
     }
 
 
@@ -65,20 +66,9 @@ def alerts() -> Iterator[str]:
             yield f"| {' | '.join(cells)} | **{told['summary']}.** {told['description']} |\n"
 
 
-def written(page: str) -> str:
-    """The page with the tables of now. Raises LookupError where a heading is missing."""
-    for heading, table in tables().items():
-        head = f"\n## {heading}\n\n"
-        if head not in page:
-            raise LookupError(f"{PAGE.name} has no heading {heading!r}")
-        before, after = page.split(head, 1)
-        page = before + head + table + "\n" + re.sub(r"\A(?:\|.*\n)*\n*", "", after)
-    return page.rstrip("\n") + "\n"
-
-
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(written(PAGE.read_text()))
+    PAGE.write_text(put(PAGE.read_text(), tables()))
 
 
 if __name__ == "__main__":

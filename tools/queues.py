@@ -4,13 +4,13 @@ A table stands below a heading; the words around it are written by hand. Called 
 the page is stale.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
 from muster_core.edge.config.schema import Form, LimitForm, Meaning, PartitionForm, QueueForm, RuleForm
+from tools.tables import put
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "queues.md"
 FORMS: dict[str, type[Form]] = {
@@ -44,21 +44,17 @@ def below(field: FieldInfo) -> type[Form] | None:
     return next((part for part in parts if isinstance(part, type) and issubclass(part, Form)), None)
 
 
-def written(page: str) -> str:
-    """The page with the tables of now. Raises LookupError where a heading is missing."""
-    for heading, form in FORMS.items():
-        head = f"\n{heading}\n\n"
-        if head not in page:
-            raise LookupError(f"{PAGE.name} has no heading {heading!r}")
-        before, after = page.split(head, 1)
-        table = HEAD + "".join(f"| `{key}` | {default} | {meaning} |\n" for key, default, meaning in rows(form))
-        page = before + head + table + "\n" + re.sub(r"\A(?:\|.*\n)*\n*", "", after)
-    return page.rstrip("\n") + "\n"
+def tables() -> dict[str, str]:
+    """By the heading that each stands under, in Markdown."""
+    return {
+        heading: HEAD + "".join(f"| `{key}` | {default} | {meaning} |\n" for key, default, meaning in rows(form))
+        for heading, form in FORMS.items()
+    }
 
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(written(PAGE.read_text()))
+    PAGE.write_text(put(PAGE.read_text(), tables()))
 
 
 if __name__ == "__main__":

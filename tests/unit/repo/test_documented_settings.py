@@ -14,6 +14,7 @@ from muster_operator.link.config.catalogue import LEVELS, SETTINGS
 from muster_si import keys
 from tests.unit.repo.tree import ROOT
 from tools import settings as page
+from tools.tables import put
 
 #: Said in a session, by no ConfigMap.
 UNWRITTEN = {keys.EXTRA_FENCE}
@@ -37,7 +38,7 @@ def test_every_setting_that_is_read_is_in_the_catalogue_and_no_other() -> None:
 
 
 def test_the_page_is_made_of_the_catalogue() -> None:
-    assert page.PAGE.read_text() == page.written(page.PAGE.read_text())
+    assert page.PAGE.read_text() == put(page.PAGE.read_text(), page.tables())
 
 
 @pytest.mark.parametrize("key", sorted(of_the_core() - {keys.SETTING_LOG_LEVEL}))

@@ -10,6 +10,7 @@ from muster_core.edge.config.schema import Form
 from muster_si import si_pb2
 from tools import diagrams, differs, metrics, proto, queues
 from tools.pictures import halves, lifecycle, recorded, walk
+from tools.tables import put
 
 
 class Door(Enum):
@@ -100,8 +101,15 @@ def test_the_recorded_run_is_a_whole_one() -> None:
 
 
 def test_the_tables_of_queues_and_metrics_are_made_of_the_code() -> None:
-    assert queues.written(queues.PAGE.read_text()) == queues.PAGE.read_text(), "make diagrams"
-    assert metrics.written(metrics.PAGE.read_text()) == metrics.PAGE.read_text(), "make diagrams"
+    for page in (queues, metrics):
+        assert put(page.PAGE.read_text(), page.tables()) == page.PAGE.read_text(), "make diagrams"
+
+
+def test_a_table_takes_the_place_of_the_one_under_its_heading_and_of_no_words() -> None:
+    page = "# P\n\n## A\n\n| old |\n| row |\n\nWords.\n\n## B\n\nMore.\n"
+    assert put(page, {"## A": "| new |\n"}) == "# P\n\n## A\n\n| new |\n\nWords.\n\n## B\n\nMore.\n"
+    with pytest.raises(LookupError, match="## C"):
+        put(page, {"## C": "| new |\n"})
 
 
 def test_a_key_of_queues_yaml_that_nobody_explained_is_refused() -> None:
