@@ -111,7 +111,9 @@ class Ended(Struct, frozen=True, gc=False):
     result: Result
 
 
-Input = Seen | Unreadable | ListBegun | Listed | SessionUp | SessionLost | Went | Fenced | Compared | Said | Ended
+#: What becomes of a session, or of what was asked in one.
+OfSession = SessionUp | SessionLost | Went | Fenced | Compared
+Input = Seen | Unreadable | ListBegun | Listed | OfSession | Said | Ended
 
 
 class Onlooker(Protocol):

@@ -25,6 +25,7 @@ from muster_operator.link.inbox import (
     Input,
     ListBegun,
     Listed,
+    OfSession,
     Said,
     Seen,
     SessionLost,
@@ -117,9 +118,12 @@ class Loop:
 
     def _supervised(self, item: Input | None, out: Outcome, now: float) -> None:
         """One input, or what is due (None). A failure costs this input and nothing else."""
+        if isinstance(item, OfSession):
+            self._hand_out(out)  # what was said so far is for the session so far
         news, commands = len(out.news), len(out.commands)
         try:
             self._handle(item, out, now)
+            news, commands = len(out.news), len(out.commands)  # a step that fails takes nothing of that along
             if self._current.stage is not Stage.LIVE:
                 self._go_on(out, now)
         except Exception:
@@ -143,7 +147,6 @@ class Loop:
             case ListBegun() | Listed():
                 self._list(item, out, now)
             case SessionUp() | SessionLost() | Went() | Fenced() | Compared():
-                self._hand_out(out)  # what was said so far is for the session so far
                 _add(out, self._current.changed(item, now))
             case None:
                 _add(out, reminders.remind(self._ledger, now))

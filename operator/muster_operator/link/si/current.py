@@ -18,7 +18,7 @@ import structlog
 
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Ledger
-from muster_operator.link.inbox import Compared, Fenced, Input, SessionLost, SessionUp, Went
+from muster_operator.link.inbox import Compared, Fenced, Input, OfSession, SessionLost, SessionUp, Went
 from muster_operator.link.si import dump
 from muster_operator.link.si.comparing import Comparing
 from muster_operator.link.si.core import Session, state_dump
@@ -103,7 +103,7 @@ class Current:
         if self.session is not None and self.stage in _RECOVERING:
             self.session.session_lost("the recovery failed")
 
-    def changed(self, item: SessionUp | SessionLost | Went | Fenced | Compared, now: float) -> Outcome:
+    def changed(self, item: OfSession, now: float) -> Outcome:
         """A session came, went, got on with its recovery, has taken in everything, or showed what it holds."""
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:

@@ -9,13 +9,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from muster_operator.agent.ledger import Ledger
 from muster_operator.link.config.settings import parse
 from muster_operator.link.inbox import Ended, Inbox
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import CoreLink
-from muster_operator.link.si.current import NEEDED
+from muster_operator.link.si.current import NEEDED, Stage
 from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import BindPod, Command
 from muster_operator.model.ids import NodeName, PodUid
@@ -250,6 +252,21 @@ async def test_an_input_that_the_agent_fails_on_costs_only_itself() -> None:
         assert operator.loop.missing == ""
     failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Ended"})
     assert failures == 1.0
+
+
+async def test_a_step_of_the_recovery_that_fails_takes_nothing_of_a_good_input_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gated = a_pod("p")
+    gated["spec"]["schedulingGates"] = [{"name": "later"}]
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        monkeypatch.setattr(operator.loop._current, "stage", Stage.OPENING)
+        monkeypatch.setattr(operator.loop._current, "next_step", lambda now: next(iter(())))
+        await operator.inbox.watched("pods", "ADDED", gated)
+        await operator.until(lambda: bool(operator.commands))
+    assert "later" in str(operator.commands[0])
 
 
 async def test_the_ledger_is_given_to_the_core_as_json() -> None:
