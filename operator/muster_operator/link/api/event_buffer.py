@@ -19,7 +19,7 @@ class EventBuffer:
 
     def __init__(self, limit: int, dropped: Callable[[], None]) -> None:
         self._limit, self._dropped = limit, dropped
-        self._by_importance: dict[Importance, OrderedDict[Key, tuple[PostEvent, float]]] = {
+        self._by_importance: dict[Importance, OrderedDict[Key, tuple[PostEvent, float, float]]] = {
             importance: OrderedDict() for importance in Importance
         }
         self._count = 0
@@ -29,14 +29,14 @@ class EventBuffer:
 
     def put(self, event: PostEvent, at: float) -> None:
         """Take over an event that happened then, epoch seconds; where the same or an older word of its series waits, it
-        takes that one's place.
+        takes that one's place, and has waited as long.
         """
         key = _key(event)
         for waiting in self._by_importance.values():
             if key in waiting:
-                waiting[key] = (event, at)
+                waiting[key] = (event, at, waiting[key][2])
                 return
-        self._by_importance[event.importance][key] = (event, at)
+        self._by_importance[event.importance][key] = (event, at, at)
         self._count += 1
         if self._count > self._limit:
             next(waiting for waiting in self._by_importance.values() if waiting).popitem(last=False)
@@ -44,11 +44,11 @@ class EventBuffer:
             self._dropped()
 
     def oldest(self) -> float:
-        """When the event happened that waits longest, epoch seconds; infinity = nothing waits."""
+        """Since when the one waits that waits longest, epoch seconds; infinity = nothing waits."""
         oldest = float("inf")
         for waiting in self._by_importance.values():
             if waiting:
-                oldest = min(oldest, next(iter(waiting.values()))[1])
+                oldest = min(oldest, next(iter(waiting.values()))[2])
         return oldest
 
     def take(self) -> PostEvent | None:
@@ -56,7 +56,7 @@ class EventBuffer:
         for importance in _FIRST_TO_LAST:
             if self._by_importance[importance]:
                 self._count -= 1
-                event, at = self._by_importance[importance].popitem(last=False)[1]
+                event, at, _ = self._by_importance[importance].popitem(last=False)[1]
                 return replace(event, at=at)
         return None
 

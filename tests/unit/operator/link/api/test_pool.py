@@ -12,6 +12,7 @@ import pytest
 
 from muster_operator.link.api import pool as pool_module
 from muster_operator.link.api.brakes import Brakes
+from muster_operator.link.api.event_buffer import EventBuffer
 from muster_operator.link.api.pool import Limits, Pool
 from muster_operator.link.api.urgency import Urgency
 from muster_operator.model.commands import Command, Importance, PostEvent
@@ -160,6 +161,18 @@ async def test_an_event_that_has_waited_for_long_goes_beside_a_write_that_hangs(
     async with asyncio.timeout(2):
         await told.wait()
     task.cancel()
+
+
+def test_a_series_whose_word_is_renewed_has_waited_as_long_as_its_first_word() -> None:
+    buffer = EventBuffer(10, lambda: None)
+    buffer.put(an_event("1 bound", series="gang"), at=100)
+    buffer.put(an_event("other"), at=101)
+    buffer.put(an_event("2 bound", series="gang"), at=105)
+    assert buffer.oldest() == 100
+    assert [(event.note, event.at) for event in (buffer.take(), buffer.take()) if event] == [
+        ("2 bound", 105),
+        ("other", 101),
+    ]
 
 
 async def test_an_event_knows_when_it_was_ordered_however_long_it_waits() -> None:
