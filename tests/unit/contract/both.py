@@ -34,9 +34,6 @@ from muster_core.model.ids import partition_id
 from muster_core.model.notes import EventNoted
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition, World
-from muster_operator.agent import recovery
-from muster_operator.agent.ledger import Phase
-from muster_operator.agent.obeying import obey
 from muster_operator.agent.reminders import next_due, remind
 from muster_operator.link.si.decode import decoded, decoded_callback
 from muster_operator.link.si.encode import Encoder
@@ -45,7 +42,6 @@ from muster_operator.model.verdicts import Verdict
 from muster_si import muster_pb2, si_pb2
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration
 from tests.unit.operator.agent.core import Core
-from tests.unit.operator.agent.driver import whole
 from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.objects import CREATED_S
 
@@ -183,20 +179,8 @@ class Both(Simulation):
         self.core = self.real
         self.kubernetes.now = shown(self.real.now_s)
 
-    def _begin(self) -> None:
-        self.core.reset()
-        for stream in self.streams:
-            stream.clear()
-        self._take(whole(recovery.begin(self.ledger, self.now)))
-        self._deliver()
-        while self.core.applications and self.ledger.phase is Phase.RECOVERING:
-            self._take(obey(self.ledger, self.core.applications.popleft(), self.now))
-        assert recovery.is_answered(self.ledger)
-        self._take(whole(recovery.report_nodes(self.ledger, self.now)))
-        self._take(whole(recovery.submit_asks(self.ledger, self.now)))
-        self._deliver()
+    def _fence(self) -> None:
         self.real.pass_fence()
-        self._take(recovery.open_nodes(self.ledger, self.now))
 
     def wait(self, seconds: float) -> None:
         """Let time pass for both, with what is due by then."""

@@ -86,7 +86,11 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self._take(whole(recovery.report_nodes(self.ledger, self.now)))
         self._take(whole(recovery.submit_asks(self.ledger, self.now)))
         self._deliver()
+        self._fence()
         self._take(recovery.open_nodes(self.ledger, self.now))
+
+    def _fence(self) -> None:
+        """The core has taken in all of it; one that is imitated always has."""
 
     def kill_operator(self, *, lose_commands: bool) -> None:
         """Kill -9: what it knew is gone; commands on the wire are lost or still carried out."""
