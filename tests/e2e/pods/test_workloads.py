@@ -101,7 +101,9 @@ async def repeats(scene: Scene) -> None:
             return Counter(pod["status"].get("phase") for pod in await of(scene, "nightly")) == {"Succeeded": done}
 
         await scene.eventually(f"run {run} is done", is_done)
-        await asyncio.sleep(0.4 * run)  # the core keeps an idle application for a second
+        await asyncio.sleep(
+            0.4 * run
+        )  # the next one meets another moment of the second that an idle application is kept
 
 
 async def serves_every_node(scene: Scene) -> None:

@@ -76,6 +76,36 @@ class Filed(Credentials):
         return kopf.ConnectionInfo(server=self.url, ca_path=str(self.authority), token="t")
 
 
+@dataclass
+class Renewable:
+    """A peer, a session that looks at its file of the authority each time, and another authority for both."""
+
+    peer: Peer
+    session: KubeSession
+    file: Path
+    other: trustme.CA = field(default_factory=trustme.CA)
+
+    def renew_peer(self) -> None:
+        self.peer.present(self.other)
+
+    def renew_file(self) -> None:
+        self.other.cert_pem.write_to_path(self.file)
+
+    def another_session(self) -> KubeSession:
+        return KubeSession(Filed(self.peer.url, self.file))
+
+
+@pytest.fixture
+async def renewable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Renewable]:
+    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
+    file, authority = tmp_path / "ca.crt", trustme.CA()
+    authority.cert_pem.write_to_path(file)
+    async with serving(Peer(authority)) as peer:
+        session = KubeSession(Filed(peer.url, file))
+        yield Renewable(peer, session, file)
+        await session.close()
+
+
 async def test_requests_and_streams_come_over_one_kept_connection() -> None:
     async with serving(Peer()) as peer:
         session = KubeSession(FixedCredentials(peer.url, ["t"]))
@@ -100,38 +130,25 @@ async def test_a_new_token_goes_out_on_the_connection_that_there_is() -> None:
     assert len(set(peer.ports)) == 1
 
 
-async def test_an_authority_that_changed_under_its_path_means_new_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
-    old, new, path = trustme.CA(), trustme.CA(), tmp_path / "ca.crt"
-    old.cert_pem.write_to_path(path)
-    async with serving(Peer(old)) as peer:
-        session = KubeSession(Filed(peer.url, path))
-        await session.get("/api/v1/pods")
-        await session.get("/api/v1/pods")
-        peer.present(new)
-        new.cert_pem.write_to_path(path)
-        await session.get("/api/v1/pods")
-        await session.close()
-    first, second, third = peer.ports
+async def test_an_authority_that_changed_under_its_path_means_new_connections(renewable: Renewable) -> None:
+    session = renewable.session
+    await session.get("/api/v1/pods")
+    await session.get("/api/v1/pods")
+    renewable.renew_peer()
+    renewable.renew_file()
+    await session.get("/api/v1/pods")
+    first, second, third = renewable.peer.ports
     assert first == second != third
 
 
-async def test_what_is_under_way_on_old_connections_may_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
-    path = tmp_path / "ca.crt"
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(path)
-    async with serving(Peer(authority)) as peer:
-        session = KubeSession(Filed(peer.url, path))
-        streams = await session.for_streams()
-        async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true") as response:
-            path.write_bytes(path.read_bytes() + b"\n")
-            await session.get("/api/v1/pods")
-            assert await response.json() == {"items": []}
-        await streams.aiohttp_session.close()
-        await session.close()
+async def test_what_is_under_way_on_old_connections_may_finish(renewable: Renewable) -> None:
+    session, path = renewable.session, renewable.file
+    streams = await session.for_streams()
+    async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true") as response:
+        path.write_bytes(path.read_bytes() + b"\n")
+        await session.get("/api/v1/pods")
+        assert await response.json() == {"items": []}
+    await streams.aiohttp_session.close()
 
 
 async def test_each_request_is_measured_by_verb_resource_and_answer() -> None:
@@ -179,25 +196,17 @@ async def test_writes_keep_a_connection_of_their_own_and_take_up_a_new_token() -
     assert peer.agents == {f"muster-operator/{version('muster-scheduler')}"}
 
 
-async def test_writes_go_over_new_connections_once_the_authority_is_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
-    old, new, path = trustme.CA(), trustme.CA(), tmp_path / "ca.crt"
-    old.cert_pem.write_to_path(path)
-    async with serving(Peer(old)) as peer:
-        session = KubeSession(Filed(peer.url, path))
-        await session.send(a_write())
-        await session.send(a_write())
-        peer.present(new)
-        late = KubeSession(Filed(peer.url, path))
-        with pytest.raises(Unreachable):
-            await late.send(a_write())  # it trusts the old one
-        await late.close()
-        new.cert_pem.write_to_path(path)
-        assert (await session.send(a_write())).json() == {"items": []}
-        await session.close()
-    first, second, third = peer.ports
+async def test_writes_go_over_new_connections_once_the_authority_is_another(renewable: Renewable) -> None:
+    session, late = renewable.session, renewable.another_session()
+    await session.send(a_write())
+    await session.send(a_write())
+    renewable.renew_peer()
+    with pytest.raises(Unreachable):
+        await late.send(a_write())  # it trusts the old one
+    await late.close()
+    renewable.renew_file()
+    assert (await session.send(a_write())).json() == {"items": []}
+    first, second, third = renewable.peer.ports
     assert first == second != third
 
 
