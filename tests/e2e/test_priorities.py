@@ -8,7 +8,8 @@ from devcluster.cluster import Cluster
 from devcluster.nodes import FakeNode
 from tests.e2e.configuration import a_queue, queue_file, queues
 from tests.e2e.conftest import OpenScene
-from tests.e2e.manifests import a_pod, a_priority_class
+from tests.e2e.manifests import a_pod
+from tests.e2e.priority_classes import make_class
 from tests.e2e.scene import Scene
 
 ROOM_FOR_ONE = [FakeNode("node-0", cpu="1")]
@@ -18,7 +19,7 @@ CLASSES = {"low": -10, "high": 1000}
 @pytest_asyncio.fixture(loop_scope="session")
 async def classes(cluster: Cluster) -> AsyncIterator[None]:
     for name, value in CLASSES.items():
-        await cluster.admin.apply(a_priority_class(name, value))
+        await make_class(cluster.admin, name, value)
     yield
     for name in CLASSES:
         await cluster.admin.delete("priorityclasses", name)

@@ -7,7 +7,8 @@ import json
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene, with_pods
-from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, a_priority_class, is_bound, with_annotations
+from tests.e2e.manifests import PLACEHOLDER, PREFIX, Group, a_gang, a_pod, is_bound, with_annotations
+from tests.e2e.priority_classes import make_class
 from tests.e2e.scene import Scene
 from tests.e2e.telling import told
 
@@ -105,7 +106,7 @@ async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_names
     }
     limit_range = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}}
     await scene.create([limit_range])
-    await scene.api.apply(a_priority_class("shaped", 7))
+    await make_class(scene.api, "shaped", 7)
     extra: Json = {
         "labels": {"team": "x"},
         "annotations": {"note": "y"},
