@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -113,8 +113,9 @@ class Session:
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
+        so_far = replace(self.sent)
         await self.flushed()
-        await self._api.fence(self._encoder.fence(self.sent, more=more))
+        await self._api.fence(self._encoder.fence(so_far, more=more))
 
     async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
         """A part of what the core holds once it has taken in all that was sent so far, and its words until then.
@@ -122,14 +123,14 @@ class Session:
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
+        so_far = replace(self.sent)
         await self.flushed()
-        answer = await self._api.take_inventory(self._encoder.question(self.sent, part, beyond, limit))
+        answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
         return decoded_inventory(answer, part, beyond), answer.words
 
     async def flushed(self) -> None:
-        """Wait until the transport has taken over all that waits."""
-        for outbox in self._outboxes.values():
-            await outbox.flushed()
+        """Wait until the transport has taken over all that waits now; what comes meanwhile is not waited for."""
+        await asyncio.gather(*[outbox.handed_over() for outbox in self._outboxes.values()])
 
     async def answer(self, answer: muster_pb2.Answer) -> None:
         """Answer a question of the core, or (the first one) say which questions we answer."""
@@ -157,7 +158,9 @@ class _Outbox(Generic[M]):
     def __init__(self, encoder: Encoder, deliver: Callable[[M], Awaitable[None]], lost: Callable[[str], None]) -> None:
         self._encoder, self._deliver, self._lost = encoder, deliver, lost
         self._waiting: deque[Batch] = deque()
-        self._news, self._empty = asyncio.Event(), asyncio.Event()
+        self._gone = 0  # how many the transport has taken over
+        self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._news = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
     def __len__(self) -> int:
@@ -170,14 +173,24 @@ class _Outbox(Generic[M]):
             self._waiting.clear()
         self._news.set()
 
-    async def flushed(self) -> None:
-        while self._waiting and not self._task.done():
-            self._empty.clear()
-            await self._empty.wait()
+    def handed_over(self) -> asyncio.Future[None]:
+        """Done when the transport has taken over what waits now, or never will."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append((self._gone + len(self._waiting), done))
+        self._tell()
+        return done
 
     def close(self) -> None:
         self._task.cancel()
-        self._empty.set()
+        self._tell(is_over=True)
+
+    def _tell(self, *, is_over: bool = False) -> None:
+        """Let go on who waited for no more than is gone."""
+        is_over = is_over or self._task.done()
+        while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
+            done = self._awaited.popleft()[1]
+            if not done.done():
+                done.set_result(None)
 
     async def _run(self) -> None:
         try:
@@ -188,15 +201,16 @@ class _Outbox(Generic[M]):
                     await self._deliver(cast("M", self._encoder.encoded(self._waiting[0])))
                     if self._waiting:  # an overrun has emptied it meanwhile
                         self._waiting.popleft()
+                    self._gone += 1
+                    self._tell()
                     await asyncio.sleep(0)  # others have their turn between two messages
-                self._empty.set()
         except SchedulerInterfaceError as error:
             self._lost(str(error))
         except Exception as error:
             log.exception("a message to the core could not be made")
             self._lost(f"a message could not be made: {error}")
         finally:
-            self._empty.set()
+            self._tell(is_over=True)
 
 
 @dataclass(slots=True)

@@ -127,6 +127,38 @@ async def test_news_goes_out_in_order_and_the_fence_counts_it() -> None:
     assert nodes == ["n1", "n2"]
 
 
+async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_meanwhile() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName("before"))])
+        fence = asyncio.create_task(ear.up[0].fence())
+        await asyncio.sleep(0)
+        said = 0
+        while not fence.done():
+            assert said < 1000, "it never comes to an end"
+            for name in (f"n{said}", f"m{said}", f"o{said}"):
+                ear.up[0].send([NodeOpened(NodeName(name))])
+            said += 1
+            await asyncio.sleep(0)
+    [fence_said] = [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
+    assert fence_said.nodeRequests == 1
+
+
+async def test_nobody_waits_for_an_outbox_that_is_closed() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        session = ear.up[0]
+        session.send([NodeOpened(NodeName("n"))])
+        waiting = asyncio.create_task(session.flushed())
+        await asyncio.sleep(0)
+        session.close()
+        async with asyncio.timeout(5):
+            await waiting
+            await session.flushed()
+
+
 async def test_a_broken_stream_ends_the_session_and_what_waits_is_not_said_to_the_next() -> None:
     peer, ear = Peer(broken=True), Ear()
     async with linked(peer, ear):
