@@ -29,6 +29,7 @@ from muster_core.edge.mailbox import Mail, Mailbox
 from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.metrics.laps import Laps
 from muster_core.edge.outlet import Outlet
+from muster_core.edge.pauses import Pauses
 from muster_core.edge.session import Session
 from muster_core.edge.supervisor import Supervisor
 from muster_core.engine import invariants
@@ -93,6 +94,8 @@ class Loop:  # long: one method for each part of a turn
         self._heard = 0  # events of this turn
         self._is_pressing = False  # the last cycle said there is more
         self._waiting_since_s: float | None = None  # when the first was heard that no cycle saw
+        self._pauses = Pauses()
+        self._pause: asyncio.TimerHandle | None = None
         self._closed = False
         self.is_running = False
 
@@ -115,6 +118,8 @@ class Loop:  # long: one method for each part of a turn
         finally:
             self.is_running = False
             self._alarm.stop()
+            if self._pause is not None:
+                self._pause.cancel()
 
     def _turn(self) -> bool:
         """One slice of work; whether there is more to do at once."""
@@ -129,17 +134,28 @@ class Loop:  # long: one method for each part of a turn
         self._alarm.set(self._outlet.deadlines.next_ns())
         self._freezer.heard(self._heard)
         self._metrics.turned(time.perf_counter() - started)
-        return not self._closed and (len(self.mailbox) > 0 or self._unfinished)
+        return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and self._pause is None))
 
     def _is_time(self, now_s: float) -> bool:
         """Whether to schedule now. What follows on the heels of what was just heard is waited for, one yield at a time
-        and no longer than the budget: a burst is then planned in few passes, and a lone ask waits for nobody.
+        and no longer than the budget, and so is the end of the pause after the last cycle: a burst is then planned in
+        few passes, and a lone ask waits for nobody.
         """
-        if not self._heard or self._is_pressing:
+        if self._is_pressing:
+            return True
+        if left_s := self._pauses.left_s(now_s):
+            if self._pause is None:
+                self._pause = asyncio.get_running_loop().call_later(left_s, self._pause_over)
+            return False
+        if not self._heard:
             return True
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
         return now_s - self._waiting_since_s >= self._settings.budget_s
+
+    def _pause_over(self) -> None:
+        self._pause = None
+        self.mailbox.news.set()
 
     def _read_mail(self, until: float) -> None:
         while (mail := self.mailbox.take()) is not None:
@@ -219,6 +235,7 @@ class Loop:  # long: one method for each part of a turn
         self._unfinished = self._is_pressing = result.more
         self._waiting_since_s = None
         self._outlet.carry(result.effects, now_ns)
+        self._pauses.cycled(started, time.perf_counter())
 
     def _doubt(self) -> None:
         """After a failure, or always where asked for: is the world still sound?"""

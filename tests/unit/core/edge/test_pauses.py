@@ -1,0 +1,46 @@
+"""Cycles keep a distance, and leave most of the time to others; who asks alone does not wait."""
+
+import asyncio
+
+import pytest
+
+from muster_core.edge.loop import LoopSettings
+from muster_core.edge.pauses import Pauses
+from muster_core.edge.scheduler import Scheduler
+from tests.unit.core.edge import messages as m
+from tests.unit.core.edge.conftest import Bench, Clock, Notebook
+from tests.unit.core.edge.test_bursts import found
+
+
+@pytest.mark.parametrize(
+    "took_s,begins_s",
+    [(0.0, 0.004), (0.0005, 0.004), (0.001, 0.005), (0.005, 0.025), (0.010, 0.050), (1.0, 1.040)],
+)
+def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_took(
+    took_s: float, begins_s: float
+) -> None:
+    pauses = Pauses()
+    assert pauses.left_s(100.0) == 0
+    pauses.cycled(100.0, 100.0 + took_s)
+    assert pauses.left_s(100.0) == pytest.approx(begins_s)
+    assert pauses.left_s(100.0 + begins_s + 1e-9) == 0
+
+
+async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -> None:
+    bench = Bench(Scheduler(LoopSettings()), Clock(), Notebook())
+    running = asyncio.create_task(bench.core.run())
+    await bench.register()
+    room = m.a_resource(vcore=1_000_000, memory=1 << 40, pods=1000)
+    await bench.core.update_node(m.nodes(m.a_node(schedulableResource=room)))
+    await bench.core.update_application(m.applications(m.an_application()))
+    await bench.settle()
+    bench.core.loop._pauses.until_s = float("inf")
+    for number in range(3):
+        await bench.core.update_allocation(m.asks(m.an_ask(f"pod-{number}")))
+        await bench.settle()
+    assert found(bench.rm) == []
+    bench.core.loop._pauses.until_s = 0.0
+    bench.core.loop._pause_over()
+    await bench.rm.until(lambda: len(found(bench.rm)) == 3)
+    bench.core.close()
+    await running
