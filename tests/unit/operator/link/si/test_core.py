@@ -131,7 +131,8 @@ async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_me
     peer, ear = Peer(), Ear()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
-        ear.up[0].send([NodeOpened(NodeName("before"))])
+        for number in range(10):
+            ear.up[0].send([NodeOpened(NodeName(f"before-{number}"))])
         fence = asyncio.create_task(ear.up[0].fence())
         await asyncio.sleep(0)
         said = 0
@@ -142,7 +143,8 @@ async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_me
             said += 1
             await asyncio.sleep(0)
     [fence_said] = [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
-    assert fence_said.nodeRequests == 1
+    assert fence_said.nodeRequests == 10
+    assert said, "it was through before anything was said meanwhile"
 
 
 async def test_nobody_waits_for_an_outbox_that_is_closed() -> None:
