@@ -11,7 +11,6 @@ median, 20 ms at p99 and 100 ms at most, in under 600 MiB.
 from __future__ import annotations
 
 import gc
-import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.peak import peak_mib
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
 from muster_core.model.access import EVERYBODY
@@ -200,12 +200,7 @@ def run(*, quick: bool = False, events: int = 250) -> dict[str, float]:
     times = measure(a_cluster(QUICK if quick else Size()), events)
     found = [one for some in times.values() for one in some]
     cut = statistics.quantiles(found, n=100)[98]
-    return {"median": statistics.median(found), "p99": cut, "max": max(found), "memory": _memory()}
-
-
-def _memory() -> float:
-    """MiB of the process at its largest, the benchmark's own included."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"median": statistics.median(found), "p99": cut, "max": max(found), "memory": peak_mib()}
 
 
 def main(
@@ -222,7 +217,7 @@ def main(
         table.add_row(kind, f"{statistics.median(found):.2f}", f"{cut:.2f}", f"{max(found):.2f}")
     console = Console()
     console.print(table)
-    console.print(f"memory: {_memory():.0f} MiB")
+    console.print(f"memory: {peak_mib():.0f} MiB")
 
 
 if __name__ == "__main__":

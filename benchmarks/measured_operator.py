@@ -8,7 +8,6 @@ writes what was noted since the last time to FILE.
 from __future__ import annotations
 
 import asyncio
-import resource
 import signal
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Final
 
 import orjson
 
+from benchmarks.peak import peak_mib
 from benchmarks.stand_in import STAMP
 from muster_operator import assembly as product
 from muster_operator.link.inbox import Inbox, Input, Seen
@@ -47,7 +47,7 @@ class Notes:
                     "events": len(lags),
                     "lag_ms": {"p50": _at(lags, 0.5), "p99": _at(lags, 0.99), "max": _at(lags, 1.0)},
                     "pause_ms": {"p99": _at(pauses, 0.99), "max": _at(pauses, 1.0), "longest": pauses[-8:]},
-                    "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                    "peak_rss_mib": peak_mib(),
                     "cpu_s": time.process_time(),
                 }
             )

@@ -18,7 +18,6 @@ them before its last bind, and they are in its figures. What one costs is measur
 from __future__ import annotations
 
 import asyncio
-import resource
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ import uvloop
 from benchmarks import recorded
 from benchmarks.figures import Figure
 from benchmarks.figures import Options as Figures
+from benchmarks.peak import peak_mib
 from benchmarks.shown_pod import NAMESPACE, shown_pod
 from benchmarks.stages import Looks, looking
 from benchmarks.stand_in import Objects
@@ -130,7 +130,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
             await _until(lambda: server.pods.read == 2 * pods and not len(parts.memo.inbox), serving)
             found.wall_s, found.cpu_s = time.perf_counter() - began, time.process_time() - cpu
         found.events = server.seen["POST events"]
-        found.peak_mib, found.grown_mib = _peak_mib(), _resident_mib() - before
+        found.peak_mib, found.grown_mib = peak_mib(), _resident_mib() - before
         found.event_s = await _one_event_s(server, parts, serving)
         _check(server, parts, pods)
         stop.set()
@@ -160,10 +160,6 @@ async def _until(is_so: Callable[[], bool], serving: asyncio.Task[None]) -> None
             if serving.done():
                 serving.result()
             await asyncio.sleep(0.001)
-
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _resident_mib() -> float:
