@@ -1,8 +1,9 @@
 """What people are told while a gang reserves: how far it is, and on its waiting pods why (contract 6.2, semantics 28).
 
 A gang that gets on tells it in its one series of events, seldom. One that stands still gets conditions: the originator
-says how far the gang is and what its placeholders lack, the other members where to look. None of them calls for a node:
-the placeholders do that. Only a gang that no cluster of these nodes could hold is marked so itself (semantics 10).
+says how far the gang is and what its placeholders lack, the other members where to look. One whose writes wait behind
+those of others does not stand still. None of them calls for a node: the placeholders do that. Only a gang that no
+cluster of these nodes could hold is marked so itself (semantics 10).
 
 Where the core holds the places without placeholder pods (Direct) it speaks for the task groups, and every member says
 what they lack: nobody else could call for nodes.
@@ -26,6 +27,8 @@ from muster_operator.model.verdicts import SchedulingStateChanged
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
+#: From this pause on a gang whose own writes do not get through is explained too; before it they only wait their turn.
+_OURS_S: Final = 16.0
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 _WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 
@@ -44,7 +47,8 @@ def look(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     reached = how_far(app)
     bound = reached[1]
     if reached == app.reached:
-        _explain(ledger, out, app, now)
+        if app.look_pause >= _OURS_S or not _is_on_our_way(app):
+            _explain(ledger, out, app, now)
     elif bound and bound != app.reached[1]:
         note = f"{bound} of {len(app.slots)} placeholders have their node"
         telling.progress(out, app, words.ACTION_PLACEHOLDER_ALLOCATED, note)
@@ -56,6 +60,12 @@ def how_far(app: Application) -> tuple[int, int]:
     """How many placeholders were seen, and how many have their node."""
     seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
     return seen, len(app.slots) - len(app.open_slots)
+
+
+def _is_on_our_way(app: Application) -> bool:
+    """Whether it waits for writes of ours: placeholders to be created and seen, or bound where they may be."""
+    seen, _ = how_far(app)
+    return seen < len(app.slots) or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
 
 
 def all_there(app: Application) -> str:

@@ -163,7 +163,31 @@ def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() ->
     assert not driver.wait(60)
     recovery.open_nodes(driver.ledger, driver.now)
     assert next_due(driver.ledger) is not None
-    assert set(conditions(driver.wait(1))) == {"w0"}
+    assert set(said_within(driver, 60)) == {"w0"}
+
+
+def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so_only_when_that_takes_long() -> None:
+    driver = live()
+    for index in range(MEMBERS):
+        driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
+    driver.accepted()
+    assert said_within(driver, 14) == {}
+    assert set(said_within(driver, 60)) == {"w0", "w1", "w2"}
+
+
+def test_a_gang_whose_binds_are_under_way_waits_for_us() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    driver.allocated("uid-ph0")
+    assert said_within(driver, 10) == {}
+
+
+def said_within(driver: Driver, seconds: int) -> dict[str, tuple[str, str]]:
+    """The conditions that follow, second by second."""
+    found: dict[str, tuple[str, str]] = {}
+    for _ in range(seconds):
+        found |= conditions(driver.wait(1))
+    return found
 
 
 def test_members_that_may_ask_no_longer_wait_for_the_gang() -> None:
