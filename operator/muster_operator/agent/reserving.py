@@ -28,7 +28,7 @@ from muster_operator.model.verdicts import SchedulingStateChanged
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
 #: From this pause on a gang whose own writes do not get through is explained too; before it they only wait their turn.
-_OURS_S: Final = 16.0
+_OURS_S: Final = _LONGEST_PAUSE_S
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 _WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 

@@ -163,7 +163,7 @@ def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() ->
     assert not driver.wait(60)
     recovery.open_nodes(driver.ledger, driver.now)
     assert next_due(driver.ledger) is not None
-    assert set(said_within(driver, 60)) == {"w0"}
+    assert set(said_within(driver, 180)) == {"w0"}
 
 
 def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so_only_when_that_takes_long() -> None:
@@ -171,8 +171,8 @@ def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so
     for index in range(MEMBERS):
         driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
     driver.accepted()
-    assert said_within(driver, 14) == {}
-    assert set(said_within(driver, 60)) == {"w0", "w1", "w2"}
+    assert said_within(driver, 60) == {}
+    assert set(said_within(driver, 120)) == {"w0", "w1", "w2"}
 
 
 def test_a_gang_whose_binds_are_under_way_waits_for_us() -> None:
