@@ -79,15 +79,22 @@ _GOALS: Mapping[str, tuple[float | None, float | None]] = {
     "gangs-500x20": (None, None),
 }
 """Seconds with Reserve and with Direct."""
-RESERVE_WRITES, DIRECT_WRITES = 5.02, 2.02
-"""Per member: placeholder created, bound, deleted, member bound, an event; without placeholders bound, an event. And
-two events of the gang's own, among a hundred members."""
+RESERVE_WRITES, DIRECT_WRITES = 5.0, 2.0
+"""Per member: placeholder created, bound, deleted, member bound, an event; without placeholders bound, an event."""
+EVENTS = 2
+"""Of a gang itself."""
+
+
+def _writes(work: str, each: float | None) -> float | None:
+    """What each pod may cost, with its share of its gang's."""
+    return None if each is None else each + EVENTS * WORKS[work].gangs / WORKS[work].pods
+
 
 BENCHES: Mapping[str, Bench] = {
     "cluster/floor-5000": Bench("floor-5000", Who.NOBODY),
     "cluster/single-5000": Bench("single-5000", Who.RESERVE, ahead=1 / 0.95),
     **{
-        f"cluster/{work}{ending}": Bench(work, who, goal_s, writes, optional=who is Who.ATOMIC)
+        f"cluster/{work}{ending}": Bench(work, who, goal_s, _writes(work, writes), optional=who is Who.ATOMIC)
         for work, (reserve_s, direct_s) in _GOALS.items()
         for ending, who, goal_s, writes in (
             ("", Who.RESERVE, reserve_s, RESERVE_WRITES),
