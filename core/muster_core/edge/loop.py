@@ -118,8 +118,7 @@ class Loop:  # long: one method for each part of a turn
         finally:
             self.is_running = False
             self._alarm.stop()
-            if self._pause is not None:
-                self._pause.cancel()
+            self._end_pause()
 
     def _turn(self) -> bool:
         """One slice of work; whether there is more to do at once."""
@@ -127,7 +126,7 @@ class Loop:  # long: one method for each part of a turn
         self._heard = 0
         self._read_mail(started + self._settings.budget_s)
         self._hear_clocks()
-        if self._unfinished and self._is_time(started):
+        if self._unfinished and self._is_time(time.perf_counter()):
             self._schedule()
         self._doubt()
         self._end_broken()
@@ -143,19 +142,22 @@ class Loop:  # long: one method for each part of a turn
         """
         if self._is_pressing:
             return True
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
         if left_s := self._pauses.left_s(now_s):
             if self._pause is None:
                 self._pause = asyncio.get_running_loop().call_later(left_s, self._pause_over)
             return False
-        if not self._heard:
-            return True
-        if self._waiting_since_s is None:
-            self._waiting_since_s = now_s
-        return now_s - self._waiting_since_s >= self._settings.budget_s
+        return not self._heard or now_s - self._waiting_since_s >= self._settings.budget_s
 
     def _pause_over(self) -> None:
         self._pause = None
         self.mailbox.news.set()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
 
     def _read_mail(self, until: float) -> None:
         while (mail := self.mailbox.take()) is not None:
@@ -219,6 +221,7 @@ class Loop:  # long: one method for each part of a turn
                 self._metrics.sought(time.perf_counter() - started)
 
     def _schedule(self) -> None:
+        self._end_pause()
         now_ns = self._now_ns()
         started = time.perf_counter()
         until = started + self._settings.budget_s
@@ -255,7 +258,8 @@ class Loop:  # long: one method for each part of a turn
         if self._journal is not None:
             self._supervisor.attempt(self._journal.started_anew, None, "the journal")
         self._outlet.deadlines.clear()
-        self._unfinished = False
+        self._unfinished = self._is_pressing = False
+        self._waiting_since_s = None
         for session in self._outlet.sessions.values():
             if session.is_open:
                 self._supervisor.attempt(partial(_ask_to_register, session, reason), None, "a request to register")

@@ -28,7 +28,7 @@ from muster_operator.model.verdicts import SchedulingStateChanged
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
 #: From this pause on a gang whose own writes do not get through is explained too; before it they only wait their turn.
-_OURS_S: Final = _LONGEST_PAUSE_S
+_OURS_S: Final = 32.0
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 _WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 
@@ -63,7 +63,9 @@ def how_far(app: Application) -> tuple[int, int]:
 
 
 def _is_on_our_way(app: Application) -> bool:
-    """Whether it waits for writes of ours: placeholders to be created and seen, or bound where they may be."""
+    """Whether it waits for nothing but writes of ours: placeholders to be created and seen, or to be bound."""
+    if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
+        return False
     seen, _ = how_far(app)
     return seen < len(app.slots) or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
 

@@ -26,7 +26,7 @@ from muster_operator.model.inventory import Inventory, Part
 from muster_operator.model.news import News
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
-from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
+from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
 
 log = structlog.get_logger("muster.core")
 
@@ -113,8 +113,7 @@ class Session:
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
-        so_far = replace(self.sent)
-        await self.flushed()
+        so_far = await self._heard()
         await self._api.fence(self._encoder.fence(so_far, more=more))
 
     async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
@@ -123,10 +122,17 @@ class Session:
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
-        so_far = replace(self.sent)
-        await self.flushed()
+        so_far = await self._heard()
         answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
         return decoded_inventory(answer, part, beyond), answer.words
+
+    async def _heard(self) -> Sent:
+        """What was sent until now, once the transport has it. Raises SessionLost: the next session has other counts."""
+        so_far = replace(self.sent)
+        await self.flushed()
+        if self.over.done():
+            raise SessionLost("the session is over")
+        return so_far
 
     async def flushed(self) -> None:
         """Wait until the transport has taken over all that waits now; what comes meanwhile is not waited for."""
@@ -162,6 +168,7 @@ class _Outbox(Generic[M]):
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._news = asyncio.Event()
         self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(lambda _: self._tell())
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -182,11 +189,10 @@ class _Outbox(Generic[M]):
 
     def close(self) -> None:
         self._task.cancel()
-        self._tell(is_over=True)
 
-    def _tell(self, *, is_over: bool = False) -> None:
+    def _tell(self) -> None:
         """Let go on who waited for no more than is gone."""
-        is_over = is_over or self._task.done()
+        is_over = self._task.done()
         while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
             done = self._awaited.popleft()[1]
             if not done.done():
@@ -209,8 +215,6 @@ class _Outbox(Generic[M]):
         except Exception as error:
             log.exception("a message to the core could not be made")
             self._lost(f"a message could not be made: {error}")
-        finally:
-            self._tell(is_over=True)
 
 
 @dataclass(slots=True)

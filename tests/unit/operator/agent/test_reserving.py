@@ -175,6 +175,14 @@ def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so
     assert set(said_within(driver, 120)) == {"w0", "w1", "w2"}
 
 
+def test_a_gang_that_lacks_something_says_so_although_a_write_of_ours_is_under_way() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    driver.allocated("uid-ph0")
+    states(driver, SKIPPED, QUOTA)
+    assert set(said_within(driver, 10)) == {"w0", "w1", "w2"}
+
+
 def test_a_gang_whose_binds_are_under_way_waits_for_us() -> None:
     driver = reserving()
     driver.wait(2.5)

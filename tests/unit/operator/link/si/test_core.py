@@ -147,18 +147,31 @@ async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_me
     assert said, "it was through before anything was said meanwhile"
 
 
-async def test_nobody_waits_for_an_outbox_that_is_closed() -> None:
-    peer, ear = Peer(), Ear()
+class Slow(Peer):
+    """It never takes a message about nodes."""
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_nobody_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for_it() -> None:
+    peer, ear = Slow(), Ear()
     async with linked(peer, ear):
         await ear.until(lambda: len(ear.up) == 1)
         session = ear.up[0]
         session.send([NodeOpened(NodeName("n"))])
-        waiting = asyncio.create_task(session.flushed())
-        await asyncio.sleep(0)
-        session.close()
+        flushed, fence = asyncio.create_task(session.flushed()), asyncio.create_task(session.fence())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not flushed.done()
+        peer.callback.session_lost("bye")
+        await ear.until(lambda: len(ear.up) == 2)
         async with asyncio.timeout(5):
-            await waiting
+            await flushed
+            with pytest.raises(SessionLost):
+                await fence
             await session.flushed()
+    assert not [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
 
 
 async def test_a_broken_stream_ends_the_session_and_what_waits_is_not_said_to_the_next() -> None:
