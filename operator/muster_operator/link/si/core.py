@@ -113,7 +113,7 @@ class Session:
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
-        so_far = await self._heard()
+        so_far = await _sent_by(self)
         await self._api.fence(self._encoder.fence(so_far, more=more))
 
     async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
@@ -122,17 +122,9 @@ class Session:
         Raises:
             SchedulerInterfaceError: the session is over, or the core refuses.
         """
-        so_far = await self._heard()
+        so_far = await _sent_by(self)
         answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
         return decoded_inventory(answer, part, beyond), answer.words
-
-    async def _heard(self) -> Sent:
-        """What was sent until now, once the transport has it. Raises SessionLost: the next session has other counts."""
-        so_far = replace(self.sent)
-        await self.flushed()
-        if self.over.done():
-            raise SessionLost("the session is over")
-        return so_far
 
     async def flushed(self) -> None:
         """Wait until the transport has taken over all that waits now; what comes meanwhile is not waited for."""
@@ -146,6 +138,15 @@ class Session:
         """Stop sending."""
         for outbox in self._outboxes.values():
             outbox.close()
+
+
+async def _sent_by(session: Session) -> Sent:
+    """What was sent until now, once the transport has it. Raises SessionLost: the next session counts anew."""
+    so_far = replace(session.sent)
+    await session.flushed()
+    if session.over.done():
+        raise SessionLost("the session is over")
+    return so_far
 
 
 async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
