@@ -72,6 +72,12 @@ class Bench:
         await self.core.register_resource_manager(request, self.rm)
 
     async def settle(self) -> None:
+        """Returns when the world has seen all that was sent, and planned for it."""
+        await self.heard()
+        while self.core.loop.has_plans_to_make:
+            await asyncio.sleep(0)
+
+    async def heard(self) -> None:
         """Returns when the world has seen all that was sent."""
         await self.core.fence(muster_pb2.FenceRequest(rmID=RM))
 

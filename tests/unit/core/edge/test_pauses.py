@@ -35,7 +35,7 @@ async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -
         loop._pauses.until_s = loop.mailbox.clock() + 3600
         for number in range(3):
             await bench.core.update_allocation(m.asks(m.an_ask(f"pod-{number}")))
-            await bench.settle()
+            await bench.heard()
         await asyncio.sleep(5 * LoopSettings().budget_s)  # without the pause they would be planned by now
         assert found(bench.rm) == []
         loop._pauses.until_s = 0.0
