@@ -99,11 +99,6 @@ class Loop:  # long: one method for each part of a turn
         self._closed = False
         self.is_running = False
 
-    @property
-    def has_plans_to_make(self) -> bool:
-        """Whether something changed that no cycle has seen, or the last one was not done."""
-        return self._unfinished
-
     def close(self) -> None:
         """Ends `run` after the present turn; what waits is not read."""
         self._closed = True
