@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from muster_core.edge.loop import LoopSettings
 from muster_core.edge.scheduler import Scheduler
 from muster_si import muster_pb2, si_pb2
+from tests.unit.core.edge import messages as m
 from tests.unit.core.edge.messages import RM
 
 
@@ -94,3 +96,18 @@ async def bench() -> AsyncIterator[Bench]:
     yield Bench(core, clock, Notebook())
     core.close()
     await task
+
+
+@asynccontextmanager
+async def open_for_asks(settings: LoopSettings) -> AsyncIterator[Bench]:
+    """A core that runs, with a node that has room for all and an application."""
+    bench = Bench(Scheduler(settings), Clock(), Notebook())
+    running = asyncio.create_task(bench.core.run())
+    await bench.register()
+    room = m.a_resource(vcore=1_000_000, memory=1 << 40, pods=1000)
+    await bench.core.update_node(m.nodes(m.a_node(schedulableResource=room)))
+    await bench.core.update_application(m.applications(m.an_application()))
+    await bench.settle()
+    yield bench
+    bench.core.close()
+    await running

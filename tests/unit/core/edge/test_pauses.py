@@ -1,17 +1,14 @@
 """Cycles keep a distance, and leave most of the time to others; who asks alone does not wait."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from muster_core.edge.loop import LoopSettings
 from muster_core.edge.pauses import Pauses
-from muster_core.edge.scheduler import Scheduler
 from muster_si import si_pb2
 from tests.unit.core.edge import messages as m
-from tests.unit.core.edge.conftest import Bench, Clock, Notebook
+from tests.unit.core.edge.conftest import open_for_asks
 from tests.unit.core.edge.test_bursts import found
 
 
@@ -30,7 +27,7 @@ def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_t
 
 
 async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -> None:
-    async with a_core() as bench:
+    async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
         loop._pauses.until_s = loop.mailbox.clock() + 3600
         for number in range(3):
@@ -45,25 +42,10 @@ async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -
 
 
 async def test_a_cycle_that_is_not_done_waits_for_no_pause() -> None:
-    async with a_core() as bench:
+    async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
         loop._pause = asyncio.get_running_loop().call_later(3600, loop._pause_over)
         loop._unfinished = loop._is_pressing = True
         await bench.core.update_allocation(m.asks(m.an_ask("pod")))
         await bench.rm.until(lambda: found(bench.rm) == ["pod"])
         assert loop._pause is None
-
-
-@asynccontextmanager
-async def a_core() -> AsyncIterator[Bench]:
-    """One that runs, with a node and an application."""
-    bench = Bench(Scheduler(LoopSettings()), Clock(), Notebook())
-    running = asyncio.create_task(bench.core.run())
-    await bench.register()
-    room = m.a_resource(vcore=1_000_000, memory=1 << 40, pods=1000)
-    await bench.core.update_node(m.nodes(m.a_node(schedulableResource=room)))
-    await bench.core.update_application(m.applications(m.an_application()))
-    await bench.settle()
-    yield bench
-    bench.core.close()
-    await running
