@@ -94,8 +94,7 @@ class Loop:  # long: one method for each part of a turn
         self._heard = 0  # events of this turn
         self._is_pressing = False  # the last cycle said there is more
         self._waiting_since_s: float | None = None  # when the first was heard that no cycle saw
-        self._pauses = Pauses()
-        self._pause: asyncio.TimerHandle | None = None
+        self._pauses = Pauses(self.mailbox.news.set)
         self._closed = False
         self.is_running = False
 
@@ -118,7 +117,7 @@ class Loop:  # long: one method for each part of a turn
         finally:
             self.is_running = False
             self._alarm.stop()
-            self._end_pause()
+            self._pauses.stop()
 
     def _turn(self) -> bool:
         """One slice of work; whether there is more to do at once."""
@@ -133,7 +132,7 @@ class Loop:  # long: one method for each part of a turn
         self._alarm.set(self._outlet.deadlines.next_ns())
         self._freezer.heard(self._heard)
         self._metrics.turned(time.perf_counter() - started)
-        return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and self._pause is None))
+        return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
 
     def _is_time(self, now_s: float) -> bool:
         """Whether to schedule now. What follows on the heels of what was just heard is waited for, one yield at a time
@@ -144,20 +143,9 @@ class Loop:  # long: one method for each part of a turn
             return True
         if self._waiting_since_s is None:
             self._waiting_since_s = now_s
-        if left_s := self._pauses.left_s(now_s):
-            if self._pause is None:
-                self._pause = asyncio.get_running_loop().call_later(left_s, self._pause_over)
+        if self._pauses.holds(now_s):
             return False
         return not self._heard or now_s - self._waiting_since_s >= self._settings.budget_s
-
-    def _pause_over(self) -> None:
-        self._pause = None
-        self.mailbox.news.set()
-
-    def _end_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
 
     def _read_mail(self, until: float) -> None:
         while (mail := self.mailbox.take()) is not None:
@@ -221,7 +209,7 @@ class Loop:  # long: one method for each part of a turn
                 self._metrics.sought(time.perf_counter() - started)
 
     def _schedule(self) -> None:
-        self._end_pause()
+        self._pauses.stop()
         now_ns = self._now_ns()
         started = time.perf_counter()
         until = started + self._settings.budget_s

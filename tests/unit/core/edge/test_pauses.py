@@ -19,7 +19,7 @@ from tests.unit.core.edge.test_bursts import found
 def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_took(
     took_s: float, begins_s: float
 ) -> None:
-    pauses = Pauses()
+    pauses = Pauses(lambda: None)
     assert pauses.left_s(100.0) == 0
     pauses.cycled(100.0, 100.0 + took_s)
     assert pauses.left_s(100.0) == pytest.approx(begins_s)
@@ -29,14 +29,14 @@ def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_t
 async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -> None:
     async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
-        loop._pauses.until_s = loop.mailbox.clock() + 3600
+        loop._pauses.begin(loop.mailbox.clock() + 3600)
         for number in range(3):
             await bench.core.update_allocation(m.asks(m.an_ask(f"pod-{number}")))
             await bench.heard()
         await asyncio.sleep(5 * LoopSettings().budget_s)  # without the pause they would be planned by now
         assert found(bench.rm) == []
-        loop._pauses.until_s = 0.0
-        loop._pause_over()
+        loop._pauses.begin(0.0)
+        loop._pauses._over()
         await bench.rm.until(lambda: len(found(bench.rm)) == 3)
         assert len([one for one in bench.rm.heard if isinstance(one, si_pb2.AllocationResponse)]) == 1
 
@@ -44,8 +44,10 @@ async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -
 async def test_a_cycle_that_is_not_done_waits_for_no_pause() -> None:
     async with open_for_asks(LoopSettings()) as bench:
         loop = bench.core.loop
-        loop._pause = asyncio.get_running_loop().call_later(3600, loop._pause_over)
+        now_s = loop.mailbox.clock()
+        loop._pauses.begin(now_s + 3600)
+        assert loop._pauses.holds(now_s)
         loop._unfinished = loop._is_pressing = True
         await bench.core.update_allocation(m.asks(m.an_ask("pod")))
         await bench.rm.until(lambda: found(bench.rm) == ["pod"])
-        assert loop._pause is None
+        assert not loop._pauses.is_on
