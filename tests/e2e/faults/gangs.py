@@ -7,12 +7,16 @@ from collections.abc import Sequence
 
 from devcluster.api import Json
 from tests.e2e.faults.items import SIZES, Deletion, End, Item, Make, ending, marked
-from tests.e2e.manifests import Group, a_gang
+from tests.e2e.manifests import PREFIX, Group, a_gang
 
 LONG_S = 900
 """A time-out that no healthy gang meets."""
 SHORT_S = 5
 """The time-out of gangs that cannot be complete."""
+
+PLACEMENTS = ("Reserve", "Atomic", "Direct")
+
+PARAMETERS = f"{PREFIX}schedulingPolicyParameters"
 
 SHAPES: Sequence[tuple[int, ...]] = [(2,), (3,), (4,), (6,), (8,), (1, 3), (2, 4)]
 """Members of each group."""
@@ -89,4 +93,10 @@ class Gangs:
         return Group("g0", 2 * self._nodes + 2, cpu=f"{self._node_cpu * 500}m", real=2, real_cpu="500m")
 
     def _pods(self, name: str, groups: list[Group], style: str, timeout_s: int = LONG_S) -> list[Json]:
-        return ending(self._chance, marked(name, a_gang(name, groups, style=style, timeout_s=timeout_s)))
+        """In any placement. Who holds nothing while it waits for what will never be meets the end of its wait."""
+        placement = self._chance.choice(PLACEMENTS)
+        pods = a_gang(name, groups, style=style, timeout_s=timeout_s, placement=placement)
+        if timeout_s == SHORT_S and placement != "Reserve":
+            for pod in pods:
+                pod["metadata"]["annotations"][PARAMETERS] += f" gangWaitTimeoutInSeconds={SHORT_S}"
+        return ending(self._chance, marked(name, pods))

@@ -1,5 +1,8 @@
 """A load is its seed's, as large as was asked for, and has every sort of item."""
 
+import json
+
+from tests.e2e.faults.gangs import PLACEMENTS
 from tests.e2e.faults.items import Deletion, End, Item
 from tests.e2e.faults.load import Load
 
@@ -19,6 +22,17 @@ def test_portions_are_as_large_as_was_asked_for() -> None:
     assert sum(item.gang for item in found) >= 500
     assert sum(item.single for item in found) == 500
     assert len({item.name for item in found}) == len(found)
+
+
+def test_every_sort_of_gang_comes_in_every_placement() -> None:
+    found = {(item.kind, placement) for item in items(portions=400) if item.gang for placement in placements(item)}
+    kinds = {kind for kind, _ in found}
+    assert found == {(kind, placement) for kind in kinds for placement in PLACEMENTS}
+
+
+def placements(item: Item) -> set[str]:
+    text = json.dumps(item.manifests)
+    return {placement for placement in PLACEMENTS if f"gangPlacement={placement}" in text}
 
 
 def test_every_end_and_every_way_to_be_deleted_is_in_it() -> None:
