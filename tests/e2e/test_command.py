@@ -6,15 +6,19 @@ import asyncio
 import json
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 
 from devcluster.api import Json
+from devcluster.binaries import ensure
 from devcluster.cluster import Cluster, documents
 from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
 from devcluster.nodes import FakeNode
+from devcluster.programs import KUBECTL
 from tests.e2e.configuration import queues
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, Group, a_gang, a_pod, with_annotations
@@ -147,3 +151,13 @@ async def test_the_doctor_sees_that_nobody_leads_and_that_a_right_is_missing(mus
     assert findings["leader"]["said"] == f"nobody holds the Lease {NAMESPACE}/muster"
     assert f"account {NAMESPACE}/{ACCOUNT} may not get pods, list pods" in findings["rights"]["said"]
     assert (await muster.run("queues"))[0] == 3
+
+
+async def test_kubectl_itself_completes_what_comes_after_its_own_name(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(ensure([KUBECTL])["kubectl"], "__complete", "muster", "nod"),
+        stdout=asyncio.subprocess.PIPE,
+        env={"PATH": sysconfig.get_path("scripts"), "HOME": str(tmp_path)},
+    )
+    out, _ = await process.communicate()
+    assert out.decode().splitlines() == ["nodes\tNodes: how full each is.", ":0"]

@@ -80,6 +80,24 @@ def test_the_shell_completes_commands() -> None:
     assert result.stdout.split() == ["nodes"]
 
 
+@pytest.mark.parametrize(
+    "begun, answers",
+    [
+        (["no"], ["nodes"]),
+        (["config", ""], ["show"]),
+        (["nodes", "-o", ""], ["table", "wide", "yaml", "json"]),
+        (["nodes", "--o"], ["--output"]),
+        (["validate", ""], []),  # a file: that is the shell's to complete
+    ],
+    ids=" ".join,
+)
+def test_kubectl_completes_commands(begun: list[str], answers: list[str]) -> None:
+    script = str(Path(sysconfig.get_path("scripts")) / "kubectl_complete-muster")
+    *found, directive = run(script, *begun).stdout.splitlines()
+    assert [line.partition("\t")[0] for line in found] == answers
+    assert directive == ":0"
+
+
 def test_the_command_is_a_plugin_of_kubectl_too() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["kubectl-muster"] == scripts["muster"]
