@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -50,14 +51,19 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         return
     console = Console(width=None if sys.stdout.isatty() else 140)  # a pipe would get 80, too few for the table
     if compare is not None:
+        if json or chart or save:
+            _refuse("--compare shows a table and writes nothing: not with --json, --chart or --save", console)
         _compared(compare, words or [], Options(runs, quick), console)
         return
-    if not chosen:
-        console.print("no benchmark has such a name; --list prints them")
-        raise typer.Exit(2)
-    if chart is not None and not charts.can_draw():
-        console.print("matplotlib, which draws the chart, is not here: `make bench` gets it")
-        raise typer.Exit(2)
+    is_whole = peers and not (words or quick)
+    kept = [record.LATEST, record.CHART, record.PAGE] if save or is_whole else []
+    files = [file for file in (json, chart, *kept) if file is not None]
+    mistakes = [
+        *_mistakes(words or [], chart, is_quick_kept=quick and save),
+        *filter(None, map(report.obstacle, files)),
+    ]
+    if mistakes:
+        _refuse("\n".join(mistakes), console)
     session = Session(known=report.durations(record.LATEST) if not quick else {})
     options = Options(1 if quick else runs, quick, peers, session)
     figures = _measured(chosen, options, console)
@@ -66,13 +72,32 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         report.write(json, document)
     if save:
         record.keep(record.merged(report.plain(document), record.last()))
-    elif not (words or quick or session.failures) and peers:
+    elif is_whole and not session.failures:
         record.keep(document)
+    elif is_whole:
+        console.print("the last run stays as it was, for not everything ended well; --save keeps what did", style="red")
     if chart is not None:
         charts.draw(chart, report.plain(document))
     if session.failures:
         console.print(f"{len(session.failures)} failed (see above)", style="red")
         raise typer.Exit(1)
+
+
+def _refuse(why: str, console: Console) -> NoReturn:
+    """Say why nothing is measured, and end."""
+    console.print(why, style="red", markup=False, highlight=False)
+    raise typer.Exit(2)
+
+
+def _mistakes(words: Sequence[str], chart: Path | None, *, is_quick_kept: bool) -> Iterator[str]:
+    """What is wrong with the command line, before an hour is spent on it."""
+    unknown = families.unknown(words)
+    if unknown:
+        yield f"no benchmark's name has {' or '.join(unknown)} in it; --list prints the names"
+    if is_quick_kept:
+        yield "--save keeps figures of whole loads, and --quick measures small ones"
+    if chart is not None and not charts.can_draw():
+        yield "matplotlib, which draws the chart, is not here: `make bench` gets it"
 
 
 def _compared(commits: tuple[str, str], words: Sequence[str], options: Options, console: Console) -> None:
@@ -87,15 +112,20 @@ def _compared(commits: tuple[str, str], words: Sequence[str], options: Options, 
 
 
 def _measured(chosen: Mapping[str, Sequence[str]], options: Options, console: Console) -> list[Figure]:
-    """All figures, shown; what fails is noted in the session."""
+    """All figures, shown; what fails is noted in the session, and costs no other family its figures."""
     figures: list[Figure] = []
     options.session.plan(families.planned(chosen, options))
     with options.session.shown(console):
         for key, some in chosen.items():
             try:
                 figures += families.measured(key, some, options)
+            except KeyboardInterrupt:
+                options.session.fail(f"{key}: interrupted")
+                break
             except DevclusterError as error:
                 options.session.fail(f"{key}: {error}")
+            except Exception:  # noqa: BLE001 # whatever it is: an hour of other figures is not lost for it
+                options.session.fail(f"{key}: {traceback.format_exc()}")
     if options.quick:  # less work than the name says: neither goals nor facts compare
         figures = [replace(figure, name=f"{figure.name}{QUICK}", goal=None, ahead={}) for figure in figures]
     for figure in figures:

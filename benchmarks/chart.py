@@ -1,7 +1,8 @@
 """Draws a results document: how far ahead of each peer Muster is, and how its cost grows.
 
 Bars: how many times better, on a logarithmic scale, where 1 is the peer. Pale bars stand against facts of another
-machine. Lines: figures named ``growth/<what grows>/<how many>``, each against its first point.
+machine; whiskers go from the lowest to the highest ratio of the turns. Figures whose facts are of other work have no
+bar. Lines: figures named ``growth/<what grows>/<how many>``, each against its first point.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import KUBE, QUICK, YUNIKORN, times
+from benchmarks.figures import KUBE, OTHER_WORK, QUICK, YUNIKORN, times
 
 COLOURS = {KUBE: "#326ce5", YUNIKORN: "#e08b26"}
 AHEAD, BEHIND = "#2a7f3f", "#c0392b"
@@ -23,21 +24,22 @@ ROW_INCHES = 0.24
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How many times better than a peer, measured beside it (``here``) or against a fact."""
+    """How many times better than a peer, measured beside it (``here``) or against a fact; ``spread``: of the turns."""
 
     figure: str
     peer: str
     times: float
     here: bool
+    spread: tuple[float, float]
 
 
 def bars(document: Mapping[str, Any]) -> list[Bar]:
     """All ratios, in the order of the figures; those with peers that ran beside come first."""
     found = [
-        Bar(figure["name"], peer, ratio["times"], ratio["here"])
+        Bar(figure["name"], peer, ratio["times"], ratio["here"], (ratio["lowest"], ratio["highest"]))
         for figure in document["figures"]
         for peer, ratio in figure["ratios"].items()
-        if not figure["name"].startswith("cluster/floor")
+        if not figure["name"].startswith(OTHER_WORK)
     ]
     return sorted(found, key=lambda bar: not bar.here)
 
@@ -97,10 +99,11 @@ def _draw_bars(axes: Any, rows: Sequence[Bar]) -> None:
             alpha=1.0 if bar.here else 0.35,
             hatch=None if bar.here else "//",
         )
+        axes.hlines(place, *bar.spread, color="black", linewidth=1)
         colour = AHEAD if bar.times >= 1 else BEHIND
         side, shift = ("left", 4) if bar.times >= 1 else ("right", -4)
         axes.annotate(
-            times(bar.times), (bar.times, place), (shift, 0), textcoords="offset points",
+            times(bar.times), (bar.spread[bar.times >= 1], place), (shift, 0), textcoords="offset points",
             ha=side, va="center", fontsize=8, color=colour,
         )  # fmt: skip
     axes.set_xscale("log")
@@ -113,25 +116,27 @@ def _draw_bars(axes: Any, rows: Sequence[Bar]) -> None:
     for peer, colour in COLOURS.items():
         axes.barh([0], [0], color=colour, label=peer)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-    axes.set_xlabel("times better than the peer (1 = the same); * against a fact of another machine, hatched")
+    axes.set_xlabel(
+        "how many times better Muster is (1x = the same, left of it worse); black: lowest to highest of the turns\n"
+        "* hatched: against a number of another machine and day, good for one digit"
+    )
 
 
 def _draw_curves(axes: Any, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
     for what, points in lines.items():
         axes.plot([count for count, _ in points], [cost for _, cost in points], marker="o", label=what)
     axes.set_xscale("log")
-    axes.axhline(2, color=BEHIND, linestyle="--", linewidth=1, label="goal for nodes")
+    axes.axhline(2, color="black", linestyle=":", linewidth=1, label="goal of nodes and pending")
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
-    axes.set_xlabel("how many")
-    axes.set_ylabel("cost, times that of the fewest")
+    axes.set_title("what one ask costs the core")
+    axes.set_xlabel("how many nodes, waiting asks (pending) or queues")
+    axes.set_ylabel("processor time of an ask, times that among the fewest")
 
 
 def _title(document: Mapping[str, Any]) -> str:
-    machine = document["machine"]
-    quick = ", quick: small loads, so no figure stands beside a fact" if document["quick"] else ""
+    quick = "; quick: small loads, so no figure stands beside a fact" if document["quick"] else ""
     return (
-        f"Muster beside its peers, {document['when']} ({machine['cores']} cores shared by everything, "
-        f"load {machine['load_before']:.1f} before{quick})"
+        f"Muster beside its peers, {document['when'][:10]}, {document['machine']['cores']} cores for everything{quick}"
     )

@@ -164,7 +164,7 @@ def a_node(number: int, vcore: int = 32_000) -> si_pb2.NodeInfo:
 def measure(names: Sequence[str], options: Options) -> list[Figure]:
     """The figures of these names."""
     asks = 1_000 if options.quick else 10_000
-    return [Figure(name, "/s", [WAYS[name](asks) for _ in range(options.runs)]) for name in names]
+    return [Figure(name, "/CPU s", [WAYS[name](asks) for _ in range(options.runs)]) for name in names]
 
 
 WAYS: Final[Mapping[str, Callable[[int], float]]] = {"edge/decode": decoded, "edge/whole": whole}

@@ -61,6 +61,11 @@ def chosen(words: Sequence[str] | None) -> dict[str, list[str]]:
     return {key: names for key, names in found.items() if names}
 
 
+def unknown(words: Sequence[str]) -> list[str]:
+    """The words that mean no name."""
+    return [word for word in words if not chosen([word])]
+
+
 def planned(chosen: Mapping[str, Sequence[str]], options: Options) -> list[str]:
     """The steps that measuring these names will take."""
     return [step for key, names in chosen.items() for step in _steps(key, names, options)]

@@ -30,7 +30,7 @@ def core(names: Sequence[str], options: Options) -> list[Figure]:
 def _engine(name: str, asks: int, runs: int) -> Figure:
     size = int(name.partition("/")[2])
     rates = [asks / core_placement.by_the_engine(size, asks, mixed=False) for _ in range(runs)]
-    return Figure(name, "/s", rates, core_placement.TARGET)
+    return Figure(name, "/CPU s", rates, core_placement.TARGET)
 
 
 def shapes(names: Sequence[str], options: Options) -> list[Figure]:
@@ -45,7 +45,7 @@ def _shape(name: str, options: Options) -> Figure:
         return Figure(name, "x", times, core_shapes.MOST_GROWTH, less_is_better=True)
     share = 0.1 if options.quick else 1.0
     rates = [core_shapes.measured(which, core_shapes.NODES, share=share) for _ in range(options.runs)]
-    return Figure(name, "/s", rates, core_shapes.WORKS[which].goal)
+    return Figure(name, "/CPU s", rates, core_shapes.WORKS[which].goal)
 
 
 def cycles(names: Sequence[str], options: Options) -> list[Figure]:

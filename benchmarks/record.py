@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +63,29 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     machine, busy = document["machine"], document["machine"]["load_1_5_15"][0]
     yield (
         f"{document['when'][:10]}: {machine['cores']} cores shared by everything, {machine['memory_gib']:g} GiB, "
-        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after."
+        f"Python {machine['python']}; load average {machine['load_before']:.1f} before and {busy:.1f} after. A figure "
+        "with a date of its own is of an earlier session, which the load is not of."
     )
-    yield ""
-    yield f"| figure | Muster | lowest to highest | goal | {' | '.join(NAMES)} |"
-    yield "|---" * (4 + len(NAMES)) + "|"
-    for figure in document["figures"]:
+    for title, is_beside in (("Beside kube-scheduler in the same session", True), ("Everything else", False)):
+        some = [figure for figure in document["figures"] if _is_beside(figure) is is_beside]
+        if some:
+            yield from ("", f"### {title}", "")
+            yield from _table(some, document["when"])
+
+
+def _is_beside(figure: Mapping[str, Any]) -> bool:
+    return any(ratio["here"] for ratio in figure["ratios"].values())
+
+
+def _table(figures: Sequence[Mapping[str, Any]], when: str) -> Iterator[str]:
+    yield f"| figure | Muster | lowest to highest | runs | goal | {' | '.join(NAMES)} |"
+    yield "|---" * (5 + len(NAMES)) + "|"
+    for figure in figures:
         short = [report.short(value) for value in (min(figure["values"]), max(figure["values"]))]
         peers = [_peer(figure["ratios"].get(name)) for name in NAMES]
-        day = "" if figure["when"] == document["when"] else f" ({figure['when'].replace('T', ' ')[:16]})"
+        day = "" if figure["when"] == when else f" ({figure['when'].replace('T', ' ')[:16]})"
         cells = [f"`{figure['name']}`{day}", f"{report.short(figure['median'])} {figure['unit']}", " to ".join(short)]
-        yield f"| {' | '.join([*cells, _goal(figure), *peers])} |"
+        yield f"| {' | '.join([*cells, str(len(figure['values'])), _goal(figure), *peers])} |"
 
 
 def _goal(figure: Mapping[str, Any]) -> str:
@@ -88,9 +100,8 @@ def _goal(figure: Mapping[str, Any]) -> str:
 def _peer(ratio: Mapping[str, Any] | None) -> str:
     if ratio is None:
         return ""
-    better = times(ratio["times"])
-    return (
-        f"{report.short(ratio['peer'])} (**{better}**)"
-        if ratio["here"]
-        else f"{report.short(ratio['peer'])} ({better}) \\*"
-    )
+    theirs, better = report.short(ratio["peer"]), times(ratio["times"])
+    if not ratio["here"]:
+        return f"{theirs} ({better}) \\*"
+    lowest, highest = times(ratio["lowest"]), times(ratio["highest"])
+    return f"{theirs} (**{better}**{'' if lowest == highest else f', {lowest} to {highest}'})"

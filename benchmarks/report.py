@@ -87,6 +87,16 @@ def write(path: Path, document: Mapping[str, object]) -> None:
     path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
+def obstacle(path: Path) -> str:
+    """Why this file could not be written; empty = it can. Folders that are missing are made when it is."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if there != path and not there.is_dir():
+        return f"{path} cannot be written: {there} is no folder"
+    return "" if os.access(there, os.W_OK) else f"{path} cannot be written: no right to change {there}"
+
+
 def durations(path: Path) -> dict[str, float]:
     """Seconds that each step took when this file was written; nothing if there is none."""
     try:

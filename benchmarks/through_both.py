@@ -40,6 +40,7 @@ from benchmarks.shown_pod import NAMESPACE, shown_pod
 from benchmarks.stages import Looks, looking
 from benchmarks.stand_in import Objects
 from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubServer, pod_event
+from devcluster.errors import ProcessFailed
 from muster_core import main as core
 from muster_core.edge.administration import Administration
 from muster_operator.assembly import Options, Ways, assembled
@@ -183,7 +184,10 @@ def measure(names: Sequence[str], options: Figures) -> list[Figure]:
 
 def _aside(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.through_both", "--json", *filter(None, arguments)]
-    found: dict[str, Any] = orjson.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    done = subprocess.run(command, check=False, capture_output=True)
+    if done.returncode != 0:
+        raise ProcessFailed("operator and core", f"ended with {done.returncode}", done.stderr.decode()[-2000:])
+    found: dict[str, Any] = orjson.loads(done.stdout)
     return found
 
 

@@ -16,15 +16,20 @@ def shown(*figures: Figure) -> dict[str, Any]:
 
 
 def test_a_bar_says_whether_the_peer_ran_beside() -> None:
-    figure = Figure("cluster/gang-1000", "s", [2.0], less_is_better=True, rivals={KUBE: [4.0]})
+    figure = Figure("cluster/gang-1000", "s", [2.0, 2.0], less_is_better=True, rivals={KUBE: [4.0, 2.4]})
     assert bars(shown(figure)) == [
-        Bar("cluster/gang-1000", KUBE, 2.0, here=True),
-        Bar("cluster/gang-1000", YUNIKORN, 7.75, here=False),
+        Bar("cluster/gang-1000", KUBE, 1.6, here=True, spread=(1.2, 2.0)),
+        Bar("cluster/gang-1000", YUNIKORN, 7.75, here=False, spread=(7.75, 7.75)),
     ]
 
 
 def test_the_floor_says_nothing_about_schedulers() -> None:
     assert bars(shown(Figure("cluster/floor-5000", "s", [4.0], less_is_better=True))) == []
+
+
+def test_a_fact_of_other_work_makes_no_bar() -> None:
+    """The gates of kube-scheduler's CI are the least of a whole scheduler; ours is the core alone."""
+    assert bars(shown(Figure("shapes/basic", "/CPU s", [80_000.0]))) == []
 
 
 def test_a_curve_is_the_cost_against_that_of_the_fewest() -> None:

@@ -29,7 +29,13 @@ def test_it_is_replaced_again_the_next_time() -> None:
 
 def test_who_ran_beside_is_told_from_a_fact() -> None:
     row = next(line for line in placed_in(PLACE, GANG).splitlines() if "gang-100" in line)
-    assert row == "| `cluster/gang-100` | 3 s | 2 to 4 | ≤ 5: met | 5 (**1.8x**) | 5.2 (1.7x) \\* |"
+    assert row == "| `cluster/gang-100` | 3 s | 2 to 4 | 2 | ≤ 5: met | 5 (**1.8x**, 1.5x to 2x) | 5.2 (1.7x) \\* |"
+
+
+def test_what_a_peer_ran_beside_comes_first() -> None:
+    page = placed_in(PLACE, Figure("core/5000", "/CPU s", [4000.0]), GANG)
+    assert page.index("### Beside kube-scheduler") < page.index("gang-100") < page.index("### Everything else")
+    assert page.index("### Everything else") < page.index("core/5000")
 
 
 def test_a_missed_goal_is_told() -> None:

@@ -1,0 +1,53 @@
+"""What cannot end well is refused before anything is measured; what fails costs the others nothing."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import families
+from benchmarks.__main__ import app
+from benchmarks.families import Family
+from benchmarks.figures import Figure, Options
+
+
+def ended(*arguments: str) -> tuple[int, str]:
+    """The exit code, and what was printed with single blanks."""
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, re.sub(r"\s+", " ", result.output)
+
+
+@pytest.mark.parametrize(
+    "arguments, why",
+    [
+        (["core/500", "nosuch"], "no benchmark's name has nosuch in it"),
+        (["core/500", "--quick", "--save"], "--save keeps figures of whole loads, and --quick measures small ones"),
+        (["core/500", "--json", "/"], "/ is a folder"),
+        (["--compare", "HEAD", "HEAD", "--save"], "--compare shows a table and writes nothing"),
+        (["--compare", "nosuch", "HEAD", "core/500"], "invalid reference: nosuch"),
+    ],
+)
+def test_it_is_refused(arguments: Sequence[str], why: str) -> None:
+    code, said = ended(*arguments)
+    assert code != 0
+    assert why in said
+    assert "core/500 " not in said
+
+
+def test_a_family_that_fails_is_told_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(_names: Sequence[str], _options: Options) -> list[Figure]:
+        raise RuntimeError("7 of 10 pods have a place")
+
+    def sound(names: Sequence[str], _options: Options) -> list[Figure]:
+        return [Figure(name, "/s", [5.0]) for name in names]
+
+    monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), broken))
+    monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), sound))
+    file = tmp_path / "a.json"
+    code, said = ended("core", "edge", "--json", str(file))
+    assert code == 1
+    assert "7 of 10 pods have a place" in said
+    assert "edge/whole" in said
+    assert "edge/whole" in file.read_text()
