@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -50,43 +50,38 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         print("\n".join(name for some in chosen.values() for name in some))
         return
     console = Console(width=None if sys.stdout.isatty() else 140)  # a pipe would get 80, too few for the table
+    is_whole = peers and not (words or quick)
+    written = [file for file in (json, chart) if file is not None] + ([*record.FILES] if save or is_whole else [])
     if compare is not None:
-        if json or chart or save:
-            _refuse("--compare shows a table and writes nothing: not with --json, --chart or --save", console)
+        _refuse(
+            ["--compare writes no files: not with --json, --chart or --save"] if json or chart or save else [], console
+        )
         _compared(compare, words or [], Options(runs, quick), console)
         return
-    is_whole = peers and not (words or quick)
-    kept = [record.LATEST, record.CHART, record.PAGE] if save or is_whole else []
-    files = [file for file in (json, chart, *kept) if file is not None]
-    mistakes = [
-        *_mistakes(words or [], chart, is_quick_kept=quick and save),
-        *filter(None, map(report.obstacle, files)),
-    ]
-    if mistakes:
-        _refuse("\n".join(mistakes), console)
+    _refuse([*_mistakes(words or [], chart, is_quick_kept=quick and save), *report.obstacles(written)], console)
     session = Session(known=report.durations(record.LATEST) if not quick else {})
     options = Options(1 if quick else runs, quick, peers, session)
     figures = _measured(chosen, options, console)
     document = report.document(figures, session, quick=quick)
     if json is not None:
         report.write(json, document)
+    if chart is not None:
+        charts.draw(chart, report.plain(document))
     if save:
         record.keep(record.merged(report.plain(document), record.last()))
     elif is_whole and not session.failures:
         record.keep(document)
-    elif is_whole:
-        console.print("the last run stays as it was, for not everything ended well; --save keeps what did", style="red")
-    if chart is not None:
-        charts.draw(chart, report.plain(document))
     if session.failures:
-        console.print(f"{len(session.failures)} failed (see above)", style="red")
+        untouched = "" if save or not is_whole else "; so the last run stays as it was (--save keeps what ended well)"
+        console.print(f"{len(session.failures)} failed (see above){untouched}", style="red", highlight=False)
         raise typer.Exit(1)
 
 
-def _refuse(why: str, console: Console) -> NoReturn:
-    """Say why nothing is measured, and end."""
-    console.print(why, style="red", markup=False, highlight=False)
-    raise typer.Exit(2)
+def _refuse(mistakes: Sequence[str], console: Console) -> None:
+    """Say why nothing is measured, and end; nothing without a mistake."""
+    if mistakes:
+        console.print("\n".join(mistakes), style="red", markup=False, highlight=False)
+        raise typer.Exit(2)
 
 
 def _mistakes(words: Sequence[str], chart: Path | None, *, is_quick_kept: bool) -> Iterator[str]:

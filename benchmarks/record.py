@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LATEST, CHART = RESULTS / "latest.json", RESULTS / "chart.png"
 PAGE = ROOT / "docs" / "performance.md"
+FILES = (LATEST, CHART, PAGE)
 BEGIN, END = "<!-- the last run: written by `make bench` -->\n", "<!-- end of the last run -->\n"
 
 

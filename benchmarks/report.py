@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -87,14 +87,18 @@ def write(path: Path, document: Mapping[str, object]) -> None:
     path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
-def obstacle(path: Path) -> str:
-    """Why this file could not be written; empty = it can. Folders that are missing are made when it is."""
-    if path.is_dir():
-        return f"{path} is a folder"
-    there = next(place for place in (path, *path.parents) if place.exists())
-    if there != path and not there.is_dir():
-        return f"{path} cannot be written: {there} is no folder"
-    return "" if os.access(there, os.W_OK) else f"{path} cannot be written: no right to change {there}"
+def obstacles(files: Iterable[Path]) -> list[str]:
+    """Why some of these files could not be written. Folders that are missing are made when they are."""
+    return [why for file in files if (why := _obstacle(file))]
+
+
+def _obstacle(file: Path) -> str:
+    if file.is_dir():
+        return f"{file} is a folder"
+    there = next(place for place in (file, *file.parents) if place.exists())
+    if there != file and not there.is_dir():
+        return f"{file} cannot be written: {there} is no folder"
+    return "" if os.access(there, os.W_OK) else f"{file} cannot be written: no right to change {there}"
 
 
 def durations(path: Path) -> dict[str, float]:

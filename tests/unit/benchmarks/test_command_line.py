@@ -25,7 +25,7 @@ def ended(*arguments: str) -> tuple[int, str]:
         (["core/500", "nosuch"], "no benchmark's name has nosuch in it"),
         (["core/500", "--quick", "--save"], "--save keeps figures of whole loads, and --quick measures small ones"),
         (["core/500", "--json", "/"], "/ is a folder"),
-        (["--compare", "HEAD", "HEAD", "--save"], "--compare shows a table and writes nothing"),
+        (["--compare", "HEAD", "HEAD", "--save"], "--compare writes no files"),
         (["--compare", "nosuch", "HEAD", "core/500"], "invalid reference: nosuch"),
     ],
 )
