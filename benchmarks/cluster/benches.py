@@ -29,7 +29,7 @@ class Who(StrEnum):
 class Work:
     """``pods`` in ``gangs`` gangs of equal size, or (0) as single pods; ``quick_*``: the same, small.
 
-    ``seldom``: who runs it only every other round, rounded down but at least once, for it takes minutes.
+    ``seldom``: who runs it only in the first half of the rounds, rounded down but at least once, for it takes minutes.
     """
 
     pods: int

@@ -36,13 +36,22 @@ def test_it_is_refused(arguments: Sequence[str], why: str) -> None:
     assert "core/500 " not in said
 
 
+def broken(_names: Sequence[str], _options: Options) -> list[Figure]:
+    """What no benchmark expects."""
+    raise RuntimeError("7 of 10 pods have a place")
+
+
+def interrupted(_names: Sequence[str], _options: Options) -> list[Figure]:
+    """As Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def sound(names: Sequence[str], _options: Options) -> list[Figure]:
+    """Measured."""
+    return [Figure(name, "/s", [5.0]) for name in names]
+
+
 def test_a_family_that_fails_is_told_and_the_others_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def broken(_names: Sequence[str], _options: Options) -> list[Figure]:
-        raise RuntimeError("7 of 10 pods have a place")
-
-    def sound(names: Sequence[str], _options: Options) -> list[Figure]:
-        return [Figure(name, "/s", [5.0]) for name in names]
-
     monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), broken))
     monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), sound))
     file = tmp_path / "a.json"
@@ -51,3 +60,14 @@ def test_a_family_that_fails_is_told_and_the_others_are_shown(monkeypatch: pytes
     assert "7 of 10 pods have a place" in said
     assert "edge/whole" in said
     assert "edge/whole" in file.read_text()
+
+
+def test_an_interrupted_run_shows_what_was_measured_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(families.FAMILIES, "core", Family(("core/500",), sound))
+    monkeypatch.setitem(families.FAMILIES, "edge", Family(("edge/whole",), interrupted))
+    monkeypatch.setitem(families.FAMILIES, "both", Family(("both/50000",), broken))
+    code, said = ended("core", "edge", "both")
+    assert code == 1
+    assert "edge: interrupted" in said
+    assert "│ core/500 │" in said
+    assert "7 of 10" not in said
