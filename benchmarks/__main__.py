@@ -59,7 +59,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         _compared(compare, words or [], Options(runs, quick), console)
         return
     _refuse([*_mistakes(words or [], chart, is_quick_kept=quick and save), *report.obstacles(written)], console)
-    session = Session(known=report.durations(record.LATEST) if not quick else {})
+    session = Session(known={} if quick else _known(console))
     options = Options(1 if quick else runs, quick, peers, session)
     figures = _measured(chosen, options, console)
     document = report.document(figures, session, quick=quick)
@@ -93,6 +93,15 @@ def _mistakes(words: Sequence[str], chart: Path | None, *, is_quick_kept: bool) 
         yield "--save keeps figures of whole loads, and --quick measures small ones"
     if chart is not None and not charts.can_draw():
         yield "matplotlib, which draws the chart, is not here: `make bench` gets it"
+
+
+def _known(console: Console) -> dict[str, float]:
+    """Seconds that steps took in the last run; ends if its file cannot be read, for it could not be added to either."""
+    try:
+        return report.durations(record.LATEST)
+    except (ValueError, KeyError):
+        _refuse([f"{record.LATEST} is not what a run writes; restore it, or take it away"], console)
+        raise
 
 
 def _compared(commits: tuple[str, str], words: Sequence[str], options: Options, console: Console) -> None:

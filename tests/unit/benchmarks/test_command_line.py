@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import families
+from benchmarks import families, record
 from benchmarks.__main__ import app
 from benchmarks.families import Family
 from benchmarks.figures import Figure, Options
@@ -34,6 +34,17 @@ def test_it_is_refused(arguments: Sequence[str], why: str) -> None:
     assert code != 0
     assert why in said
     assert "core/500 " not in said
+
+
+def test_a_broken_file_of_the_last_run_is_told_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "latest.json"
+    file.write_text("<<<<<<< HEAD")
+    monkeypatch.setattr(record, "LATEST", file)
+    code, said = ended("core/500")
+    assert code == 2
+    assert "is not what a run writes" in said
 
 
 def broken(_names: Sequence[str], _options: Options) -> list[Figure]:
