@@ -122,8 +122,10 @@ def _asked(app: Application, group: TaskGroup) -> Ask | None:
 def _want_less(partition: Partition, app: Application, asked: Ask) -> list[Effect]:
     effects: list[Effect] = []
     if asked.left == 1:
-        effects += withdrawn(partition, app, asked)
+        told = withdrawn(partition, app, asked)
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
+        # Where each place is asked for alone, others of the group may still be waited for.
+        effects += told if _asked(app, asked.spec.group) is None else []
     else:
         asked.left -= 1
         ledger.count_pending(app, asked.spec.resources, -1)

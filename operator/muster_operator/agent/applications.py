@@ -193,8 +193,11 @@ def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 
 
 def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Accepted: reserve for a gang that has no real member bound yet, else run (semantics 17)."""
-    has_started = any(task.state is TaskState.BOUND for task in app.members.values())
+    """Accepted: reserve for a gang that has no real member bound yet, else run (semantics 17).
+
+    One whose node is gone does not count: the core was not told of it, and waits for the gang's places.
+    """
+    has_started = any(task.state is TaskState.BOUND and task.held for task in app.members.values())
     if app.gang is None or not app.gang.size or has_started:
         run(ledger, out, app, now)
         return

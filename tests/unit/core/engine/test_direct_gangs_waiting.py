@@ -18,7 +18,7 @@ from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import GangStyle
 from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_application, an_ask, resources
-from tests.unit.core.engine.direct import KEY, a_gang, answers, held, member, members
+from tests.unit.core.engine.direct import KEY, a_gang, answers, bound, held, member, members
 from tests.unit.core.engine.scene import Scene, notices, placed, releases, states, waits
 
 SOON = QueuePolicies(preemption_delay_ns=SECOND)
@@ -164,6 +164,18 @@ def test_a_gang_with_a_right_to_its_places_preempts_for_them_together_and_speaks
     assert [(one.key, one.reason) for one in spoken] == [("poor/workers", "all its places are held")]
     assert scene.app("poor").gang.groups[TaskGroup("workers")].count == 2
     assert len(placed(scene.ask(*members(2, "poor")))) == 2
+
+
+def test_a_gang_that_preempts_in_vain_speaks_as_long_as_it_lacks_one_place() -> None:
+    scene = Scene(guarded(), nodes=1)
+    scene.tell(ApplicationAdded(an_application("rich")))
+    scene.ask(*(replace(an_ask(f"r{index}", app="rich"), allow_preempt_self=False) for index in range(4)))
+    scene.tell(a_gang(3, "poor", queue="root.b"))
+    assert releases(scene.wait(5)) == {}
+    assert len(scene.app("poor").asks) == 3, "each place is asked for alone"
+    assert "poor/workers" not in waits(scene.tell(bound("w0", "n0", app="poor")))
+    assert "poor/workers" not in waits(scene.tell(bound("w1", "n0", app="poor")))
+    assert waits(scene.tell(bound("w2", "n0", app="poor")))["poor/workers"][0] == "SCHEDULED"
 
 
 # -- who is asked --------------------------------------------------------------------

@@ -85,11 +85,15 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
 
     def remove_node(self, name: str) -> None:
         """A node goes, and the pod garbage collector takes its pods."""
-        del self.nodes[name]
-        self.watch.append(NodeGone(NodeName(name)))
+        self.lose_node(name)
         for uid, raw in list(self.pods.items()):
             if uid in self.pods and raw["spec"].get("nodeName") == name:
                 self.delete(uid)
+
+    def lose_node(self, name: str) -> None:
+        """A node goes, and the pod garbage collector has not come yet."""
+        del self.nodes[name]
+        self.watch.append(NodeGone(NodeName(name)))
 
     def add(self, *raws: Raw) -> None:
         """Pods appear."""
