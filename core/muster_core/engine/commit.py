@@ -32,7 +32,7 @@ from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
-from muster_core.world.applications import Allocation, Application, Ask
+from muster_core.world.applications import Allocation, Application, Ask, lacking
 from muster_core.world.classes import AskClass
 from muster_core.world.world import Partition
 
@@ -137,6 +137,7 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         node = partition.nodes.without_room(counts, resources)
         if node is not None:
             raise BrokenDecision("placement", f"node {node} has no room for {counts[node]} of {resources}")
+    _check_part(partition, app, total)
     for queue in app.queue.path_up():
         if queue.max:
             excess = queue.max.excess(queue.allocated + total)
@@ -147,6 +148,14 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         if any(total[name] for name in excess):
             raise BrokenDecision("placement", f"{holder.kind} {holder.name} would exceed the limit by {excess}")
     return wanted
+
+
+def _check_part(partition: Partition, app: Application, total: Resources) -> None:
+    """One gang at a time may hold a part of its places (semantics 12); another may have begun to since this was planned."""
+    if not app.is_reserving or partition.partial in (None, app.id):
+        return
+    if any(amount > total[name] for name, amount in lacking(app).items()):
+        raise BrokenDecision("placement", f"gang {partition.partial} holds a part of its places already")
 
 
 def _counts(app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
