@@ -151,7 +151,7 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
 
 
 def _check_part(partition: Partition, app: Application, total: Resources) -> None:
-    """One gang at a time may hold a part of its places (semantics 12); another may have begun to since this was planned."""
+    """One gang at a time may hold a part of its places (semantics 12); another may do so since this was planned."""
     if not app.is_reserving or partition.partial in (None, app.id):
         return
     if any(amount > total[name] for name, amount in lacking(app).items()):
