@@ -188,6 +188,8 @@ def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     step(app, AppEvent.ACCEPT)
     if ledger.phase is Phase.LIVE:
         for task in (*app.members.values(), *app.placeholders.values()):
+            if task.node is not None:
+                occupants.stray_gone(ledger, out, task.uid)  # refused by the core's application before this one
             tasks.report_bound(ledger, out, task)
         proceed(ledger, out, app, now)
 

@@ -148,9 +148,11 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
 
 def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
     """The pod has to go; confirmed when it is gone, at once if it is gone already."""
-    if order.termination in _OURS:
-        return
     task = _task(ledger, order.app, key)
+    if order.termination in _OURS:
+        if task is not None and task.held and task.allocation_id == order.allocation_id:
+            tasks.retell(ledger, out, task)  # not our release: it was given a node that was gone by then, and is back
+        return
     if task is not None and task.asked:
         return  # that allocation was given back already; a confirmation now would meet the next one of the same key
     if task is None or not task.held:
@@ -178,6 +180,8 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
     if task is not None and task.state is TaskState.KILLING and task.asked:
         task.asked, task.held, task.allocation_id = False, True, verdict.allocation_id
         return
+    if task is not None and task.state is TaskState.BOUND and task.held:
+        return  # it was bound elsewhere while this was on its way, and all of its key was taken back then
     if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
         reason = "the pod does not want a node any more"
         stopped = TerminationType.STOPPED_BY_RM

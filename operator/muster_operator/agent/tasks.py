@@ -63,9 +63,15 @@ def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 
 def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> None:
-    """The pod got a node without us: take back what the core thought, report what is."""
+    """The pod got a node without us: take back what the core thought, report what is.
+
+    An ask may have been answered already, which we have not heard yet: its allocation is taken back with it.
+    """
     volumes.abandon(ledger, out, task)
-    take_back(out, task, TerminationType.STOPPED_BY_RM, "the pod was bound by somebody else")
+    was_asked, why = task.asked, "the pod was bound by somebody else"
+    take_back(out, task, TerminationType.STOPPED_BY_RM, why)
+    if was_asked:
+        out.news.append(AllocationReleased(task.app, task.uid, TerminationType.STOPPED_BY_RM, message=why))
     task.node = node
     task.allocation_id = NO_ALLOCATION_ID
     step(task, TaskEvent.BIND)

@@ -197,6 +197,19 @@ def test_a_pod_whose_bind_is_under_way_comes_again_with_its_node() -> None:
     assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
 
 
+def test_a_pod_that_was_given_a_node_which_went_and_came_back_meanwhile_is_told_anew() -> None:
+    """The core gave the place before it heard that the node was gone, and took it back then; the pod is bound there."""
+    driver = live()
+    waiting(driver)
+    driver.fact(NodeGone(N1))
+    driver.fact(node_seen(a_node("n1")))
+    [bind] = orders(driver.allocated("uid-w0"))
+    driver.result(done(bind))
+    [told] = driver.released("uid-w0", TerminationType.STOPPED_BY_RM).news
+    assert isinstance(told, AllocationReported)
+    assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-w0")
+
+
 def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None:
     driver = live("n1", "n2")
     waiting(driver)

@@ -222,6 +222,20 @@ def test_a_pod_bound_by_somebody_else_is_reported_where_it_is() -> None:
     assert news[1].allocation.node == "n2"
 
 
+def test_a_pod_that_asked_and_was_bound_by_somebody_else_takes_back_the_answer_on_its_way_too() -> None:
+    """Else the core has it elsewhere, and refuses to hear where it is."""
+    driver = live("n1", "n2")
+    waiting(driver)
+    asked_for, answer, told = driver.see(on("n2")).news
+    why = "the pod was bound by somebody else"
+    assert asked_for == AskReleased(APP, W0.uid, STOPPED, why)
+    assert answer == AllocationReleased(APP, W0.uid, STOPPED, message=why)
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.node == "n2"
+    assert not driver.allocated("uid-w0")
+    assert not driver.released("uid-w0", STOPPED)
+
+
 def test_a_pod_that_comes_with_a_node_is_an_existing_allocation() -> None:
     driver = live()
     spec = driver.see(on("n1")).news[0]
@@ -249,6 +263,20 @@ def test_an_allocation_that_the_core_refuses_still_takes_its_room() -> None:
     assert out.news[0].allocation.ask.app is None
     assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
     assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
+
+
+def test_a_refused_allocation_is_counted_once_when_its_application_comes_again() -> None:
+    """The application completed while the pod was told of: it begins anew, and takes the pod in."""
+    driver = live()
+    driver.see(on("n1"))
+    driver.accepted()
+    driver.told(AllocationVerdict(rejected_allocations=(AllocationRejected(APP, W0.uid, "it is over"),)))
+    driver.updated(keys.APP_COMPLETED)
+    left, told = driver.accepted().news
+    assert left == AllocationReleased(None, W0.uid)
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.app == APP
+    assert driver.gone("w0").news == [AllocationReleased(APP, W0.uid)]
 
 
 def test_a_refused_ask_is_told_on_the_pod() -> None:
