@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 
-from muster_core.edge import cluster_facts, si_encode
+from muster_core.edge import cluster_facts, inventory, si_encode
 from muster_core.edge.deadlines import Deadlines
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.engine import invariants
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
-from muster_core.model.config import Timing
+from muster_core.model.config import Configuration, Timing
 from muster_core.model.effects import (
     AllocationAnswer,
     ApplicationAccepted,
@@ -29,14 +29,16 @@ from muster_core.model.effects import (
     NodeRejected,
     SchedulingStateChanged,
 )
-from muster_core.model.events import Event, FactsTold, FencePassed, ManagerRegistered
+from muster_core.model.events import ConfigurationReplaced, Event, FactsTold, FencePassed, ManagerRegistered
 from muster_core.model.ids import partition_id
 from muster_core.model.notes import EventNoted
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition, World
+from muster_operator.agent.comparing import compare
 from muster_operator.agent.reminders import next_due, remind
-from muster_operator.link.si.decode import decoded, decoded_callback
-from muster_operator.link.si.encode import Encoder
+from muster_operator.link.si.decode import decoded, decoded_callback, decoded_inventory
+from muster_operator.link.si.encode import Encoder, Sent
+from muster_operator.model.inventory import Inventory, Part
 from muster_operator.model.news import News
 from muster_operator.model.verdicts import Verdict
 from muster_si import muster_pb2, si_pb2
@@ -58,6 +60,7 @@ class RealCore(Core):  # long: what the simulation asks of a core
     def __init__(self) -> None:
         super().__init__()
         self.now_s = float(CREATED_S + BEGIN_S)
+        self.configuration = a_configuration(timing=Timing(completing_timeout_ns=COMPLETING_S * SECOND))
         self.reset()
 
     @property
@@ -80,8 +83,17 @@ class RealCore(Core):  # long: what the simulation asks of a core
         self.encoder, self.decoder = Encoder(str(RM), "default"), Decoder(RM, ["default"])
         self.applications.clear()
         self.allocations.clear()
-        timing = Timing(completing_timeout_ns=COMPLETING_S * SECOND)
-        self._hear([ManagerRegistered(RM, a_configuration(timing=timing), fenced=True)])
+        self._hear([ManagerRegistered(RM, self.configuration, fenced=True)])
+
+    def reload(self, configuration: Configuration) -> None:
+        """Another one is in force, also for sessions to come."""
+        self.configuration = configuration
+        self._hear([ConfigurationReplaced(RM, configuration)])
+
+    def inventory(self, part: Part) -> Inventory:
+        """A part of what it holds, as it is asked for it and as it says it."""
+        question = self.encoder.question(Sent(), part, "", 1_000_000)
+        return decoded_inventory(inventory.take(self.partition, question, 0), part, "")
 
     def pass_fence(self) -> None:
         """All was told."""
@@ -202,6 +214,15 @@ class Both(Simulation):
         self.real.now_s += until - self.now
         self.now = until
         self.kubernetes.now = shown(self.real.now_s)
+
+    def compare(self) -> None:
+        """Both ledgers are compared when nothing is on its way, and what differs is put right (ADR 0015)."""
+        for part in Part:
+            self.run()
+            found = compare(self.ledger, self.real.inventory(part), set(), self.now)
+            self.differences += found.found
+            self._take(found.out)
+        self.run()
 
     def created(self) -> str:
         """The creation time of a pod that is made now."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.contract.both import Both
 from tests.unit.contract.turmoil import PLACEMENTS, Turmoil, law_breaches
+from tests.unit.contract.upheaval import Upheaval
 from tests.unit.operator.objects import a_group, a_pod, gang_annotations
 
 SEEDS = 40
@@ -17,8 +18,19 @@ SEEDS = 40
 def test_agent_and_engine_survive_a_turmoil(seed: int) -> None:
     """Messages, commands and facts in any order, kills between any two of them."""
     chance = Random(seed)
-    turmoil = Turmoil(chance.randrange)
-    for _ in range(chance.randrange(3, 25)):
+    survives(Turmoil(chance.randrange), chance.randrange(3, 25))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_agent_and_engine_survive_an_upheaval(seed: int) -> None:
+    """Preemption, quotas that change, nodes that are lost, pods that somebody else binds or that take long to go."""
+    chance = Random(seed)
+    survives(Upheaval(chance.randrange), chance.randrange(3, 25))
+
+
+def survives(turmoil: Turmoil, things: int) -> None:
+    """So many things happen."""
+    for _ in range(things):
         turmoil.happen()
     turmoil.settle()
     assert list(law_breaches(turmoil)) == []

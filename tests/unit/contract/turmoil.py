@@ -29,7 +29,14 @@ class Turmoil:  # long: each thing that happens is a method
 
     def happen(self) -> None:
         """One thing, then some steps."""
-        things: list[Callable[[], None]] = [
+        things = self.things()
+        things[self.pick(len(things))]()
+        for _ in range(self.pick(60)):
+            self.both.step(self.pick)
+
+    def things(self) -> list[Callable[[], None]]:
+        """What may happen, the frequent more than once."""
+        return [
             *[self.a_gang] * 3,
             self.a_single,
             *[self.end] * 3,
@@ -38,9 +45,6 @@ class Turmoil:  # long: each thing that happens is a method
             self.change_nodes,
             lambda: self.both.wait(TIMES_S[self.pick(len(TIMES_S))]),
         ]
-        things[self.pick(len(things))]()
-        for _ in range(self.pick(60)):
-            self.both.step(self.pick)
 
     def a_gang(self) -> None:
         """All of its pods, or only some; larger than the cluster now and then."""
@@ -146,5 +150,7 @@ def law_breaches(turmoil: Turmoil) -> Iterable[str]:
     }
     pods = [read_pod(raw, SETTINGS) for raw in both.kubernetes.pods.values()]
     bound = {str(pod.ref.uid): str(pod.node) for pod in pods if isinstance(pod, Pod) and pod.node and not pod.has_ended}
-    if in_core != bound:
-        yield f"the core has {in_core}, Kubernetes {bound}"
+    strays = {str(spec.key): str(spec.node) for spec in both.real.partition.foreign.values()}
+    yield from (f"counted twice: {key}" for key in in_core.keys() & strays.keys())
+    if in_core | strays != bound:
+        yield f"the core has {in_core} and {strays}, Kubernetes {bound}"
