@@ -12,6 +12,7 @@ from muster_operator.model import vocabulary as words
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
+    Command,
     CreatePlaceholder,
     DeletePod,
     FailPod,
@@ -42,7 +43,7 @@ def take(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
         deletion.answered = now
     if ledger.phase is not Phase.LIVE:
-        _keep_node(ledger, result)
+        _keep(ledger, result)
         return
     match result.command:
         case BindPod():
@@ -57,15 +58,31 @@ def take(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
             pass  # what matters of the others is seen on the watch
 
 
-def _keep_node(ledger: Ledger, result: Result) -> None:
-    """A pod that was bound when no session was live has its node from now on, though no watch has shown it yet."""
+def _keep(ledger: Ledger, result: Result) -> None:
+    """A pod that was bound when no session was live has its node from now on, though no watch has shown it yet.
+
+    What a recovery orders itself may have ended before the session is live, and counts from then on.
+    """
     match result:
         case CommandSucceeded(command=BindPod(pod=ref, node=node)):
             pod = ledger.pods.get(ref.uid)
             if pod is not None and pod.node is None:
                 ledger.pods[ref.uid] = replace(pod, node=node)
+        case _ if ledger.phase is Phase.RECOVERING and _is_of_recovery(ledger, result.command):
+            ledger.postponed.append(result)
         case _:
             return
+
+
+def _is_of_recovery(ledger: Ledger, command: Command) -> bool:
+    match command:
+        case CreatePlaceholder() | SetCondition():
+            return True
+        case FailPod(pod=ref):  # a session before may have meant to fail a pod that now asks again
+            task = ledger.tasks.get(ref.uid)
+            return task is not None and task.state is TaskState.FAILED
+        case _:
+            return False
 
 
 def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: float) -> None:

@@ -22,6 +22,7 @@ from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.pods import Condition, ForeignPod, GangSource, Membership, Pod, PodRef, UserInfo
+from muster_operator.model.results import Result
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.verdicts import Verdict
@@ -261,4 +262,4 @@ class Ledger:
     unwritten: dict[PodUid, list[FailPod | MarkResumed]] = field(default_factory=dict)
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
     deadline_count: int = 0
-    postponed: list[Fact | Verdict] = field(default_factory=list)
+    postponed: list[Fact | Verdict | Result] = field(default_factory=list)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from muster_operator.agent import applications, mismatches, objects, pods, refusals, served, tasks
+from muster_operator.agent.answering import answered
 from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation, existing_places
 from muster_operator.agent.obeying import obey
@@ -25,6 +26,7 @@ from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.news import AskSubmitted, News, NodeCreated, NodeOpened
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Pod
+from muster_operator.model.results import Result
 from muster_operator.model.states import AppState
 from muster_operator.model.verdicts import (
     AllocationVerdict,
@@ -39,13 +41,13 @@ from muster_operator.model.verdicts import (
 #: Pods or so that are handled without letting others run: some 10 ms.
 TURN: Final = 500
 
-_VERDICTS = (AllocationVerdict, ApplicationVerdict, CoreEvents, NodeVerdict, Recommendations, SchedulingStates)
+_VERDICTS = AllocationVerdict | ApplicationVerdict | CoreEvents | NodeVerdict | Recommendations | SchedulingStates
 
 
 def pause(ledger: Ledger) -> None:
     """The session is lost: from now on facts are only kept."""
     for item in ledger.postponed:
-        if not isinstance(item, _VERDICTS):
+        if not isinstance(item, _VERDICTS | Result):
             record(ledger, item)
     ledger.postponed.clear()
     ledger.phase = Phase.GATHERING
@@ -212,5 +214,7 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     return out
 
 
-def _handle(ledger: Ledger, item: Fact | Verdict, now: float) -> Outcome:
+def _handle(ledger: Ledger, item: Fact | Verdict | Result, now: float) -> Outcome:
+    if isinstance(item, Result):
+        return answered(ledger, item, now)
     return obey(ledger, item, now) if isinstance(item, _VERDICTS) else observe(ledger, item, now)

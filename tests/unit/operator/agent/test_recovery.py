@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Phase
+from muster_operator.agent.unwritten import AGAIN_S
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, MarkResumed
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
@@ -18,7 +19,18 @@ from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import PodRef
 from muster_operator.model.verdicts import ApplicationRejected, ApplicationVerdict
 from muster_si import keys
-from tests.unit.operator.agent.driver import APP, Driver, asked, done, events, live, orders, waiting, whole
+from tests.unit.operator.agent.driver import (
+    APP,
+    Driver,
+    asked,
+    done,
+    events,
+    live,
+    orders,
+    refused,
+    waiting,
+    whole,
+)
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
 
@@ -215,6 +227,36 @@ def test_what_happens_meanwhile_waits_for_the_opening() -> None:
     assert asked(out) == ["uid-w1"]
     assert [type(item) for item in out.news[:1]] == [NodeOpened]
     assert [task.pod.ref.name for task in driver.ledger.tasks.values()] == ["w1"]
+
+
+def test_a_placeholder_that_is_refused_before_the_opening_ends_the_gang_as_it_does_afterwards() -> None:
+    driver = gathered(a_member("w0"))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    first, _ = orders(whole(recovery.submit_asks(driver.ledger, 0.0)))
+    assert not driver.result(refused(first))
+    out = recovery.open_nodes(driver.ledger, 0.0)
+    assert events(out) == [("w0", "GangScheduling", "PlaceholderCreateFailed")]
+    assert [type(command) for command in out.commands][-1] is MarkResumed
+
+
+def test_a_pod_that_could_not_be_failed_before_the_opening_is_failed_later() -> None:
+    driver = gathered(a_pod("w0", app=APP))
+    whole(recovery.begin(driver.ledger, 0.0))
+    _, fail = driver.told(ApplicationVerdict(rejected=(ApplicationRejected(APP, "no queue"),))).commands
+    assert not driver.result(refused(fail, status=503))
+    recovery.open_nodes(driver.ledger, 0.0)
+    assert fail in driver.wait(AGAIN_S).commands
+
+
+def test_what_ended_in_a_session_that_was_lost_counts_for_nothing_in_the_next() -> None:
+    driver = gathered(a_member("w0"))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    first, _ = orders(whole(recovery.submit_asks(driver.ledger, 0.0)))
+    driver.result(refused(first))
+    recovered(driver)
+    assert len(driver.ledger.applications[APP].slots) == 2
 
 
 def test_a_lost_session_keeps_facts_and_says_nothing_until_the_next() -> None:

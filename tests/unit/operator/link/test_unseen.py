@@ -53,7 +53,8 @@ async def test_a_pod_that_was_bound_and_one_that_was_resized_are_told_anew(opera
     larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     await operator.lists(nodes=[a_node("n1")], pods=[larger, a_pod("waiting", "n1", version=9)])
     await operator.until(lambda: len(told(operator)[1]) == 2)
-    assert told(operator) == ([], ["uid-bound", "uid-waiting"], ["uid-waiting"])
+    # Its ask, and what may have been answered to it meanwhile.
+    assert told(operator) == ([], ["uid-bound", "uid-waiting"], ["uid-waiting", "uid-waiting"])
 
 
 async def test_a_pod_that_ended_gives_its_room_back(operator: Operator) -> None:
