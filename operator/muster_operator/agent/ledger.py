@@ -233,8 +233,8 @@ class Ledger:
     served: dict[PodUid, Served] = field(default_factory=dict)
     foreign: dict[PodUid, Occupant] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
-    #: Nodes that came while a session was live and that the core has not answered.
-    arrived: set[NodeName] = field(default_factory=set)
+    #: Nodes that came while a session was live: how often the core was told so, less its answers.
+    arrived: dict[NodeName, int] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     priority_classes: dict[str, bool] = field(default_factory=dict)
     #: What else filters read, as the core is told of it.
@@ -254,7 +254,7 @@ class Ledger:
     tasks: dict[PodUid, Task] = field(default_factory=dict)
     #: Pods of ours that only take room until they are gone: they have no application in this session.
     strays: dict[PodUid, Occupant] = field(default_factory=dict)
-    #: Pods on nodes that have not been seen.
+    #: Pods on nodes that have not been seen, or that the core has not taken in.
     homeless: dict[NodeName, set[PodUid]] = field(default_factory=dict)
     #: Submissions that were removed before the core answered them.
     unanswered: dict[AppId, int] = field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from muster_operator.agent import mounting, occupants, refusals, reserving, tasks, telling
 from muster_operator.agent.applications import ANSWERED
 from muster_operator.agent.asks import allocation_of
@@ -10,7 +12,14 @@ from muster_operator.agent.storage import as_told
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import AllocationSpec
 from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.news import NodeCreated, NodeDecommissioned, NodeDrained, NodeOpened, NodeUpdated
+from muster_operator.model.news import (
+    AllocationReported,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+)
 from muster_operator.model.nodes import Node
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.states import AppState
@@ -31,7 +40,7 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
         # The core would not take it as the application's; its room is counted all the same.
         occupants.stray_of(ledger, task.pod)
     occupant = occupants.find(ledger, uid)
-    if occupant is None or occupant.reported:
+    if occupant is None or occupants.is_told(occupant):
         return None
     if uid in ledger.foreign and occupant.pod.node != node:
         return None  # its scheduler had meant it to go there, and does no more
@@ -52,10 +61,8 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
     if old is None or old.capacity != node.capacity or old.schedulable != node.schedulable:
         reserving.may_fit(ledger)
     if old is None:
-        ledger.arrived.add(node.name)
-        waiting = sorted(ledger.homeless.pop(node.name, set()))
-        existing = (existing_allocation(ledger, uid, node.name) for uid in waiting)
-        there = tuple(spec for spec in existing if spec is not None)
+        ledger.arrived[node.name] = ledger.arrived.get(node.name, 0) + 1
+        there = tuple(_who_waited(ledger, node.name))
         out.news.append(NodeCreated(as_told(ledger, node), not node.schedulable, there))
         return
     if old.capacity != node.capacity or old.attributes != node.attributes:
@@ -64,18 +71,44 @@ def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> Non
         out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
 
 
+def _who_waited(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
+    """The allocations of those that waited for the node."""
+    for uid in sorted(ledger.homeless.pop(name, set())):
+        spec = existing_allocation(ledger, uid, name)
+        if spec is not None:
+            yield spec
+
+
 def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
     """The core took a node in; told of one that came, not of all those that a session begins with (semantics 28).
+
+    What was bound to it since it was told of is told now: that goes by another stream, and could have come first.
 
     Differs: YuniKorn says NodeAccepted of every node at every start, and NodeDeleted of a node that nobody can look at
     any more; Kubernetes has its own event for that.
     """
     node = ledger.nodes.get(name)
-    if name in ledger.arrived and node is not None:
-        state = "" if node.schedulable else ", cordoned"
-        note = f"node {name} is scheduled by Muster from now on{state}"
-        telling.inform_node(out, name, node.uid, note, words.REASON_NODE_ACCEPTED)
-    ledger.arrived.discard(name)
+    if not _is_last_answer(ledger, name) or node is None:
+        return
+    state = "" if node.schedulable else ", cordoned"
+    note = f"node {name} is scheduled by Muster from now on{state}"
+    telling.inform_node(out, name, node.uid, note, words.REASON_NODE_ACCEPTED)
+    out.news += (AllocationReported(spec) for spec in _who_waited(ledger, name))
+
+
+def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
+    """The core did not take a node in; who waits on it goes on waiting, for another of that name."""
+    node = ledger.nodes.get(name)
+    telling.warn_node(out, name, node.uid if node else "", words.REASON_NODE_REJECTED, reason)
+    _is_last_answer(ledger, name)
+
+
+def _is_last_answer(ledger: Ledger, name: NodeName) -> bool:
+    """Whether this answers the last creation of a node that came; one may go and come before its first is answered."""
+    open_answers = ledger.arrived.pop(name, 0) - 1
+    if open_answers > 0:
+        ledger.arrived[name] = open_answers
+    return open_answers == 0
 
 
 def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
@@ -86,7 +119,6 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     """
     out.news.append(NodeDecommissioned(name))
     refusals.node_gone(ledger, name)
-    ledger.arrived.discard(name)
     for task in list(ledger.tasks.values()):
         if name in {task.node, task.pod.node}:
             task.held = False

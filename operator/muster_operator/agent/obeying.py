@@ -88,8 +88,7 @@ def _nodes(ledger: Ledger, out: Outcome, verdict: NodeVerdict) -> None:
     for name in verdict.accepted:
         nodes.accepted(ledger, out, name)
     for name, reason in (verdict.rejected or {}).items():
-        node = ledger.nodes.get(name)
-        telling.warn_node(out, name, node.uid if node else "", words.REASON_NODE_REJECTED, reason)
+        nodes.rejected(ledger, out, name, reason)
 
 
 def _recommendations(ledger: Ledger, out: Outcome, verdict: Recommendations) -> None:

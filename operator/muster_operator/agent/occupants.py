@@ -29,9 +29,9 @@ def report(ledger: Ledger, out: Outcome, occupant: Occupant) -> None:
     if occupant.reported and occupant.told is not None and occupant.told.node != node:
         occupant.reported = False
         out.news.append(AllocationReleased(None, occupant.pod.ref.uid))
-    if node is None or _is_told(occupant):
+    if node is None or is_told(occupant):
         return
-    if node not in ledger.nodes:
+    if not tasks.is_taken(ledger, node):
         tasks.await_node(ledger, occupant.pod.ref.uid, node)
         return
     out.news.append(AllocationReported(as_reported(occupant, node)))
@@ -43,7 +43,8 @@ def as_reported(occupant: Occupant, node: NodeName) -> AllocationSpec:
     return foreign_allocation(occupant.pod, node)
 
 
-def _is_told(occupant: Occupant) -> bool:
+def is_told(occupant: Occupant) -> bool:
+    """Whether the core was told of it as it is."""
     pod, told = occupant.pod, occupant.told
     if not occupant.reported or told is None:
         return False

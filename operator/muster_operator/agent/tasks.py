@@ -77,8 +77,13 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     step(task, TaskEvent.BIND)
 
 
+def is_taken(ledger: Ledger, node: NodeName) -> bool:
+    """Whether the core has the node: what it is told of pods comes by another stream than what it is told of nodes."""
+    return node in ledger.nodes and node not in ledger.arrived
+
+
 def await_node(ledger: Ledger, uid: PodUid, node: NodeName) -> None:
-    """The pod's node is not there: the core is told of the pod together with the node."""
+    """The pod's node is not there: the core is told of the pod together with the node, or when it has taken that."""
     ledger.homeless.setdefault(node, set()).add(uid)
 
 
@@ -95,7 +100,7 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Tell the core of a pod that has its node already; without the node it waits for it."""
     if task.held or task.node is None:
         return
-    if task.node not in ledger.nodes:
+    if not is_taken(ledger, task.node):
         await_node(ledger, task.uid, task.node)
         return
     task.held = True
@@ -138,6 +143,7 @@ def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str
     if task.node is not None:
         keep_off(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
     step(task, TaskEvent.ROLL_BACK)
+    await_no_node(ledger, task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
     out.news.append(AskSubmitted(ask_of(ledger, task)))
 

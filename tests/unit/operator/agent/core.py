@@ -38,6 +38,7 @@ from muster_operator.model.verdicts import (
     ApplicationVerdict,
     AskCancelled,
     AskRejected,
+    NodeVerdict,
     Released,
     Verdict,
 )
@@ -150,6 +151,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
                 self.nodes[node.name] = not drained
                 for allocation in existing:
                     self._reported(allocation.ask, allocation.node)
+                self.allocations.append(NodeVerdict(accepted=(node.name,)))
             case NodeOpened(name):
                 assert not self.nodes[name], "opened twice"
                 self.nodes[name] = True

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_operator.agent.comparing import compare
 from muster_operator.model.commands import BindPod
 from muster_operator.model.facts import NodeGone
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.inventory import Inventory, Part
-from muster_operator.model.verdicts import AllocationVerdict, AskRejected
+from muster_operator.model.news import AllocationReported, NodeCreated
+from muster_operator.model.outcome import Outcome
+from muster_operator.model.verdicts import AllocationVerdict, AskRejected, NodeVerdict
 from muster_si import keys
 from tests.unit.operator.agent.driver import APP, asked, live, orders, refused, waiting
 from tests.unit.operator.agent.gang import reserving, uid
-from tests.unit.operator.objects import a_container
+from tests.unit.operator.agent.kubernetes import node_seen
+from tests.unit.operator.objects import a_container, a_node, a_pod
+
+
+def reported(out: Outcome) -> list[PodUid]:
+    return [item.allocation.ask.key for item in out.news if isinstance(item, AllocationReported)]
 
 
 def test_a_refusal_of_an_ask_that_another_took_the_place_of_does_not_keep_the_pod_from_its_node() -> None:
@@ -40,3 +49,55 @@ def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_t
     driver.told(AllocationVerdict(rejected_asks=(unknown,)))
     found = compare(driver.ledger, Inventory(Part.APPLICATIONS), set(), driver.now)
     assert found.found == []
+
+
+@pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
+def test_a_pod_on_a_node_that_just_came_is_told_of_when_the_core_has_the_node(scheduler: str) -> None:
+    """Nodes and pods are told of by streams of their own: the pod could come first, and be refused."""
+    driver, n2 = live("n1"), NodeName("n2")
+    waiting(driver, "w0")
+    driver.fact(node_seen(a_node("n2")))
+    bound = a_pod("w1", app=APP, nodeName="n2", schedulerName=scheduler)
+    assert reported(driver.see(bound)) == []
+    assert reported(driver.told(NodeVerdict(accepted=(n2,)))) == ["uid-w1"]
+    assert driver.ledger.homeless == {}
+
+
+def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_told_of_again() -> None:
+    driver, n2 = live("n1"), NodeName("n2")
+    small = a_pod("dns", nodeName="n2", schedulerName="default-scheduler")
+    driver.see(small)
+    driver.fact(node_seen(a_node("n2")))
+    small["spec"]["containers"] = [a_container(cpu="3")]
+    assert reported(driver.see(small)) == []
+    assert reported(driver.told(NodeVerdict(accepted=(n2,)))) == ["uid-dns"]
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_a_node_that_went_and_came_again_is_the_cores_with_the_last_answer(answers: int) -> None:
+    driver, n2 = live("n1"), NodeName("n2")
+    for fact in (node_seen(a_node("n2")), NodeGone(n2), node_seen(a_node("n2"))):
+        driver.fact(fact)
+    driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
+    told = [reported(driver.told(NodeVerdict(accepted=(n2,)))) for _ in range(answers)]
+    assert told == [[], ["uid-dns"]][:answers]
+
+
+def test_a_pod_on_a_node_that_the_core_did_not_take_waits_for_another_of_that_name() -> None:
+    driver, n2 = live("n1"), NodeName("n2")
+    driver.fact(node_seen(a_node("n2")))
+    driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
+    assert reported(driver.told(NodeVerdict(rejected={n2: "its capacity is negative"}))) == []
+    driver.fact(NodeGone(n2))
+    [created] = driver.fact(node_seen(a_node("n2"))).news
+    assert isinstance(created, NodeCreated)
+    assert [one.ask.key for one in created.existing] == ["uid-dns"]
+
+
+def test_a_pod_whose_bind_failed_waits_for_its_lost_node_no_more() -> None:
+    driver = live("n1", "n2")
+    waiting(driver)
+    [bind] = orders(driver.allocated("uid-w0", "n2"))
+    driver.fact(NodeGone(NodeName("n2")))
+    driver.result(refused(bind))
+    assert driver.ledger.homeless == {}

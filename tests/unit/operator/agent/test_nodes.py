@@ -139,8 +139,7 @@ def test_room_that_another_scheduler_makes_for_its_pod_is_taken_already() -> Non
 
 
 def test_room_made_on_another_node_or_no_more_is_free_again() -> None:
-    driver = live()
-    driver.fact(node_seen(a_node("n2")))
+    driver = live("n1", "n2")
     driver.see(nominated("n1"))
     left, told = driver.see(foreign(node="n2")).news
     assert left == AllocationReleased(None, PodUid("uid-dns"))
