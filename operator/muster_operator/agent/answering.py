@@ -42,6 +42,7 @@ def take(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
     """The same, into an outcome that is there already."""
     if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
         deletion.answered = now
+        deletion.heard = now if deletion.heard is None else deletion.heard
     if ledger.phase is not Phase.LIVE:
         _keep(ledger, result)
         return

@@ -188,11 +188,12 @@ class Deletion:
     pod: PodRef
     reason: str
     at_once: bool
-    since: float
     tries: int = 1
     is_told: bool = False
     answered: float | None = None
     """When the API server answered the delete that was sent last; None: it waits its turn or is in flight."""
+    heard: float | None = None
+    """When it answered the first one: from then on it is not for want of a turn that the pod is there."""
 
 
 class Look(Enum):

@@ -92,7 +92,8 @@ def _clear(ledger: Ledger) -> None:
     ledger.deadlines.clear()
     ledger.deletions.clear()
     ledger.storage.waiting.clear()
-    ledger.arrived = dict.fromkeys(ledger.arrived.keys() & ledger.nodes.keys(), 1)  # these three lose what went while there was no session
+    # These three lose what went while there was no session.
+    ledger.arrived = dict.fromkeys(ledger.arrived.keys() & ledger.nodes.keys(), 1)
     ledger.resumed &= ledger.pods.keys()
     ledger.noticed &= ledger.pods.keys()
     for occupant in ledger.foreign.values():

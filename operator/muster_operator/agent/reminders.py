@@ -77,16 +77,17 @@ def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """A pod that was told to go and is still there: tell it again, and tell the user (semantics 14).
 
-    The pause counts from the answer to the last delete. Where thousands of writes wait, another delete would only wait
-    behind them, and find the pod gone.
+    The pause counts from the answer to the last delete, what the user is told from that to the first. Where thousands
+    of writes wait, another delete would only wait behind them, and find the pod gone.
     """
     deletion = ledger.deletions.get(uid)
     if deletion is None:
         return
     settings = ledger.settings
-    if deletion.at_once and not deletion.is_told and now - deletion.since >= settings.delete_warning_s:
+    stuck_s = 0.0 if deletion.heard is None else now - deletion.heard
+    if deletion.at_once and not deletion.is_told and stuck_s >= settings.delete_warning_s:
         deletion.is_told = True
-        _tell_stuck(out, deletion, round(now - deletion.since))
+        _tell_stuck(out, deletion, round(stuck_s))
     pause = settings.delete_retry_s * min(deletion.tries, _MAX_PAUSES)
     earliest = (now if deletion.answered is None else deletion.answered) + pause
     if earliest > now:

@@ -27,7 +27,8 @@ from muster_operator.model.verdicts import SchedulingStateChanged
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 60.0
-#: From this pause on a gang whose own writes do not get through is explained too; before it they only wait their turn.
+#: From this pause on the originator of a gang whose own writes do not get through says so too; before it they only wait
+#: their turn. The others follow at the longest pause: what they would write, others' writes would have to wait for.
 _OURS_S: Final = 32.0
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 _WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
@@ -47,8 +48,9 @@ def look(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
     reached = how_far(app)
     bound = reached[1]
     if reached == app.reached:
-        if app.look_pause >= _OURS_S or not _is_on_our_way(app):
-            _explain(ledger, out, app, now)
+        is_ours = _is_on_our_way(app)
+        if not is_ours or app.look_pause >= _OURS_S:
+            _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _LONGEST_PAUSE_S)
     elif bound and bound != app.reached[1]:
         note = f"{bound} of {len(app.slots)} placeholders have their node"
         telling.progress(out, app, words.ACTION_PLACEHOLDER_ALLOCATED, note)
@@ -161,7 +163,8 @@ def may_fit(ledger: Ledger) -> None:
     ledger.cramped.clear()
 
 
-def _explain(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_all: bool = True) -> None:
+    """Let its pods say why it waits, or only the originator."""
     if _is_direct(app):
         for task in app.members.values():
             if task.state in _WAITS:
@@ -170,8 +173,8 @@ def _explain(ledger: Ledger, out: Outcome, app: Application, now: float) -> None
     originator = app.originator.ref
     note = f"gang {app.id} waits for its places; pod {originator.name} says how far it is"
     for task in app.members.values():
-        if task.state is TaskState.PENDING:
-            is_first = task.uid == originator.uid
+        is_first = task.uid == originator.uid
+        if task.state is TaskState.PENDING and (by_all or is_first):
             _wait(ledger, out, task, _of_originator(app) if is_first else Condition(words.CONDITION_SKIPPED, note), now)
 
 

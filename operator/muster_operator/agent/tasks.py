@@ -152,7 +152,7 @@ def order_delete(ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: 
     """Delete a pod; sent once, then watched until it is gone (architecture 7, semantics 14)."""
     if pod.uid in ledger.deletions:
         return
-    ledger.deletions[pod.uid] = Deletion(pod, reason, at_once, now)
+    ledger.deletions[pod.uid] = Deletion(pod, reason, at_once)
     remember(ledger, Deadline(now + ledger.settings.delete_retry_s, Look.DELETION, pod.uid))
     out.commands.append(DeletePod(pod, reason, at_once))
 

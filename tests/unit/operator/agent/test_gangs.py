@@ -251,6 +251,16 @@ def test_a_delete_without_effect_is_repeated_and_told_once() -> None:
     )
 
 
+def test_a_delete_that_waits_behind_other_writes_is_not_told_to_be_without_effect() -> None:
+    driver, _ = reserving()
+    deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
+    assert not [event for _ in range(10) for event in events(driver.wait(10))]
+    driver.result(done(deletes[0]))
+    assert not events(driver.wait(20))
+    [said] = [event for _ in range(10) for event in events(driver.wait(10))]
+    assert said == (deletes[0].pod.name, "GangScheduling", "DeleteUnconfirmed")
+
+
 def test_a_surplus_placeholder_is_deleted() -> None:
     driver, placeholders = reserving()
     extra = copy.deepcopy(placeholders[0])
