@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from benchmarks import chart, report
+from benchmarks import chart, report, seconds
 from benchmarks.families import FAMILIES
 from benchmarks.figures import NAMES, times
 
@@ -72,6 +72,9 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         if some:
             yield from ("", f"### {title}", "")
             yield from _table(some, document["when"])
+    used = list(seconds.lines(document["figures"], machine["cores"]))
+    if used:
+        yield from ("", "### Where the seconds of the processor go", "", *used)
 
 
 def _is_beside(figure: Mapping[str, Any]) -> bool:

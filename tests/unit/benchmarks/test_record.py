@@ -65,3 +65,20 @@ def test_a_figure_of_an_earlier_session_says_when_that_was() -> None:
 
 def test_the_page_has_a_place_for_it() -> None:
     assert PAGE.read_text().count(BEGIN) == PAGE.read_text().count(END) == 1
+
+
+def test_who_used_the_processor_is_told_with_the_peer_beside_it_once() -> None:
+    """Both placements were measured beside the same runs of the peer."""
+    theirs = {"kube-scheduler: kube-scheduler CPU, s": [3.0], "kube-scheduler: etcd CPU, s": [1.0]}
+    reserve = replace(GANG, beside={"core CPU, s": [1.0, 3.0], "etcd CPU, s": [2.0], "p50, s": [1.0], **theirs})
+    direct = replace(GANG, name="cluster/gang-100-direct", beside={"core CPU, s": [0.5], **theirs})
+    session = Session(load_before=0.5)
+    written = plain(document([reserve, direct], session, quick=False))
+    written["machine"]["cores"] = 2
+    rows = placed(PLACE, written).partition("### Where the seconds of the processor go\n\n")[2].splitlines()
+    assert rows[0] == "| | core | kube-scheduler | etcd | together | of 2 cores, at least | took |"
+    assert rows[2:5] == [
+        "| `cluster/gang-100` | 2 |  | 2 | 4 | 2 | 3 |",
+        "| `cluster/gang-100-direct` | 0.5 |  |  | 0.5 | 0.25 | 3 |",
+        "| kube-scheduler beside |  | 3 | 1 | 4 | 2 | 5 |",
+    ]
