@@ -20,7 +20,7 @@ PROTOS := $(sort $(wildcard proto/muster_si/*.proto))
 PYTEST := $(BIN)/pytest $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-py e2e e2e-all e2e-kind soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
+.PHONY: help setup check test test-py e2e e2e-all e2e-kind attacks soak chaos bench demo image docs proto diagrams manifests chart changelog release-facts
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ check: setup .venv/.docs ## style, format, types, layers, generated code, docume
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses; ARGS="-n0 --pdb" stays in one process)
 	$(BIN)/python -m devcluster build
-	$(BIN)/pytest -n 2 $(ARGS) tests/unit tests/judge tests/install tests/e2e
+	$(BIN)/pytest -n 2 $(ARGS) tests/unit tests/judge tests/install tests/e2e tests/attacks
 
 test-py: setup | $(UV) ## unit and contract tests on every CPython from 3.11 up that is here, each in an environment of its own (PYTHONS="3.12 3.13" chooses; ARGS as for test)
 	$(BIN)/python -m tools.pythons --uv $(UV) $(foreach version,$(PYTHONS),--python $(version)) $(ARGS)
@@ -71,6 +71,10 @@ e2e-all: setup ## the end-to-end tests with gangs in Reserve, then in Atomic and
 
 e2e-kind: setup ## image, chart and gangs on a kind cluster with real kubelets (KIND_CLUSTER_NAME uses one that is there, KIND_NODE_IMAGE, BASE, KEEP=1, ARGS)
 	$(BIN)/python -m tools.on_kind $(ARGS)
+
+attacks: setup ## what a namespace user can do to the others, at full size (ARGS as for test)
+	$(BIN)/python -m devcluster build
+	MUSTER_ATTACKS=full $(PYTEST) -n 0 tests/attacks
 
 soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7; what breaks is shrunk and printed)
 	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))

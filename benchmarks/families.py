@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks import cliffs, core_edge, growth, in_process, rest_answers, through_both
+from benchmarks import cliffs, core_edge, growth, in_process, many_waiting, rest_answers, through_both
 from benchmarks.cluster import measure as cluster
 from benchmarks.cluster.benches import BENCHES
 from benchmarks.figures import Figure, Options
@@ -38,6 +38,7 @@ FAMILIES: Mapping[str, Family] = {
     "edge": Family(tuple(core_edge.WAYS), core_edge.measure, apart=True),
     "growth": Family(growth.NAMES, growth.measure, seldom=True),
     "cliffs": Family(cliffs.NAMES, cliffs.measure, seldom=True),
+    "waiting": Family(many_waiting.NAMES, many_waiting.measure),
     "shapes": Family(in_process.SHAPES, in_process.shapes, apart=True),
     "cycle-after-event": Family(in_process.CYCLE, in_process.cycles, seldom=True),
     "both": Family(through_both.NAMES, through_both.measure),
@@ -45,6 +46,7 @@ FAMILIES: Mapping[str, Family] = {
     "operator-io": Family(in_process.OPERATOR_IO, in_process.operator_io, apart=True),
     "operator": Family(in_process.OPERATOR, in_process.operator, seldom=True),
     "memory": Family(in_process.MEMORY, in_process.memory, seldom=True),
+    "scale": Family(in_process.SCALE, in_process.scale, seldom=True),
     "rest": Family(tuple(rest_answers.PATHS), rest_answers.measure, seldom=True),
     "cluster": Family(
         tuple(BENCHES),

@@ -18,6 +18,7 @@ BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operato
 """A CPU second (docs/architecture.md, Operator)."""
 OPERATOR_IO = tuple(BUDGETS)
 MEMORY = tuple(f"memory/{name}" for name in operator_scale.MEMORY)
+SCALE = tuple(f"scale/{name}" for name in operator_scale.SCALE)
 OPERATOR = tuple(f"operator/{name}" for name in operator_scale.GOALS)
 
 
@@ -104,4 +105,15 @@ def memory(names: Sequence[str], options: Options) -> list[Figure]:
         which = name.rpartition("/")[2]
         values = [found[which] for found in runs]
         figures.append(Figure(name, "MiB", values, operator_scale.MEMORY[which], less_is_better=True))
+    return figures
+
+
+def scale(names: Sequence[str], options: Options) -> list[Figure]:
+    """The operator among 15,000 nodes and 150,000 pods; all names are one measurement of three minutes."""
+    runs = [operator_scale.scale(quick=options.quick) for _ in range(1 if options.quick else options.runs)]
+    figures = []
+    for name in names:
+        which = name.rpartition("/")[2]
+        unit, goal = operator_scale.SCALE[which]
+        figures.append(Figure(name, unit, [found[which] for found in runs], goal, less_is_better=True))
     return figures

@@ -2,7 +2,7 @@
 
 Everything is as in `python -m muster_operator`, but the loop notes when it has handled an event that carries the time
 of its writing, and a task notes how late it is woken: the longest pause that a probe or a renewal would meet. SIGUSR1
-writes what was noted since the last time to FILE.
+writes what was noted since the last time to FILE, SIGUSR2 starts a comparison of pods and nodes with a list.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import orjson
 
@@ -22,6 +22,7 @@ from muster_operator import assembly as product
 from muster_operator.link.inbox import Inbox, Input, Seen
 from muster_operator.link.loop import Loop
 from muster_operator.main import app
+from muster_operator.model.facts import Fact
 from muster_operator.model.outcome import Outcome
 from muster_operator.translate.raw import Raw
 from muster_operator.translate.sketch import Sketch
@@ -37,6 +38,7 @@ class Notes:
         self._path = path
         self.lags_ms: list[float] = []
         self.pauses_ms: list[float] = []
+        self.busy_ms: list[float] = []
 
     def report(self) -> None:
         """Write and begin anew."""
@@ -47,13 +49,14 @@ class Notes:
                     "events": len(lags),
                     "lag_ms": {"p50": _at(lags, 0.5), "p99": _at(lags, 0.99), "max": _at(lags, 1.0)},
                     "pause_ms": {"p99": _at(pauses, 0.99), "max": _at(pauses, 1.0), "longest": pauses[-8:]},
+                    "busy_ms": max(self.busy_ms, default=0.0),
                     "peak_rss_mib": peak_mib(),
                     "cpu_s": time.process_time(),
                 }
             )
         )
         self._path.with_suffix(".new").rename(self._path)
-        self.lags_ms, self.pauses_ms = [], []
+        self.lags_ms, self.pauses_ms, self.busy_ms = [], [], []
 
 
 def _at(ordered: list[float], share: float) -> float:
@@ -75,11 +78,27 @@ class Stamped(Seen, frozen=True, gc=False):
 class MeasuredInbox(Inbox):
     """The product's inbox; facts of stamped objects are stamped."""
 
+    stamp = b""
+    stamps: ClassVar[dict[int, bytes]] = {}
+
     def _take_in(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
+        if isinstance(raw, Sketch):
+            self.stamp = _stamp(bytes(raw.json)) if raw.is_event else b""
+        else:  # by kopf's own way
+            self.stamp = str((raw["metadata"].get("annotations") or {}).get(STAMP, "")).encode()
         super()._take_in(plural, kind, raw)
-        stamp = _stamp(bytes(raw.json)) if isinstance(raw, Sketch) and raw.is_event else b""
-        if stamp and self._waiting and isinstance(seen := self._waiting[-1], Seen):
-            self._waiting[-1] = Stamped(seen.fact, int(stamp))
+
+    def _put_fact(self, plural: str, key: str, fact: Fact) -> None:
+        if self.stamp:
+            self.stamps[id(fact)] = self.stamp
+        super()._put_fact(plural, key, fact)
+
+    def take(self) -> Input | None:
+        """With its time, if it has one."""
+        item = super().take()
+        if isinstance(item, Seen) and (stamp := self.stamps.pop(id(item.fact), b"")):
+            return Stamped(item.fact, int(stamp))
+        return item
 
 
 class MeasuredLoop(Loop):
@@ -96,6 +115,7 @@ class MeasuredLoop(Loop):
         """Beside the heart."""
         heart = asyncio.create_task(_beat(self.notes))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self.notes.report)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, lambda: self._inbox.suspect("pods", "nodes"))
         try:
             await super().run()
         finally:
@@ -103,10 +123,13 @@ class MeasuredLoop(Loop):
 
 
 async def _beat(notes: Notes) -> None:
+    """How late this task is woken; `busy`: what of that the loop's own thread has worked, and not waited for others."""
     while True:
-        before = time.perf_counter()
+        before, worked = time.perf_counter(), time.thread_time()
         await asyncio.sleep(BEAT_S)
-        notes.pauses_ms.append((time.perf_counter() - before - BEAT_S) * 1000)
+        late = (time.perf_counter() - before - BEAT_S) * 1000
+        notes.pauses_ms.append(late)
+        notes.busy_ms.append(min(late, (time.thread_time() - worked) * 1000))
 
 
 if __name__ == "__main__":

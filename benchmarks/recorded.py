@@ -60,9 +60,19 @@ def is_pending(number: int) -> bool:
     return not is_foreign(number) and number % PENDING_EVERY == 1
 
 
-def pod(number: int, *, version: int, node_name: str | None = None) -> Raw:
-    """The pod of that number; on `node_name`, else on the node that its number says, else waiting."""
-    where = node_name or ("" if is_pending(number) else f"node-{number % NODES:05d}")
+def csi_node(number: int) -> Raw:
+    """What a node's storage drivers say of it."""
+    name = f"node-{number:05d}"
+    driver = {"name": "csi.example.com", "nodeID": name, "topologyKeys": ["topology.example.com/zone"]}
+    return {
+        "metadata": {"name": name, "uid": f"csi-node-uid-{number:05d}", "resourceVersion": str(number + 1)},
+        "spec": {"drivers": [driver | {"allocatable": {"count": 25}}]},
+    }
+
+
+def pod(number: int, *, version: int, node_name: str | None = None, nodes: int = NODES) -> Raw:
+    """The pod of that number; on `node_name`, else on the node of so many that its number says, else waiting."""
+    where = node_name or ("" if is_pending(number) else f"node-{number % nodes:05d}")
     return {
         "metadata": _metadata(number, version),
         "spec": _spec(number, where),

@@ -1,4 +1,4 @@
-"""A stand-in for the API server at the HTTP boundary: `python -m benchmarks.stand_in PORT_FILE PODS`.
+"""A stand-in for the API server at the HTTP boundary: `python -m benchmarks.stand_in PORT_FILE PODS [NODES]`.
 
 It serves lists in pages and watches, takes binds and shows their effect, keeps Leases and other small objects, and on
 `POST /replay` writes pod events at a steady rate, each stamped with the monotonic time of its writing. What it serves
@@ -58,6 +58,8 @@ SERVED: Final[dict[str, Any]] = {
 STAMP: Final = "muster.dev/written"
 _NO_TIME: Final = b"0" * 20
 _NO_VERSION: Final = "9999999999"
+#: Objects of a streamed list that are written at once.
+PIECE: Final = 50
 #: Seconds between two writes of a replay.
 TICK_S: Final = 0.01
 _TEAMS: Final = ", ".join(f"{{name: team-{number}}}" for number in range(recorded.QUEUES))
@@ -81,27 +83,33 @@ class Objects:
 
     async def tell(self, lines: bytes) -> None:
         """Write to every watch."""
-        for watcher in self.watchers:
-            await watcher.write(lines)
+        for watcher in list(self.watchers):
+            try:
+                await watcher.write(lines)
+            except ConnectionError:
+                self.watchers.remove(watcher)
 
 
 class StandIn:
     """The server's state."""
 
-    def __init__(self, pods: int) -> None:
-        self.count = pods
+    def __init__(self, pods: int, nodes: int = recorded.NODES) -> None:
+        self.count, self.nodes = pods, nodes
         self.version = 2_000_000
-        self.pods = Objects("pods", [orjson.dumps(recorded.pod(n, version=n + 1)) for n in range(pods)])
-        nodes = Objects("nodes", [orjson.dumps(recorded.node(n)) for n in range(recorded.NODES)])
+        made = (orjson.dumps(recorded.pod(n, version=n + 1, nodes=nodes)) for n in range(pods))
+        self.pods = Objects("pods", list(made))
+        of_nodes = Objects("nodes", [orjson.dumps(recorded.node(n)) for n in range(nodes)])
         namespaces = Objects("namespaces", [_named(f"team-{n}") for n in range(recorded.NAMESPACES)])
         self.lists = {
             "/api/v1/pods": self.pods,
-            "/api/v1/nodes": nodes,
+            "/api/v1/nodes": of_nodes,
             "/api/v1/namespaces": namespaces,
             "/apis/scheduling.k8s.io/v1/priorityclasses": Objects("priorityclasses"),
             **{f"/api/v1/{plural}": Objects(plural) for plural in _VOLUMES},
             **{f"/apis/storage.k8s.io/v1/{plural}": Objects(plural) for plural in _STORAGE},
         }
+        of_drivers = self.lists["/apis/storage.k8s.io/v1/csinodes"].items
+        of_drivers += [orjson.dumps(recorded.csi_node(n)) for n in range(nodes)]
         self.kept: dict[str, Any] = {
             "/api/v1/namespaces/default/configmaps/muster-configs": {
                 "metadata": {"name": "muster-configs", "namespace": "default", "uid": "config", "resourceVersion": "1"},
@@ -158,7 +166,8 @@ class StandIn:
 
     def _get(self, request: web.Request) -> web.Response:
         if request.path == "/seen":
-            return _json(200, {"seen": dict(self.seen), "first_bind_ns": self.first_bind_ns, "bound": len(self._bound)})
+            told = {"seen": dict(self.seen), "watches": len(self.pods.watchers), "bound": len(self._bound)}
+            return _json(200, told | {"first_bind_ns": self.first_bind_ns})
         objects = self.lists.get(request.path)
         if "labelSelector" in request.query:  # nothing here has the labels that Muster looks for
             return _json(200, {"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []})
@@ -182,6 +191,8 @@ class StandIn:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         objects = self.lists.get(request.path, Objects(""))
+        if "sendInitialEvents" in request.query:
+            await self._streamed(response, objects)
         objects.watchers.append(response)
         try:
             while True:
@@ -189,7 +200,15 @@ class StandIn:
                 bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self.version)}}}
                 await response.write(orjson.dumps(bookmark) + b"\n")
         finally:
-            objects.watchers.remove(response)
+            if response in objects.watchers:
+                objects.watchers.remove(response)
+
+    async def _streamed(self, response: web.StreamResponse, objects: Objects) -> None:
+        """A list as a stream: all objects, and a bookmark that says so."""
+        for start in range(0, len(objects.items), PIECE):
+            await response.write(b"".join(_line("ADDED", raw) for raw in objects.items[start : start + PIECE]))
+        metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
+        await response.write(_line("BOOKMARK", orjson.dumps({"metadata": metadata})))
 
     async def _bind(self, path: str, node: str) -> None:
         self.first_bind_ns = self.first_bind_ns or time.monotonic_ns()
@@ -197,7 +216,7 @@ class StandIn:
         number = int(name.rpartition("-")[2])
         self._bound[name] = node
         self.version += 1
-        raw = recorded.pod(number, version=self.version, node_name=node)
+        raw = recorded.pod(number, version=self.version, node_name=node, nodes=self.nodes)
         await self.pods.tell(_line("MODIFIED", orjson.dumps(raw)))
 
     def _event(self, number: int) -> bytes:
@@ -210,7 +229,7 @@ class StandIn:
         return b"%b%d%b%020d%b" % (head, self.version, middle, time.monotonic_ns(), tail)
 
     def _template(self, which: int) -> tuple[bytes, bytes, bytes]:
-        raw = recorded.pod(which, version=0)
+        raw = recorded.pod(which, version=0, nodes=self.nodes)
         raw["metadata"]["resourceVersion"] = _NO_VERSION
         raw["metadata"]["annotations"][STAMP] = _NO_TIME.decode()
         head, _, rest = _line("MODIFIED", orjson.dumps(raw)).partition(_NO_VERSION.encode())
@@ -231,9 +250,9 @@ def _json(status: int, body: object) -> web.Response:
     return web.Response(status=status, body=orjson.dumps(body), content_type="application/json")
 
 
-async def serve(pods: int, ready: Callable[[int], None]) -> None:
+async def serve(pods: int, nodes: int, ready: Callable[[int], None]) -> None:
     """Serve until killed; `ready` hears the port."""
-    stand_in = StandIn(pods)
+    stand_in = StandIn(pods, nodes)
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/replay", stand_in.replay)
     app.router.add_post("/cut", stand_in.cut)
@@ -254,4 +273,4 @@ if __name__ == "__main__":
         part.write_text(str(port))
         part.rename(port_file)
 
-    uvloop.run(serve(int(sys.argv[2]), tell))
+    uvloop.run(serve(int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else recorded.NODES, tell))

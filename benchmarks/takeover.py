@@ -113,8 +113,7 @@ async def _cluster() -> AsyncIterator[Cluster]:
     async with running(which=Flavour.LOCAL) as cluster, muster.installed(cluster):
         admin = cluster.admin
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
-        await admin.create(config, muster.NAMESPACE)
+        await muster.configure(cluster, CONFIG)
         await cluster.add_nodes(FakeNode(f"node-{n:04d}", cpu="32", memory="256Gi") for n in range(NODES))
         account = ("serviceaccounts", "default", NAMESPACE)
         await until("the service account", lambda: admin.get(*account), 30, tolerate=(ApiError,))

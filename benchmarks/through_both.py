@@ -44,6 +44,7 @@ from devcluster.errors import ProcessFailed
 from muster_core import main as core
 from muster_core.edge.administration import Administration
 from muster_operator.assembly import Options, Ways, assembled
+from muster_operator.handlers.framework import Watching
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.leading.fence import Fence
 from muster_operator.link.leading.leadership import Unopposed
@@ -120,7 +121,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         configuration = await configured(session, "default")
         ways = Ways(InProcessClient(scheduler), Administration(scheduler))
         parts = assembled(configuration, session, metrics, ways, Options())
-        serving = asyncio.create_task(serve(parts, Unopposed(fence), session, "default", stop))
+        serving = asyncio.create_task(serve(parts, Unopposed(fence), Watching(parts.memo, session, "default"), stop))
         await _until(lambda: not parts.loop.missing, serving)
         found = Found(pods)
         before = _resident_mib()

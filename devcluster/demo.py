@@ -157,8 +157,7 @@ async def main(console: Console, *, keep: bool) -> int:
 async def _muster(cluster: Cluster, console: Console, *, keep: bool) -> AsyncIterator[Muster]:
     """Muster with its account and the demo's configuration; taken away afterwards, unless kept."""
     async with muster.installed(cluster, keep=keep), _namespace(cluster, keep=keep):
-        config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
-        await cluster.admin.apply(config, muster.NAMESPACE)
+        await muster.configure(cluster, CONFIG)
         account = await cluster.kubeconfig_for(muster.ACCOUNT, muster.NAMESPACE)
         processes = Muster(Setup(account, cluster.folder, tethered=not keep))
         done = False

@@ -31,10 +31,19 @@ LEASE = "muster"
 MANIFESTS = Path(__file__).parents[1] / "deploy" / "rbac.yaml"
 """The product's own: namespace, service account and the smallest role that does."""
 
+OPERATOR_POLICY = MANIFESTS.with_name("operator-policy.yaml")
+"""The product's own: what that account may do with pods and Secrets."""
+
 READY_S = 60.0
 GONE_S = 60.0
 """Seconds that a namespace that was deleted may take: its controller empties it first."""
 DUMP_PATH = "/debug/fullstatedump"
+
+CONFIGURATION = "muster-configs"
+"""The ConfigMap of its settings."""
+
+POLICY_PARAMETERS = "muster-operator-policy"
+"""The ConfigMap that tells the policy the settings it depends on."""
 
 LIBRARIES_DEBUG = re.compile(r'"level": "debug", "logger": "(?!muster)')
 
@@ -55,6 +64,20 @@ class Setup:
     """Who the operator is in the Lease. One name is one place, as in a pod: it takes over from itself at once."""
 
 
+async def configure(cluster: Cluster, entries: Mapping[str, str]) -> None:
+    """Write Muster's settings, and those that the policy of its account depends on, as the chart does."""
+    permitted = {
+        "placeholderImage": entries.get("service.placeholderImage", "registry.k8s.io/pause:3.7"),
+        "schedulerNames": entries.get("service.schedulerNames", "muster,yunikorn"),
+        "allowInjectedContainers": "false",
+    }
+    for name, data in ((CONFIGURATION, dict(entries)), (POLICY_PARAMETERS, permitted)):
+        await cluster.admin.delete("configmaps", name, NAMESPACE)
+        await cluster.admin.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}, NAMESPACE
+        )
+
+
 @asynccontextmanager
 async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[None]:
     """Have the product's namespace, account and role in the cluster.
@@ -65,7 +88,7 @@ async def installed(cluster: Cluster, *, keep: bool = False) -> AsyncIterator[No
     made: list[Json] = []
     await until("the old namespace is gone", lambda: _is_not_going(cluster), GONE_S)
     try:
-        for manifest in documents(MANIFESTS):
+        for manifest in [*documents(MANIFESTS), *documents(OPERATOR_POLICY)]:
             try:
                 made.append(await cluster.admin.create(manifest))
             except ApiError as error:

@@ -11,7 +11,8 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-E2E = Path(__file__).parent / "e2e"
+#: Tests that need a cluster, each folder with one of its own.
+ON_A_CLUSTER = [Path(__file__).parent / name for name in ("e2e", "attacks")]
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
@@ -21,10 +22,10 @@ settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 
 
 class OneForTheCluster(LoadScopeScheduling):
-    """End-to-end tests share one cluster: one process of a run in several (`-n 2`) has them all, in their order."""
+    """The tests of a folder that needs a cluster share one: one process of several (`-n 2`) runs them all, in order."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "cluster" if nodeid.startswith("tests/e2e/") else nodeid
+        return next((folder for folder in ("tests/e2e/", "tests/attacks/") if nodeid.startswith(folder)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -36,7 +37,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForT
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise."""
     for item in items:
-        if item.path.is_relative_to(E2E):
+        if any(item.path.is_relative_to(folder) for folder in ON_A_CLUSTER):
             item.add_marker(pytest.mark.e2e)
             if item.get_closest_marker("timeout") is None:
                 # Of the test itself: a fixture may have to compile the control plane first.

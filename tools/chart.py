@@ -21,6 +21,7 @@ COPIES = {
         ROOT / "deploy" / "rbac.yaml",
         ROOT / "deploy" / "rest-auth.yaml",
         ROOT / "deploy" / "admission-policy.yaml",
+        ROOT / "deploy" / "operator-policy.yaml",
         ROOT / "deploy" / "monitoring" / "alerts.yaml",
         ROOT / "deploy" / "monitoring" / "dashboard.json",
     )

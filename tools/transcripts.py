@@ -110,10 +110,13 @@ def difference(shown: Iterable[str], printed: Iterable[str]) -> str:
 
 
 def rewritten(document: str, printed: Mapping[Step, Iterable[str]]) -> str:
-    """The document with what was printed below its commands; where lines were left out it stays as it is."""
+    """The document with what was printed below its commands.
+
+    Where nothing is shown, or lines were left out, it stays as it is.
+    """
     lines = document.splitlines(keepends=True)
     for step in sorted(printed, key=lambda step: step.at, reverse=True):
-        if LEFT_OUT_LINES not in step.shown:
+        if step.shown and LEFT_OUT_LINES not in step.shown:
             lines[slice(*step.at)] = [f"{line.rstrip()}\n" for line in printed[step]]
     return "".join(lines)
 

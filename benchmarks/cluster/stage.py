@@ -149,8 +149,7 @@ async def open_stage(*, quick: bool) -> AsyncIterator[Stage]:
     async with running(which=Flavour.LOCAL, gangs=True) as cluster, muster.installed(cluster):
         admin = cluster.admin
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
-        await admin.create(config, muster.NAMESPACE)
+        await muster.configure(cluster, CONFIG)
         nodes = QUICK_NODES if quick else NODES
         await cluster.add_nodes(FakeNode(f"node-{n:04d}", cpu="32", memory="256Gi") for n in range(nodes))
         await until(

@@ -17,7 +17,7 @@ EXAMPLES = ("muster app my-gang", "muster app my-gang --watch", "muster app my-g
 @asks
 def command(
     target: Target,
-    name: Annotated[str, typer.Argument(metavar="APPLICATION", help="its id")],
+    name: Annotated[str, typer.Argument(metavar="APPLICATION", help="[NAMESPACE/]ID")],
     *,
     output: Format = Output.TABLE,
     watch: Watch = False,

@@ -107,7 +107,7 @@ def _workloads(patient: Patient) -> Iterator[Finding]:
         apps = patient.target.rest.applications("rejected")
     except Unreachable:
         apps = []  # the check of the core says so
-    rejected = {app["applicationID"]: app["rejectedMessage"] for app in apps}
+    rejected = {(app.get("namespace") or "", app["applicationID"]): app["rejectedMessage"] for app in apps}
     pods = patient.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded")
     return workloads.judged(pods, patient.names, rejected)
 

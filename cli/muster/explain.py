@@ -26,7 +26,7 @@ def command(
         str,
         typer.Argument(
             metavar="APPLICATION|POD",
-            help="an id, or [NAMESPACE/]POD; app/ID and pod/POD where both exist",
+            help="[NAMESPACE/]ID or [NAMESPACE/]POD; app/ID or pod/POD if both exist",
         ),
     ],
     *,
@@ -78,7 +78,7 @@ def _not_asked_for(target: Target, rest: Rest, name: str, namespace: str) -> lis
     several = []
     for pod in pods:
         try:
-            app = rest.application(workloads.application_of(pod))
+            app = rest.application_of(pod["metadata"]["namespace"], workloads.application_of(pod))
         except NotThere:
             continue
         several.append((app, f"{pod['metadata']['namespace']}/{name}"))

@@ -16,6 +16,7 @@ CURES: Final = {
     "user quota": "wait until something of this user or group ends, or raise the limit that is named",
     "applications": "wait until an application ends, or raise the number of applications that may run",
     "turn": "wait until the gang that came first has its places; it has its turn then",
+    "admission": "restore the group directory, or add the queue that the reason names",
     "nodes": "free room on nodes that would do, or add some; an autoscaler is told that they are missing",
     "reserved": "wait: room is held for it on a node and is about to be free",
     "cluster": "ask for less, or add nodes that have what is missing: not even empty ones would do",
@@ -26,6 +27,7 @@ WAITS_FOR: Final = {
     "user quota": "room in the limit of its user or group",
     "applications": "another application to end",
     "turn": "its turn",
+    "admission": "its queue to exist, or the groups of its user to be known",
     "nodes": "room on nodes",
     "reserved": "the room that is held for it",
     "cluster": "more or larger nodes",
@@ -81,8 +83,8 @@ def explained(app: Json, queue: Json | None, line: Sequence[Json], pod: str = ""
     # Members of a gang are not even asked for before it has its places.
     is_unasked = bool(pod) and not (placed or waiting)
     stopping = _of_the_gang(app) if is_unasked or _wait_for_gang(app, going_on) else going_on
-    names = [item["applicationID"] for item in line]
-    at = names.index(app["applicationID"]) if app["applicationID"] in names else 0
+    names = [_identity(item) for item in line]
+    at = names.index(_identity(app)) if _identity(app) in names else 0
     return Explanation(
         application=app["applicationID"],
         queue=app["queueName"],
@@ -96,6 +98,10 @@ def explained(app: Json, queue: Json | None, line: Sequence[Json], pod: str = ""
         ahead=list(line[:at]) if stopping else [],
         room={} if queue is None else {key: queue[key] for key in ("maxResource", "allocatedResource", "headroom")},
     )
+
+
+def _identity(app: Json) -> tuple[str, str]:
+    return str(app.get("namespace") or ""), str(app["applicationID"])
 
 
 def found(apps: Iterable[Json], name: str, namespace: str = "") -> list[tuple[Json, str]]:

@@ -61,6 +61,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
     webhook_ca: operator.WebhookCa = None,
     webhook_manifest: operator.WebhookManifest = False,
     compare_every: operator.CompareEvery = PAUSE_S,
+    fast_path: operator.FastPath = True,
     health_port: Annotated[
         int, typer.Option(envvar="MUSTER_HEALTH_PORT", help="probes and metrics; 0 = any free port")
     ] = 8081,
@@ -92,7 +93,7 @@ def command(  # noqa: PLR0913 # long: the command line is its options
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(
                 run_embedded(
-                    Options(namespace, health_port, leader, webhook, compare_every, pod_name),
+                    Options(namespace, health_port, leader, webhook, compare_every, pod_name, fast_path),
                     core.Options(
                         rest_address=rest_address,
                         rest_port=rest_port,

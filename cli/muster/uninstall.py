@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -33,17 +34,39 @@ def command(
     *,
     namespace: Annotated[str, typer.Option(envvar="NAMESPACE", help="where Muster ran")] = "muster",
     lease_name: Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="its Lease")] = LEASE_NAME,
+    scheduler_names: Annotated[
+        str,
+        typer.Option(help="value of service.schedulerNames; only placeholders with these scheduler names are deleted"),
+    ] = "muster,yunikorn",
     seconds: Annotated[int, typer.Option(min=0, help="how long its pods may take to end")] = 120,
     kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
 ) -> None:
     """Take away placeholders, the webhook's registration and Secret, and the Lease, once Muster runs no more."""
-    with_one_line(lambda: take_away(connected(kubeconfig, context), namespace, lease_name, seconds))
+    names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
+    with_one_line(
+        lambda: take_away(connected(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
+    )
 
 
-def take_away(cluster: Cluster, namespace: str, lease_name: str, seconds: float) -> None:
-    """Print what goes. Raises Exit(1) where Muster still runs, Unreachable where the API server says no."""
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """One Muster of the cluster: its namespace, its Lease there, and the scheduler names that it serves.
+
+    No two of a cluster serve the same scheduler name, so the names tell its placeholders from those of others.
+    """
+
+    namespace: str
+    lease_name: str
+    scheduler_names: tuple[str, ...]
+
+
+def take_away(cluster: Cluster, installation: Installation, seconds: float) -> None:
+    """Delete what is left of the installation, and print it.
+
+    Raises Exit(1) where Muster still runs, Unreachable where the API server says no."""
     deadline = time.monotonic() + seconds
+    namespace = installation.namespace
     pods = f"/api/v1/namespaces/{namespace}/pods"
     while running := [pod["metadata"]["name"] for pod in cluster.list(pods, labelSelector=RUNNING)]:
         if time.monotonic() >= deadline:
@@ -56,18 +79,20 @@ def take_away(cluster: Cluster, namespace: str, lease_name: str, seconds: float)
         f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
         f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
         f"/api/v1/namespaces/{namespace}/secrets/{SECRET}",
-        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease_name}",
+        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{installation.lease_name}",
     ):
         typer.echo(f"{'deleted' if cluster.delete(path) else 'not there'}: {path}")
-    typer.echo(f"deleted: {sum(cluster.delete(path) for path in _placeholders(cluster))} placeholders")
+    found = _placeholders(cluster, installation.scheduler_names)
+    typer.echo(f"deleted: {sum(cluster.delete(path) for path in found)} placeholders")
 
 
-def _placeholders(cluster: Cluster) -> Iterator[str]:
-    """Paths of the pods that are marked as placeholders and were made by us (semantics 18)."""
-    for pod in cluster.list("/api/v1/pods"):
-        meta = pod["metadata"]
-        if is_placeholder(meta):
-            yield f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+def _placeholders(cluster: Cluster, scheduler_names: tuple[str, ...]) -> Iterator[str]:
+    """Paths of the placeholders that have one of these scheduler names."""
+    for name in scheduler_names:
+        for pod in cluster.list("/api/v1/pods", fieldSelector=f"spec.schedulerName={name}"):
+            meta = pod["metadata"]
+            if is_placeholder(meta):
+                yield f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
 
 
 def is_placeholder(metadata: dict[str, Any]) -> bool:

@@ -108,10 +108,12 @@ async def serve(options: Options) -> None:
         except AddressError as error:
             raise StartError(str(error)) from error
         _log.info("the core listens", address=address, rest=options.rest_address, rest_port=options.rest_port)
+        # Without its loop the core does nothing: it ends, and what restarts it recovers the world.
+        scheduler.loop.on_end = stop.set
         try:
             await stop.wait()
         finally:
-            _log.info("the core stops")
+            _log.info("the core stops", loop="runs" if scheduler.loop.is_running else "has ended")
             await server.aclose()
 
 

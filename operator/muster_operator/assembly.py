@@ -35,6 +35,7 @@ class Options:
 
     `candidacy`: None = no election, we write from the start. `compare_s`: seconds between two parts of the core's
     ledger that are compared with ours. `pod`: the name of ours, empty = we run in none.
+    `is_fast`: whether pods, nodes and volumes take the fast path.
     """
 
     namespace: str = "default"
@@ -43,6 +44,7 @@ class Options:
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
     compare_s: float = PAUSE_S
     pod: str = ""
+    is_fast: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,16 @@ def assembled(
     inbox = Inbox(metrics, lambda: ledger.settings)
     kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
     pool = Pool(
-        kube.execute, configuration.limits, on_drop=metrics.dropped_events.inc, brakes=kube.brakes, recall=kube.recall
+        kube.execute,
+        configuration.limits,
+        on_drop=metrics.dropped_events.inc,
+        brakes=kube.brakes,
+        recall=kube.recall,
+        may_decide=lambda: inbox.freshness.may_decide,
     )
+    metrics.held.set_function(lambda: not inbox.freshness.may_decide)
     loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s, pool)
+    loop.use_clock(lambda: session.clock.ahead_s)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
     tell = Tell(pool.submit, lambda fact: inbox.put(Seen(fact)))

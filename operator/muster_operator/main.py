@@ -59,6 +59,13 @@ CompareEvery = Annotated[
         min=0.05, envvar="MUSTER_COMPARE_EVERY", help="seconds between two parts of the core's ledger that we look at"
     ),
 ]
+FastPath = Annotated[
+    bool,
+    typer.Option(
+        envvar="MUSTER_FAST_PATH",
+        help="process pods, nodes and volumes outside of kopf's queues; off: with kopf's queues, up to 500 nodes",
+    ),
+]
 WEBHOOK_PORT: Final = 9089
 
 WebhookService = Annotated[
@@ -135,6 +142,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     webhook_ca: WebhookCa = None,
     webhook_manifest: WebhookManifest = False,
     compare_every: CompareEvery = PAUSE_S,
+    fast_path: FastPath = True,
     log_level: Annotated[
         LogLevel, typer.Option(envvar="MUSTER_LOG_LEVEL", help="the ConfigMap's log.level wins")
     ] = LogLevel.INFO,
@@ -152,7 +160,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
                 webhook_service, webhook_url, webhook_port, webhook_cert, webhook_key, webhook_ca, webhook_manifest
             )
             leader = candidacy if leader_elect else None
-            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name)
+            options = Options(namespace, health_port, leader, webhook, compare_every, pod_name, fast_path)
             runner.run(
                 run(
                     options,

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import structlog
 
 from muster_operator.assembly import Options, Ways, assembled, with_admission
+from muster_operator.handlers.framework import Watching
 from muster_operator.link import logs
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.api.retry import PASSING
@@ -28,6 +29,7 @@ from muster_operator.link.errors import (
     ApiRefused,
     ConfigurationRefused,
     StartupRefused,
+    Uncertain,
     Unreachable,
 )
 from muster_operator.link.health import health_server
@@ -91,14 +93,16 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             leading: Leading = Unopposed(fence)
             if options.candidacy is not None:
                 candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
-                lookout = Lookout(session, candidacy.place, candidacy.serves)
-                await lookout.look()
+                lookout = Lookout(session, candidacy.place, candidacy.serves, configuration.withheld)
+                if await _unless(stop, _done(lookout.look())) is None:
+                    return
                 parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
             if options.pod:
                 parts = replace(parts, mark=Mark(session, options.namespace, options.pod, parts.loop.recovered))
             metrics.transitions.set_function(lambda: leading.transitions)
             readiness.standing = Standing(leading, parts.loop)
-            await serve(parts, leading, session, options.namespace, stop)
+            watching = Watching(parts.memo, session, options.namespace, options.is_fast)
+            await serve(parts, leading, watching, stop)
     except ConfigurationRefused as refused:
         await tell_end(session, options.namespace, refused)
         raise
@@ -119,7 +123,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             configuration = parse(entries)
             wanted = configuration.settings.scheduler_names
             names = await allowed_names(session, wanted, are_chosen=SCHEDULER_NAMES in entries)
-        except (Unreachable, ApiRefused) as error:
+        except (Unreachable, ApiRefused, Uncertain) as error:
             late = time.monotonic() > deadline
             if isinstance(error, ApiRefused) and (late or error.status not in MAY_PASS):
                 raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
@@ -130,7 +134,14 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             wait_s = min(5.0, wait_s * 2)
         else:
             logs.follow(configuration.log_levels)
-            return replace(configuration, settings=replace(configuration.settings, scheduler_names=names))
+            settings = replace(configuration.settings, scheduler_names=names)
+            return replace(configuration, settings=settings, withheld=wanted - names)
+
+
+async def _done(work: Coroutine[None, None, None]) -> bool:
+    """Do it: true when it is done."""
+    await work
+    return True
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[None, None, T]) -> T | None:

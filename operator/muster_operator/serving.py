@@ -11,19 +11,19 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from muster_operator.admission.serving import Admission
-from muster_operator.handlers.framework import watching_cluster
+from muster_operator.handlers.framework import Watching, watch
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.pool import Pool
-from muster_operator.link.api.session import KubeSession
 from muster_operator.link.beside.lookout import Lookout
 from muster_operator.link.errors import LinkError, PartEnded
-from muster_operator.link.hearing import Hearing
+from muster_operator.link.freshness import WatchFreshness
+from muster_operator.link.leading.announcement import WATCHES_FRESH, WATCHES_STALE
 from muster_operator.link.leading.leadership import Leading
 from muster_operator.link.leading.mark import Mark
 from muster_operator.link.loop import Loop
@@ -52,7 +52,7 @@ class Parts:
     mark: Mark | None = None
 
 
-async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace: str, stop: asyncio.Event) -> None:
+async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asyncio.Event) -> None:
     """Run all parts until `stop`, then drain: no more news, writes finished, goodbye to the core, the lease given back.
 
     Who stands by watches and keeps its ledger, so that taking over is a registration and a replay; it answers the API
@@ -62,7 +62,8 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
         asyncio.create_task(parts.loop.run(), name="agent"),
         asyncio.create_task(leading.run(), name="leadership"),
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
-        asyncio.create_task(talk(parts.core, parts.memo.inbox.hearing, leading), name="session"),
+        asyncio.create_task(talk(parts.core, parts.memo.inbox.freshness, leading), name="session"),
+        asyncio.create_task(hold_while_stale(parts.memo.inbox.freshness, parts.pool, leading), name="freshness"),
     ]
     if parts.lookout is not None:
         own.append(asyncio.create_task(_leading(leading, parts.lookout.run), name="lookout"))
@@ -71,10 +72,10 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
     if parts.admission is not None:
         own.append(asyncio.create_task(parts.admission.run(), name="admission"))
     stopped = asyncio.create_task(stop.wait(), name="stop")
+    watches = asyncio.create_task(watch(replace(watching, spawned=lambda: stop_on_signals(stop))), name="watches")
     try:
-        async with watching_cluster(parts.memo, session, namespace) as watching:
-            stop_on_signals(stop)  # kopf has taken them
-            done, _ = await asyncio.wait({stopped, *own, *watching}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({stopped, watches, *own}, return_when=asyncio.FIRST_COMPLETED)
+        await _ended(watches)
         _raise_ends(done - {stopped})
         parts.loop.drain()
         if leading.begun.is_set():
@@ -85,11 +86,17 @@ async def serve(parts: Parts, leading: Leading, session: KubeSession, namespace:
         if leading.begun.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.core.leave(), FAREWELL_S)
-        for task in (stopped, *own):
+        for task in (stopped, watches, *own):
             task.cancel()
-        await asyncio.wait({stopped, *own})
+        await asyncio.wait({stopped, watches, *own})
         with suppress(TimeoutError):
             await asyncio.wait_for(leading.release(), RELEASE_S)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel it, and wait until it has ended."""
+    task.cancel()
+    await asyncio.wait({task})
 
 
 async def _write(pool: Pool, leading: Leading) -> None:
@@ -100,11 +107,27 @@ async def _write(pool: Pool, leading: Leading) -> None:
     await pool.run()
 
 
-async def talk(core: CoreLink, hearing: Hearing, leading: Leading) -> None:
+async def talk(core: CoreLink, freshness: WatchFreshness, leading: Leading) -> None:
     """Serve the core from when we lead on and know the cluster as it is now."""
     await leading.begun.wait()
-    await hearing.everything()
+    await freshness.all_fresh()
     await core.run()
+
+
+async def hold_while_stale(freshness: WatchFreshness, pool: Pool, leading: Leading) -> None:
+    """While leading, pause decisions when watches are stale, report it, and resume when they deliver again."""
+    await leading.begun.wait()
+    while True:
+        await freshness.until_stale()
+        note = f"the watches of {freshness.stale} are stale: binds, deletes and creates wait until they deliver again"
+        log.warning("decisions paused", reason=note)
+        for event in leading.events(WATCHES_STALE, note):
+            pool.submit(event)
+        await freshness.until_fresh()
+        pool.wake()
+        log.info("decisions resumed")
+        for event in leading.events(WATCHES_FRESH, "the watches of pods and nodes deliver again"):
+            pool.submit(event)
 
 
 async def _leading(leading: Leading, work: Callable[[], Awaitable[None]]) -> None:

@@ -134,6 +134,9 @@ APP_TAG_GANG_WAIT_TIMEOUT: Final = "muster/gang-wait-timeout-ms"
 #: these nodes could hold it, naming member and resource (semantics 10). A Direct
 #: gang's places are held by it: without it such a gang is refused.
 APP_TAG_MEMBERS: Final = "muster/members"
+#: The application ID as people know it, where the ID on the wire is qualified (`<namespace>/<id>`, `@<group>/<id>`):
+#: REST, metrics and events show it. Absent = the ID on the wire.
+APP_TAG_APPLICATION_ID: Final = "muster/application-id"
 #: "true": the application is there already, and this says what the quota tags of
 #: its namespace are now; nothing else of the message counts, nothing is answered.
 APP_TAG_RENEWAL: Final = "muster/namespace-changed"
@@ -189,8 +192,16 @@ FACT_OBJECT: Final = "muster/object"
 # -- ours: registration and configuration (extraConfig) -----------------------
 #: "true": nothing is scheduled for this session before its fence (semantics 19).
 EXTRA_FENCE: Final = "muster/fence"
+#: "true": this resource manager reports what nodes really use, so that `nodesortpolicy: {type: utilization}` has
+#: something to go by. It says so with each configuration; Muster's operator does not.
+EXTRA_UTILIZATION: Final = "muster/utilization"
+#: "true": `usergroupresolver: {type: test}` is accepted, which puts every user into one known group. For tests: no
+#: ConfigMap can have this key.
+EXTRA_TEST_GROUPS: Final = "muster/test-groups"
 #: Placeholder time-out where the application names none, Go duration; 15m.
 EXTRA_PLACEHOLDER_TIMEOUT: Final = "gang.placeholderTimeout"
+#: The longest placeholder timeout that an application gets, Go duration; 24h.
+EXTRA_MAX_PLACEHOLDER_TIMEOUT: Final = "gang.maxPlaceholderTimeout"
 #: The wait clock's default, Go duration; 0s = off (semantics 10).
 EXTRA_WAIT_TIMEOUT: Final = "gang.waitTimeout"
 #: Age at which a gang waiting for head room pledges first; 10m (semantics 11).

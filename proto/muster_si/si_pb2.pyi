@@ -1169,7 +1169,8 @@ class NodeInfo(_message.Message):
     @_builtins.property
     def existingAllocations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Allocation]:
         """What runs there already (CREATE, CREATE_DRAIN), so that no ask is placed
-        in its room before it is known (semantics 19).
+        in its room before it is known (semantics 19). UPDATE may add to it: a
+        node with more than fits a message is created drained, and opened last.
         """
 
     def __init__(

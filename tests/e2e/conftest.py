@@ -16,7 +16,6 @@ import pytest
 import pytest_asyncio
 
 from devcluster import muster as muster_processes
-from devcluster.api import Json
 from devcluster.cluster import Cluster, running
 from devcluster.errors import ApiError
 from devcluster.flavour import Flavour, wanted
@@ -179,14 +178,7 @@ async def _open(
 async def _home(cluster: Cluster, name: str, config: Mapping[str, str], gate: Gate | None) -> tuple[Path, Path]:
     """Where Muster will run, its kubeconfig and folder, with its ConfigMap written and nobody's lease in the way."""
     home = muster_processes.NAMESPACE
-    document: Json = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "muster-configs"},
-        "data": dict(config),
-    }
-    await cluster.admin.delete("configmaps", "muster-configs", home)
-    await cluster.admin.create(document, home)
+    await muster_processes.configure(cluster, config)
     await cluster.admin.delete("leases", muster_processes.LEASE, home)
     kubeconfig = await cluster.kubeconfig_for(muster_processes.ACCOUNT, home, gate.url if gate else None)
     folder = cluster.folder / name

@@ -137,3 +137,24 @@ def is_placeholder(pod: Json) -> bool:
 def is_bound(pod: Json) -> bool:
     """Whether it has a node."""
     return bool(pod["spec"].get("nodeName"))
+
+
+def a_placeholder(image: str, name: str = "tg-app-workers-0") -> Json:
+    """A pod as the operator creates it, of an owner that does not exist."""
+    security = {"privileged": False, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {"name": "pause", "image": image, "securityContext": security}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "annotations": {PLACEHOLDER: "true"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": "1"}],
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+        },
+    }

@@ -18,11 +18,13 @@ from devcluster.errors import ApiError, ConditionNotMet, DevclusterError
 from devcluster.muster import ACCOUNT, Muster
 from devcluster.waiting import until
 from tests.e2e.gate import Gate
-from tests.e2e.manifests import is_bound, is_placeholder
+from tests.e2e.manifests import a_pod, is_bound, is_placeholder
 
 T = TypeVar("T")
 
 DEADLINE_S = 60.0
+OCCUPIES = ("test", "occupies")
+"""The label of the pod that `Scene.occupy` creates."""
 
 
 class Scene:
@@ -52,9 +54,16 @@ class Scene:
         for manifest in manifests:
             await self.api.create(manifest, self.namespace)
 
+    async def occupy(self, node: str, cpu: str) -> None:
+        """Bind a pod of another scheduler to the node: a gang that fits on the empty node does not fit now."""
+        pod = a_pod(f"occupies-{node}", cpu=cpu, scheduler="other", labels=dict([OCCUPIES]))
+        pod["spec"]["nodeName"] = node
+        await self.api.create(pod, self.namespace)
+
     async def pods(self, *, placeholders: bool = False) -> list[Json]:
-        """The real pods, or the placeholders, of the scene's namespace."""
-        found = await self.api.find("pods", self.namespace)
+        """The real pods, or the placeholders, of the scene's namespace; not the pod that `occupy` created."""
+        key, value = OCCUPIES
+        found = await self.api.find("pods", self.namespace, labelSelector=f"{key}!={value}")
         return [pod for pod in found if is_placeholder(pod) == placeholders]
 
     async def bound(self, *, placeholders: bool = False) -> list[Json]:

@@ -18,7 +18,8 @@ async def reserved(scene: Scene, count: int) -> None:
 
 async def test_a_gang_goes_on_when_the_api_server_restarts_while_it_reserves(open_scene: OpenScene) -> None:
     """Every watch breaks, and the operator's writes meet a closed port."""
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
+    await scene.occupy("node-0", "2")
     await scene.create(a_gang("patient", [Group("workers", 4)], timeout_s=LONG_S, placement="Reserve"))
     await reserved(scene, 2)
     await scene.cluster.restart_apiserver()

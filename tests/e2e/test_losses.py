@@ -18,7 +18,8 @@ async def reserved(scene: Scene, count: int) -> None:
 async def test_a_first_pod_that_is_deleted_while_reserving_takes_its_placeholders_with_it(
     open_scene: OpenScene,
 ) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
+    await scene.occupy("node-0", "2")
     await scene.create(a_gang("gone", [Group("workers", 4, real=1)], timeout_s=600, placement="Reserve"))
     await reserved(scene, 2)
     await scene.api.delete("pods", "gone-workers-0", scene.namespace)
@@ -31,7 +32,8 @@ async def test_a_first_pod_that_is_deleted_while_reserving_takes_its_placeholder
 
 async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_reserving(open_scene: OpenScene) -> None:
     """The places of the first die with it, through their owner reference, and are made again."""
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
+    await scene.occupy("node-0", "2")
     await scene.create(a_gang("heirs", [Group("workers", 3, real=4)], timeout_s=600, placement="Reserve"))
     await reserved(scene, 2)
     await scene.api.delete("pods", "heirs-workers-0", scene.namespace)
@@ -46,7 +48,8 @@ async def test_another_member_takes_over_when_the_first_pod_is_deleted_while_res
 
 
 async def test_a_deleted_namespace_takes_the_gang_with_it(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
+    await scene.occupy("node-0", "2")
     await scene.create(a_gang("swept", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
     await reserved(scene, 2)
     await scene.api.delete("namespaces", scene.namespace)
@@ -94,7 +97,8 @@ async def test_a_swap_to_another_node_goes_on_when_the_node_of_its_placeholder_g
 
 async def test_a_gang_moves_off_a_node_that_is_cordoned_while_it_reserves(open_scene: OpenScene) -> None:
     """Nothing new goes to a cordoned node, not even a member to its own placeholder's place."""
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
+    await scene.occupy("node-0", "2")
     await scene.create(a_gang("drained", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
     await reserved(scene, 2)
     await scene.api.patch("nodes", "node-0", {"spec": {"unschedulable": True}})
@@ -121,7 +125,8 @@ async def test_a_placeholder_deleted_by_hand_during_its_swap_counts_as_released(
 
 
 async def test_a_placeholder_deleted_by_hand_while_reserving_does_not_end_the_gang(open_scene: OpenScene) -> None:
-    scene = await open_scene([FakeNode("node-0", cpu="2500m")])
+    scene = await open_scene([FakeNode("node-0", cpu="4500m")])
+    await scene.occupy("node-0", "2")
     await scene.create(a_gang("short", [Group("workers", 4)], timeout_s=600, placement="Reserve"))
     await reserved(scene, 2)
     await scene.api.delete("pods", (await scene.bound(placeholders=True))[0]["metadata"]["name"], scene.namespace)

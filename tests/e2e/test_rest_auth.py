@@ -15,7 +15,7 @@ from devcluster import ports
 from devcluster.api import Json
 from devcluster.cluster import Cluster, documents
 from devcluster.connection import load
-from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE
+from devcluster.muster import MANIFESTS, NAMESPACE
 from devcluster.process import Process
 from devcluster.resources import BY_KIND
 from devcluster.waiting import until
@@ -67,7 +67,7 @@ async def rest(home: Cluster, tmp_path: Path) -> AsyncIterator[Rest]:
             "--rest-kubernetes-auth",
         ],
         tmp_path / "core.log",
-        env={"KUBECONFIG": str(await home.kubeconfig_for(ACCOUNT, NAMESPACE))},
+        env={"KUBECONFIG": str(await home.kubeconfig_for("muster-core", NAMESPACE))},
     )
     core.start()
     found = Rest(f"http://127.0.0.1:{port}", {**tokens, "stranger": "nobody.knows.me"})

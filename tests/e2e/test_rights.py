@@ -30,6 +30,7 @@ FORBIDDEN = [
     ("DELETE", "/api/v1/namespaces/default"),
     ("DELETE", "/api/v1/namespaces/default/pods"),
     ("PUT", "/api/v1/namespaces/default/pods/any"),
+    ("PATCH", "/api/v1/namespaces/default/pods/any"),
     ("POST", "/api/v1/namespaces/default/pods/any/exec"),
     ("POST", "/api/v1/namespaces/default/pods/any/eviction"),
     ("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"),

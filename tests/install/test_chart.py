@@ -14,6 +14,7 @@ from devcluster.programs import HELM
 from muster.main import app as muster
 from muster_core.main import app as muster_core
 from muster_operator.main import app as muster_operator
+from muster_operator.model.settings import Settings
 from muster_operator.model.vocabulary import LABEL_ROLE, ROLE_LEADER
 from tests.install.choices import CHOICES, Json, pods
 from tools import chart
@@ -118,7 +119,7 @@ def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:
     of_the_cluster = {one["metadata"]["name"] for one in made if "namespace" not in one["metadata"]}
     assert of_the_cluster
     assert all(name.endswith("-gangs") for name in of_the_cluster)
-    assert {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]} == {"gangs"}
+    assert {one["metadata"]["namespace"] for one in made if "namespace" in one["metadata"]} == {"gangs", "kube-system"}
     registered = [rule for rule in rights(made, "ClusterRole") if "mutatingwebhookconfigurations" in rule["resources"]]
     assert {name for rule in registered for name in rule.get("resourceNames", ["muster-admission-gangs"])} == {
         "muster-admission-gangs"
@@ -149,13 +150,21 @@ def test_rest_of_a_core_of_its_own_is_asked_there() -> None:
     assert [container["name"] for container in beside] == ["operator"]
 
 
-def test_only_the_operator_has_a_token_unless_the_core_asks_the_cluster_too() -> None:
-    def with_token(values: Json) -> set[str]:
+def test_the_core_never_holds_the_operators_token() -> None:
+    def mounts(values: Json) -> dict[str, set[str]]:
         pod = named(render(values), "Deployment", "muster")["spec"]["template"]["spec"]
-        return {one["name"] for one in pod["containers"] for mount in one["volumeMounts"] if mount["name"] == "token"}
+        return {one["name"]: {mount["name"] for mount in one["volumeMounts"]} for one in pod["containers"]}
 
-    assert with_token({}) == {"operator"}
-    assert with_token({"rest": {"kubernetesAuth": True}}) == {"operator", "core"}
+    for values in ({}, {"rest": {"kubernetesAuth": True}}):
+        assert "token" in mounts(values)["operator"]
+        assert "token" not in mounts(values)["core"]
+    made = render({"rest": {"kubernetesAuth": True}})
+    assert "core-token" in mounts({"rest": {"kubernetesAuth": True}})["core"]
+    secret = named(made, "Secret", "muster-core-token")
+    assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": "muster-core"}
+    named(made, "ServiceAccount", "muster-core")
+    [subject] = named(made, "ClusterRoleBinding", "muster-rest-auth")["subjects"]
+    assert subject["name"] == "muster-core"
 
 
 def test_one_alone_can_be_drained_and_two_go_one_after_the_other() -> None:
@@ -170,7 +179,8 @@ def test_queues_and_settings_are_written_as_text() -> None:
 
 
 def test_without_queues_and_settings_no_config_map_hides_those_of_yunikorn() -> None:
-    assert not [one for one in render({}) if one["kind"] == "ConfigMap"]
+    names = {one["metadata"]["name"] for one in render({}) if one["kind"] == "ConfigMap"}
+    assert names == {"muster-operator-policy"}
 
 
 def test_dashboard_and_alerts_are_those_of_the_repository() -> None:
@@ -231,3 +241,56 @@ def test_the_network_policy_lets_everybody_reach_the_webhook_and_nobody_but_clie
     named_ports = {port["name"] for pod in pods(made) for one in pod["containers"] for port in one["ports"]}
     assert set(opened) == named_ports
     assert {name for name, clients in opened.items() if clients is None} == named_ports & {"webhook"}
+
+
+def expressions(values: Json, policy: str, namespace: str = "muster") -> dict[str, str]:
+    """The variables of a policy that the chart renders, by name."""
+    (found,) = [
+        one
+        for one in render(values, namespace)
+        if one["kind"] == "ValidatingAdmissionPolicy" and one["metadata"]["name"] == policy
+    ]
+    return {entry["name"]: entry["expression"] for entry in found["spec"]["variables"]}
+
+
+@pytest.mark.parametrize("key", ["systemUsers", "externalUsers", "externalGroups"])
+def test_the_admission_policy_follows_the_settings_that_the_webhook_reads(key: str) -> None:
+    settings = {f"admissionController.accessControl.{key}": "^ci-.*, it's \\d"}
+    given = expressions({"admissionPolicy": {"enabled": True}, "settings": settings}, "muster-admission")
+    default = expressions({"admissionPolicy": {"enabled": True}}, "muster-admission")
+    assert json.loads(given[key]) == ["^ci-.*", "it's \\d"]
+    assert {name for name in given if given[name] != default[name]} == {key}
+
+
+@pytest.mark.parametrize("entry", ["settings", "yunikornDefaults"])
+def test_the_policies_guard_the_scheduler_names_that_are_served(entry: str) -> None:
+    values = {"admissionPolicy": {"enabled": True}, entry: {"service.schedulerNames": "batch, other"}}
+    assert json.loads(expressions(values, "muster-admission")["schedulers"]) == ["batch", "other"]
+    assert parameters(values)["schedulerNames"] == "batch,other"
+
+
+def parameters(values: Json) -> dict[str, str]:
+    """What the policy of the operator's account is given."""
+    (found,) = [one for one in render(values) if one["metadata"]["name"] == "muster-operator-policy"]
+    data: dict[str, str] = found["data"]
+    return data
+
+
+def test_the_operators_policy_permits_the_placeholder_image_of_the_settings() -> None:
+    assert parameters({})["placeholderImage"] == Settings().placeholder_image
+    settings = {"service.placeholderImage": "registry/pause:1"}
+    assert parameters({"settings": settings, "operatorPolicy": {"allowInjectedContainers": True}}) == {
+        "placeholderImage": "registry/pause:1", "schedulerNames": "muster,yunikorn", "allowInjectedContainers": "true",
+    }  # fmt: skip
+
+
+def test_the_operators_policy_is_about_the_account_of_this_installation() -> None:
+    rendered = render({"serviceAccount": "gang-operator"}, "batch")
+    policy = named(rendered, "ValidatingAdmissionPolicy", "muster-operator-batch")
+    binding = named(rendered, "ValidatingAdmissionPolicyBinding", "muster-operator-batch")
+    account = "system:serviceaccount:batch:gang-operator"
+    [condition] = policy["spec"]["matchConditions"]
+    assert condition["expression"] == f"request.userInfo.username == '{account}'"
+    assert binding["spec"]["policyName"] == "muster-operator-batch"
+    assert binding["spec"]["paramRef"]["namespace"] == "batch"
+    assert expressions({"serviceAccount": "gang-operator"}, "muster-operator-batch", "batch")["home"] == "'batch'"

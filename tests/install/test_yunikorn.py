@@ -69,11 +69,10 @@ def test_values_about_the_pod_do_what_they_do_there(made: list[Json]) -> None:
 
 
 def test_the_account_has_the_rights_that_ours_would_have(made: list[Json]) -> None:
-    subjects = [
-        subject
-        for kind, name in (("ClusterRoleBinding", "muster-operator"), ("RoleBinding", "muster-operator"))
-        for subject in named(made, kind, name)["subjects"]
-    ]
+    kinds = {"ClusterRoleBinding", "RoleBinding"}
+    bindings = [one for one in made if one["kind"] in kinds and one["metadata"]["name"] == "muster-operator"]
+    assert [one["metadata"].get("namespace") for one in bindings] == [None, "muster", "kube-system"]
+    subjects = [subject for binding in bindings for subject in binding["subjects"]]
     assert {subject["name"] for subject in subjects} == {"yunikorn-admin"}
     assert named(made, "ServiceAccount", "yunikorn-admin")
 

@@ -75,7 +75,11 @@ volumeMounts:
   - {name: ldap, mountPath: /run/secrets/ldap, readOnly: true}
   {{- end }}
   {{- if .Values.rest.kubernetesAuth }}
+  {{- if .Values.split.enabled }}
   {{- include "muster.tokenMount" . | nindent 2 }}
+  {{- else }}
+  - {name: core-token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+  {{- end }}
   {{- end }}
 {{- end }}
 
@@ -87,6 +91,10 @@ volumeMounts:
 {{- else -}}
 - name: socket
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
+{{- if .Values.rest.kubernetesAuth }}
+- name: core-token
+  secret: {secretName: muster-core-token, defaultMode: 0440}
+{{- end }}
 {{- end }}
 {{- with .Values.rest.tlsSecret }}
 - name: rest-tls

@@ -100,3 +100,17 @@ annotations:
   helm.sh/hook: test
   helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{/* A comma-separated setting as a YAML string that holds a CEL list of strings. */}}
+{{- define "muster.celList" -}}
+{{- $items := list }}
+{{- range $item := splitList "," (toString .) }}
+{{- with trim $item }}{{ $items = append $items . }}{{ end }}
+{{- end }}
+{{- $items | toJson | toJson }}
+{{- end }}
+
+{{/* The scheduler names that this installation serves. */}}
+{{- define "muster.schedulerNames" -}}
+{{ get (.Values.yunikornDefaults | default .Values.settings) "service.schedulerNames" | default "muster,yunikorn" | nospace }}
+{{- end }}

@@ -15,18 +15,25 @@ ADMISSION: Final = "admissionregistration.k8s.io"
 #: Of the webhook's configurations, and of the Secret with its authorities.
 HOOKS: Final = "muster-admission"
 LEASE: Final = "muster"
+#: Where the Leases of scheduler names are, and how their names begin.
+NAMES: Final = "kube-system"
+PREFIX: Final = "muster-scheduler-"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One verb on one resource. `name`: of the only object it is about; `is_home`: in Muster's namespace alone."""
+    """One verb on one resource. `name`: of the only object it is about; `is_home`: in Muster's namespace alone.
+
+    `namespace`: in this one alone.
+    """
 
     group: str
     resource: str
     verb: str
     name: str = ""
     is_home: bool = False
+    namespace: str = ""
 
     @property
     def is_of_the_webhook(self) -> bool:
@@ -39,14 +46,18 @@ class Right:
         return f"{self.verb} {kind}{f' {self.name}' if self.name else ''}"
 
 
-def _rights(group: str, resources: str, verbs: str, name: str = "", *, is_home: bool = False) -> tuple[Right, ...]:
+def _rights(
+    group: str, resources: str, verbs: str, name: str = "", *, is_home: bool = False, namespace: str = ""
+) -> tuple[Right, ...]:
     return tuple(
-        Right(group, resource, verb, name, is_home) for resource in resources.split() for verb in verbs.split()
+        Right(group, resource, verb, name, is_home, namespace)
+        for resource in resources.split()
+        for verb in verbs.split()
     )
 
 
 RIGHTS: Final = (
-    *_rights("", "pods", "get list watch create delete patch"),
+    *_rights("", "pods", "get list watch create delete"),
     *_rights("", "pods/binding", "create"),
     *_rights("", "pods/status", "patch"),
     *_rights("", "pods/finalizers", "update"),
@@ -60,7 +71,6 @@ RIGHTS: Final = (
     *_rights("", "events", "patch"),
     *_rights("apps", "deployments", "list"),
     *_rights("authorization.k8s.io", "subjectaccessreviews", "create"),
-    *_rights("coordination.k8s.io", "leases", "list"),
     *_rights(ADMISSION, "mutatingwebhookconfigurations validatingwebhookconfigurations", "create"),
     *_rights(ADMISSION, "mutatingwebhookconfigurations validatingwebhookconfigurations", "get update", HOOKS),
     *_rights("", "configmaps", "get list watch", is_home=True),
@@ -68,6 +78,9 @@ RIGHTS: Final = (
     *_rights("coordination.k8s.io", "leases", "get update", LEASE, is_home=True),
     *_rights("", "secrets", "create", is_home=True),
     *_rights("", "secrets", "get update", HOOKS, is_home=True),
+    *_rights("coordination.k8s.io", "leases", "create", namespace=NAMES),
+    *_rights("coordination.k8s.io", "leases", "get update", f"{PREFIX}muster", namespace=NAMES),
+    *_rights("coordination.k8s.io", "leases", "get update", f"{PREFIX}yunikorn", namespace=NAMES),
 )
 
 
@@ -80,7 +93,7 @@ def review(right: Right, home: str, account: str) -> Json:
     """The SubjectAccessReview that asks whether an account of that namespace has it."""
     resource, _, subresource = right.resource.partition("/")
     asked = {"verb": right.verb, "group": right.group, "resource": resource, "subresource": subresource}
-    asked |= {"namespace": home} if right.is_home else {}
+    asked |= {"namespace": home if right.is_home else right.namespace} if right.is_home or right.namespace else {}
     asked |= {"name": _name(right, home)} if right.name else {}
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{home}", "system:authenticated"]
     return {

@@ -23,8 +23,8 @@ _ENDED: Final = ("Succeeded", "Failed")
 _SHOWN: Final = 3
 
 
-def judged(pods: Iterable[Json], names: frozenset[str], rejected: Mapping[str, str]) -> Iterator[Finding]:
-    """`names`: the scheduler names that are served. `rejected`: why, by application."""
+def judged(pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+    """`names`: the scheduler names that are served. `rejected`: why, by namespace and ID of applications."""
     found = list(pods)
     yield from _strays(found, names)
     yield from _rejected([pod for pod in found if _scheduler(pod) in names], rejected)
@@ -48,10 +48,10 @@ def _strays(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
         yield fine(SCHEDULER, f"every pod with our annotations names {wanted}")
 
 
-def _rejected(pods: Iterable[Json], rejected: Mapping[str, str]) -> Iterator[Finding]:
-    by_app: dict[str, list[Json]] = defaultdict(list)
+def _rejected(pods: Iterable[Json], rejected: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+    by_app: dict[tuple[str, str], list[Json]] = defaultdict(list)
     for pod in pods:
-        app = _said(pod, _APP)
+        app = (pod["metadata"]["namespace"], _said(pod, _APP))
         if app in rejected:
             by_app[app].append(pod)
     for app, theirs in sorted(by_app.items()):
@@ -59,7 +59,7 @@ def _rejected(pods: Iterable[Json], rejected: Mapping[str, str]) -> Iterator[Fin
         where = f" (queue {queue})" if queue else ""
         yield problem(
             QUEUE,
-            f"{_listed([_name(pod) for pod in theirs])} of application {app}{where}, rejected: {rejected[app]}",
+            f"{_listed([_name(pod) for pod in theirs])} of application {app[1]}{where}, rejected: {rejected[app]}",
             "name a leaf that `muster queues` shows, or make it in queues.yaml; then make the pods anew",
         )
     if not by_app:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from muster.clients.http import Http
-from muster.errors import NotThere, Unreachable
+from muster.errors import BadUsage, NotThere, Unreachable
 
 Json = dict[str, Any]
 
@@ -46,6 +46,8 @@ class Rest:  # long: a question each
             raise Unreachable(self.where, "no operator has registered with it yet, so it knows no cluster")
         if reply.status == 404 and said not in ("", _NO_ROUTE):
             raise NotThere(f"{said}: {what}" if what else said)
+        if reply.status == 400 and said:
+            raise BadUsage(said.replace("add ?namespace=<one of them>", "write NAMESPACE/ID"))
         if reply.status in (401, 403):
             raise Unreachable(self.where, f"{said or reply.status}; say who you are with --token-file")
         raise Unreachable(self.where, f"answered {reply.status} {said}; is it the REST address of a Muster core?")
@@ -84,8 +86,24 @@ class Rest:  # long: a question each
         return self._all(f"{PARTITION}/applications/{state}")
 
     def application(self, app_id: str) -> Json:
-        """A live one, else the newest of that id that ended."""
-        found: Json = self.get(f"{PARTITION}/application/{name(app_id)}", app_id)
+        """A live one, else the newest of that ID that ended; `[NAMESPACE/]ID`, an ID itself may have a slash.
+
+        Raises BadUsage where applications of several namespaces have the ID.
+        """
+        try:
+            return self._application(app_id)
+        except NotThere:
+            namespace, _, plain = app_id.partition("/")
+            if not plain:
+                raise
+        return self._application(plain, f"?namespace={name(namespace)}", app_id)
+
+    def application_of(self, namespace: str, app_id: str) -> Json:
+        """The application of that ID that has a pod in the namespace."""
+        return self._application(app_id, f"?namespace={name(namespace)}")
+
+    def _application(self, app_id: str, query: str = "", shown: str = "") -> Json:
+        found: Json = self.get(f"{PARTITION}/application/{name(app_id)}{query}", shown or app_id)
         return found
 
     def nodes(self) -> list[Json]:

@@ -29,6 +29,7 @@ def facts(app: Json, now_ns: int) -> Table:
     made = Table.grid(padding=(0, 2))
     rows = {
         "application": app["applicationID"],
+        "namespace": app.get("namespace") or "",
         "queue": app["queueName"],
         "state": app["applicationState"],
         "user": app["user"] + (f" ({', '.join(app['groups'])})" if app["groups"] else ""),

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 def view(apps: list[Json], wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the signature of a View
     """What each has and what it waits for."""
-    more = ("GANG", "PRIORITY", "WANTS", "WHY") if wide else ()
+    more = ("NAMESPACE", "GANG", "PRIORITY", "WANTS", "WHY") if wide else ()
     made = table(
         "APPLICATION", "QUEUE", "STATE", "USER", "PODS", "PLACEHOLDERS", "WAITING", "CPU", "MEMORY", "AGE", *more
     )
@@ -44,6 +44,7 @@ def _cells(app: Json, now_ns: int) -> tuple[str, ...]:
 def _more(app: Json) -> tuple[str, ...]:
     reasons = dict.fromkeys(filter(None, (pods.why(ask) for ask in app["requests"])))
     return (
+        app.get("namespace") or NONE,
         app.get("gangSchedulingStyle") or NONE,
         str(app["maxRequestPriority"]),
         amounts(app["pendingResource"]),

@@ -68,7 +68,7 @@ class Asks:
         amount = self._amounts.read(ask.resourceAsk, "resourceAsk")
         if count > 1 and any(each * count > QUANTITY_LIMIT for _, each in amount.items()):
             raise Unfit("resourceAsk", f"is absurd when taken {count} times")
-        tags = dict(ask.tags)
+        tags = fields.tags(ask.tags, "tags")
         group = fields.group(ask.taskGroupName)
         itself, others = fields.preemption(ask)
         return AskSpec(

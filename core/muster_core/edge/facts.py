@@ -9,12 +9,10 @@ depth by its fixed shape (semantics 26). Raises Unfit, which names what is wrong
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 from muster_core.edge.reading import (
     NAME_LIMIT,
-    REMEMBERED,
     Object,
     an_object,
     each,
@@ -22,10 +20,12 @@ from muster_core.edge.reading import (
     only,
     pairs,
     parsed,
+    remembered,
     text_of,
     texts,
 )
 from muster_core.edge.refusals import Unfit
+from muster_core.model import limits
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.placement import (
     UNBOUNDED,
@@ -47,13 +47,13 @@ _TARGET_OPERATORS: Final = frozenset(TargetOperator)
 _DIGITS_OF_A_TIME: Final = 16
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def constraints(text: str) -> Constraints:
     """The value of `muster/constraints`."""
     return constraints_of(an_object(parsed(text), "the value"))
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def placement(text: str) -> PlacementConstraint:
     """The value of `muster/placement-constraint`; seed 001's composite constraints are not (the seed has them only
     as a comment).
@@ -67,13 +67,13 @@ def placement(text: str) -> PlacementConstraint:
         raise unfit.inside("simpleConstraint") from unfit
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def taints(text: str) -> tuple[Taint, ...]:
     """The value of `muster/taints`."""
     return each(parsed(text), "taints", _taint)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def topology(text: str) -> Topology:
     """The value of `muster/gang-topology`."""
     found = an_object(parsed(text), "the value")
@@ -86,7 +86,7 @@ def topology(text: str) -> Topology:
     return Topology(key, required)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def moment_ns(text: str, unit_ns: int) -> int:
     """A moment since the epoch, given as a whole number of `unit_ns`."""
     if not text.isascii() or not text.isdigit() or len(text) > _DIGITS_OF_A_TIME:
@@ -106,13 +106,22 @@ def span_ns(milliseconds: int, field: str) -> int:
     return milliseconds * 1_000_000
 
 
-def resources(amounts: Mapping[str, int]) -> Resources:
-    """An amount from outside: refuses negative and absurd quantities."""
+def resources(amounts: Mapping[str, int], most: int = QUANTITY_LIMIT, *, counts: bool = False) -> Resources:
+    """An amount from outside: refuses negative quantities, those of more than `most`, and too many. `counts`: it is of
+    something that is there and has to count; what is too much of it is left out.
+    """
+    if counts:
+        amounts = {name: min(amount, most) for name, amount in sorted(amounts.items())[: limits.RESOURCE_NAMES]}
+    if len(amounts) > limits.RESOURCE_NAMES:
+        raise Unfit(
+            "the amount",
+            f"names {len(amounts)} resources, the limit is {limits.RESOURCE_NAMES}: request fewer resources",
+        )
     for name, amount in amounts.items():
         if amount < 0:
             raise Unfit(name[:NAME_LIMIT], f"is negative: {amount}")
-        if amount > QUANTITY_LIMIT:
-            raise Unfit(name[:NAME_LIMIT], f"is absurd: {amount}")
+        if amount > most:
+            raise Unfit(name[:NAME_LIMIT], f"is absurd: {amount}, at most {most} is taken")
         if not name or len(name) > NAME_LIMIT:
             raise Unfit("a resource's name", "is empty or too long")
     return Resources(amounts)

@@ -14,6 +14,7 @@ from muster_core.edge import facts
 from muster_core.edge import members as task_groups
 from muster_core.edge.reading import NAME_LIMIT, TEXT_LIMIT
 from muster_core.edge.refusals import Unfit
+from muster_core.model import limits
 from muster_core.model.constraints import ANYWHERE, Constraints
 from muster_core.model.ids import (
     AllocationKey,
@@ -177,6 +178,17 @@ def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
         raise unfit.inside(tag) from unfit
 
 
+def tags(found: Mapping[str, str], label: str, characters: int = limits.TAG_CHARACTERS_PER_ITEM) -> dict[str, str]:
+    """All tags of an item, of so many characters in all at most."""
+    if len(found) > limits.TAGS_PER_ITEM:
+        raise Unfit(label, f"has {len(found)} entries, the limit is {limits.TAGS_PER_ITEM}: remove entries")
+    taken = dict(found)
+    size = sum(map(len, taken)) + sum(map(len, taken.values()))
+    if size > characters:
+        raise Unfit(label, f"has {size} characters in total, the limit is {characters}: shorten the longest entries")
+    return taken
+
+
 def preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, bool]:
     """(may be preempted, may preempt others); a policy that is not given forbids nothing."""
     if not item.HasField("preemptionPolicy"):
@@ -199,9 +211,12 @@ class Partitions:
 
 
 class Amounts:
-    """Reads amounts; equal ones become one shared value, which a class of pods has in common."""
+    """Reads amounts; equal ones become one shared value, which a class of pods has in common. `most` of each resource
+    is taken; `counts`: what is more is left out, and not refused (facts.py).
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = facts.QUANTITY_LIMIT, *, counts: bool = False) -> None:
+        self._most, self._counts = most, counts
         #: By the message's bytes, which are got at once; the same amounts in another order are other bytes.
         self._read: dict[bytes, Resources] = {}
         self._shared: dict[Resources, Resources] = {}
@@ -213,7 +228,7 @@ class Amounts:
         if known is None:
             found = {name: quantity.value for name, quantity in message.resources.items()}
             try:
-                known = facts.resources(found) if found else NOTHING
+                known = facts.resources(found, self._most, counts=self._counts) if found else NOTHING
             except Unfit as unfit:
                 raise unfit.inside(label) from unfit
             if len(self._read) >= _SHARED_AMOUNTS:

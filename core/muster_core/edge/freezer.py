@@ -8,10 +8,18 @@ pass took 80 ms. Used by loop.py where the process is the core's own.
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from typing import Final
 
-#: Events between two freezes: the younger generations stay small enough to pass over in 1-2 ms.
+from muster_core.model.effects import AllocationAnswer, Effect
+
+#: Events, effects and allocations between two freezes: the younger generations stay small enough for 1-2 ms a pass.
 _EVENTS: Final = 5_000
+
+
+def size(effects: Sequence[Effect]) -> int:
+    """How many effects and allocations a cycle made."""
+    return sum(1 + (len(one.new) if isinstance(one, AllocationAnswer) else 0) for one in effects)
 
 
 class Freezer:
@@ -30,7 +38,7 @@ class Freezer:
             self._events = 0
 
     def heard(self, events: int) -> None:
-        """After a turn: what the last events made and still is there has come to stay."""
+        """After a turn: what the last events and decisions made and still is there has come to stay."""
         self._events += events
         if self._is_on and self._events >= _EVENTS:
             gc.collect(1)

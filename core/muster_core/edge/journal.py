@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, cast
 
 import orjson
 
+from muster_core.edge.metrics.counted import Metrics
 from muster_core.edge.plain import from_plain, to_plain
+from muster_core.edge.supervisor import Supervisor
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
 from muster_core.model.effects import Effect
@@ -71,7 +74,7 @@ class Deviation:
 
 def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
     """Do everything over in an empty world; nothing is yielded where all is as it was."""
-    world = World()
+    world, supervisor = World(), Supervisor(Metrics())
     for number, text in enumerate(lines, start=1):
         line = cast("dict[str, object]", orjson.loads(text))
         if "anew" in line:
@@ -79,12 +82,20 @@ def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
             continue
         now_ns = cast("int", line["now"])
         if "event" in line:
-            effects = step(world, cast("Event", from_plain(line["event"])), now_ns)
+            event = cast("Event", from_plain(line["event"]))
+            redo = partial(step, world, event, now_ns)
         else:
-            effects = cycle(world, now_ns, _leave_for(cast("int", line["granted"]))).effects
+            leave = _leave_for(cast("int", line["granted"]))
+            redo = partial(_cycled, world, now_ns, leave)
+        taken = supervisor.attempt(redo, None, number)
+        effects = world.outbox.drain() if taken is None else taken  # as the loop does
         plain = to_plain(effects)
         if plain != line["effects"]:
             yield Deviation(number, line["effects"], plain)
+
+
+def _cycled(world: World, now_ns: int, leave: Callable[[], bool]) -> list[Effect]:
+    return cycle(world, now_ns, leave).effects
 
 
 def _leave_for(times: int) -> Callable[[], bool]:

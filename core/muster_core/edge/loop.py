@@ -23,7 +23,7 @@ import structlog
 
 from muster_core.edge import si_encode
 from muster_core.edge.alarm import Alarm
-from muster_core.edge.freezer import Freezer
+from muster_core.edge.freezer import Freezer, size
 from muster_core.edge.journal import Journal, Leave
 from muster_core.edge.mailbox import Mail, Mailbox
 from muster_core.edge.metrics.counted import Metrics
@@ -31,20 +31,19 @@ from muster_core.edge.metrics.laps import Laps
 from muster_core.edge.outlet import Outlet
 from muster_core.edge.pauses import Pauses
 from muster_core.edge.session import Session
+from muster_core.edge.steady_clock import SteadyClock
 from muster_core.edge.supervisor import Supervisor
 from muster_core.engine import invariants
 from muster_core.engine.cycle import CycleResult, cycle
 from muster_core.engine.step import step
 from muster_core.model.effects import Effect
-from muster_core.model.events import ClockKind, ClockRang, ConnectionLost, Event, FencePassed
+from muster_core.model.events import ClockKind, ClockRang, ConnectionLost, Event, FencePassed, ManagerRegistered
 from muster_core.world.world import World
 
 #: Clocks that make the engine look for victims.
 _PREEMPTING: Final = (ClockKind.PREEMPTION, ClockKind.QUOTA)
 
 _log = structlog.get_logger(__name__)
-
-_NOTHING_DONE: Final = CycleResult([], more=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,8 @@ class LoopSettings:
 
 
 class Loop:  # long: one method for each part of a turn
-    """Owns the world from `run` to `close`. `now_ns` is the wall clock.
+    """Owns the world from `run` to `close`. `now_ns` is in nanoseconds since the epoch and never goes back.
+    `on_end` is called when `run` ends, for whatever reason.
 
     `world` is for reading between two turns; it is another one after `_start_anew`.
     """
@@ -77,7 +77,7 @@ class Loop:  # long: one method for each part of a turn
         metrics: Metrics,
         supervisor: Supervisor,
         settings: LoopSettings,
-        now_ns: Callable[[], int] = time.time_ns,
+        now_ns: Callable[[], int] | None = None,
         journal: Journal | None = None,
     ) -> None:
         self.world = World()
@@ -85,18 +85,21 @@ class Loop:  # long: one method for each part of a turn
         self._metrics = metrics
         self._supervisor = supervisor
         self._settings = settings
-        self._now_ns = now_ns
+        self._now_ns = now_ns = now_ns or SteadyClock()
         self._journal = journal
         self.mailbox = Mailbox(settings.mailbox)
         self._alarm = Alarm(now_ns, self.mailbox.news.set)
         self._freezer = Freezer(is_on=settings.freeze)
         self._unfinished = False  # the last cycle said there is more, or something changed since
         self._heard = 0  # events of this turn
+        self._decided = 0  # effects and allocations of this turn's cycle
         self._is_pressing = False  # the last cycle said there is more
         self._waiting_since_s: float | None = None  # when the first was heard that no cycle saw
         self._pauses = Pauses(self.mailbox.news.set)
         self._closed = False
         self.is_running = False
+        self.on_end: Callable[[], None] = _nothing
+        self._completed_s = time.perf_counter()  # when the last turn was over
 
     def close(self) -> None:
         """Ends `run` after the present turn; what waits is not read."""
@@ -112,17 +115,36 @@ class Loop:  # long: one method for each part of a turn
                 self.mailbox.news.clear()
                 more = True
                 while more:
-                    more = self._turn()
+                    more = self._supervised_turn()
+                    self._completed_s = time.perf_counter()
                     await asyncio.sleep(0)
         finally:
             self.is_running = False
+            self.on_end()
             self._alarm.stop()
             self._pauses.stop()
+
+    def stalled_s(self) -> float:
+        """Seconds since the last completed turn, while there is something to do; 0 = it is idle, or not long busy."""
+        next_ns = self._outlet.deadlines.next_ns()
+        is_due = next_ns is not None and next_ns <= self._now_ns()
+        if not is_due and not len(self.mailbox) and not (self._unfinished and not self._pauses.is_on):
+            return 0.0
+        waited_s = self.mailbox.oldest_s() if not is_due else (self._now_ns() - (next_ns or 0)) / 1e9
+        return min(waited_s, time.perf_counter() - self._completed_s)
+
+    def _supervised_turn(self) -> bool:
+        """Run one iteration. An exception outside of the supervised steps may lose effects, so it starts a recovery."""
+        ended = self._supervisor.attempt(self._turn, None, "an iteration of the scheduling loop")
+        if ended is not None:
+            return ended
+        self._start_anew("the scheduler failed while delivering decisions")
+        return True
 
     def _turn(self) -> bool:
         """One slice of work; whether there is more to do at once."""
         started = time.perf_counter()
-        self._heard = 0
+        self._heard = self._decided = 0
         self._read_mail(started + self._settings.budget_s)
         self._hear_clocks()
         if self._unfinished and self._is_time(time.perf_counter()):
@@ -130,7 +152,7 @@ class Loop:  # long: one method for each part of a turn
         self._doubt()
         self._end_broken()
         self._alarm.set(self._outlet.deadlines.next_ns())
-        self._freezer.heard(self._heard)
+        self._freezer.heard(self._heard + self._decided)
         self._metrics.turned(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
 
@@ -158,6 +180,8 @@ class Loop:  # long: one method for each part of a turn
                 return
 
     def _read(self, mail: Mail) -> None:
+        if mail.session is not None and any(isinstance(event, ManagerRegistered) for event in mail.events):
+            mail.session.is_in_force = True  # what was decided before was decided for the session before
         if mail.answers:
             self._outlet.carry(mail.answers, self._now_ns())
         if mail.events:
@@ -187,13 +211,15 @@ class Loop:  # long: one method for each part of a turn
         now_ns = self._now_ns()
         self._heard += len(events)
         self._metrics.heard(events)
-        effects = self._supervisor.attempt_each(partial(self._step, now_ns), events)
+        effects = [effect for event in events for effect in self._step(now_ns, event)]
         self._unfinished = True
         if effects:
             self._outlet.carry(effects, now_ns)
 
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
-        effects = step(self.world, event, now_ns)
+        taken = self._supervisor.attempt(partial(step, self.world, event, now_ns), None, event)
+        effects = self.world.outbox.drain() if taken is None else taken  # an exception loses no effect
+        self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.stepped, now_ns, event, effects)
             self._supervisor.attempt(write, None, "the journal")
@@ -217,7 +243,10 @@ class Loop:  # long: one method for each part of a turn
         faulty_before = sum(partition.void_decisions for partition in self.world.partitions.values())
         laps = Laps()
         plan = partial(cycle, self.world, now_ns, leave, laps)
-        result = self._supervisor.attempt(plan, _NOTHING_DONE, "a scheduling cycle")
+        result = self._supervisor.attempt(plan, None, "a scheduling cycle")
+        if result is None:
+            result = CycleResult(self.world.outbox.drain())
+        self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.cycled, now_ns, leave, result.effects)
             self._supervisor.attempt(write, None, "the journal")
@@ -225,8 +254,15 @@ class Loop:  # long: one method for each part of a turn
         self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, laps)
         self._unfinished = self._is_pressing = result.more
         self._waiting_since_s = None
+        self._decided = size(result.effects)
         self._outlet.carry(result.effects, now_ns)
         self._pauses.cycled(started, time.perf_counter())
+
+    def _report_failures(self) -> None:
+        """Log the errors of applications and partitions that backed off, and count them."""
+        for failure in self.world.outbox.take_failures():
+            self._metrics.failures.inc()
+            _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
 
     def _doubt(self) -> None:
         """After a failure, or always where asked for: is the world still sound?"""
@@ -261,6 +297,10 @@ class Loop:  # long: one method for each part of a turn
             if session.is_open:
                 session.end("the resource manager's callback failed")
                 self.mailbox.post(Mail([ConnectionLost(session.rm)]))
+
+
+def _nothing() -> None:
+    """Default of `on_end`: do nothing."""
 
 
 def _ask_to_register(session: Session, reason: str) -> None:

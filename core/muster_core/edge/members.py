@@ -6,14 +6,12 @@ Each distinct text is read once. Called by fields.py; raises Unfit, which names 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final, cast
 
 from muster_core.edge import facts, pod_facts
 from muster_core.edge.facts import QUANTITY_LIMIT
 from muster_core.edge.reading import (
     NAME_LIMIT,
-    REMEMBERED,
     Object,
     an_object,
     each,
@@ -22,12 +20,14 @@ from muster_core.edge.reading import (
     only,
     pairs,
     parsed,
+    remembered,
     text_of,
 )
 from muster_core.edge.refusals import Unfit
 from muster_core.model.company import ANY_COMPANY
 from muster_core.model.facts import NO_FACTS, NO_PREFERENCES, PodFacts
 from muster_core.model.ids import TaskGroup
+from muster_core.model.limits import MEMBERS_PER_GANG, QUANTITY, TASK_GROUPS_PER_GANG
 from muster_core.model.specs import Member
 from muster_si import keys
 
@@ -37,13 +37,20 @@ _PODLESS_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf
 _PRIORITY_LIMIT: Final = 2**31
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def read(text: str, namespace: str) -> tuple[Member, ...]:
     """The value of the tag, of an application in this namespace."""
-    found = each(parsed(text), "members", lambda one: _member(one, namespace))
+    listed = parsed(text)
+    if isinstance(listed, list) and len(listed) > TASK_GROUPS_PER_GANG:
+        raise Unfit(
+            "members", f"has {len(listed)} task groups, the limit is {TASK_GROUPS_PER_GANG}: define fewer groups"
+        )
+    found = each(listed, "members", lambda one: _member(one, namespace))
     names = [member.group for member in found]
     if len(set(names)) < len(names):
         raise Unfit("members", "name a task group twice")
+    if (total := sum(member.count for member in found)) > MEMBERS_PER_GANG:
+        raise Unfit("minMember", f"of all task groups is {total}, the limit is {MEMBERS_PER_GANG}: reduce minMember")
     return found
 
 
@@ -58,7 +65,7 @@ def _member(found: Object, namespace: str) -> Member:
     if not all(isinstance(amount, int) and not isinstance(amount, bool) for amount in amounts.values()):
         raise Unfit("resource", f"of {name!r} holds something that is not a whole number")
     labels = ((keys.TAG_POD_LABEL_PREFIX + key, value) for key, value in pairs(found.get("labels"), "labels"))
-    resources = facts.resources(cast("Mapping[str, int]", amounts))
+    resources = facts.resources(cast("Mapping[str, int]", amounts), QUANTITY)
     if any(amount * count > QUANTITY_LIMIT for _, amount in resources.items()):
         raise Unfit("minMember", f"of {name!r} is absurd")
     return Member(

@@ -8,12 +8,11 @@ raises Unfit with the attribute's name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeVar, cast
 
 from muster_core.edge import facts
-from muster_core.edge.reading import NAME_LIMIT, REMEMBERED, an_object, parsed, texts
+from muster_core.edge.reading import NAME_LIMIT, an_object, parsed, remembered, texts
 from muster_core.edge.refusals import Unfit
 from muster_core.model.constraints import Taint
 from muster_core.model.storage import Handle, NodeStorage
@@ -69,7 +68,7 @@ def _read(attributes: Mapping[str, str], key: str, reader: Callable[[str], Value
         raise unfit.inside(key) from unfit
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _features(text: str) -> frozenset[str]:
     found = parsed(text)
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
@@ -77,7 +76,7 @@ def _features(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _limits(text: str) -> Mapping[str, int | None]:
     found = an_object(parsed(text), "the value")
     for driver, count in found.items():
@@ -86,7 +85,7 @@ def _limits(text: str) -> Mapping[str, int | None]:
     return cast("Mapping[str, int | None]", found)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _migrated(text: str) -> tuple[str, ...]:
     return tuple(sorted(_features(text)))
 

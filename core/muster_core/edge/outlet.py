@@ -9,6 +9,7 @@ that fails loses its session, never the core.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from typing import Final, cast
@@ -103,7 +104,8 @@ class Outlet:
             for effect in run:
                 self.deadlines.set(cast("ClockSet", effect))
             return
-        _show(run)
+        with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
+            _show(run)
         if isinstance(first, ApplicationSummed):
             return
         self._tell(rm, partial(_say, run=run), run)
@@ -129,7 +131,7 @@ class Outlet:
 
     def _tell(self, rm: RmId | None, say: Callable[[Session], None], run: Sequence[Effect]) -> None:
         session = self.sessions.get(rm) if rm is not None else None
-        if session is None or not session.is_open:
+        if session is None or not session.is_open or not session.is_in_force:
             self._metrics.unheard("effects of a session that is over")
             return
         if not self._supervisor.attempt(lambda: _done(say, session), instead=False, cause=run):

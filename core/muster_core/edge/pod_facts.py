@@ -7,12 +7,10 @@ Called by si_decode.py; raises Unfit with the tag's name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final, TypeVar
 
 from muster_core.edge import facts
 from muster_core.edge.reading import (
-    REMEMBERED,
     Object,
     an_object,
     each,
@@ -22,6 +20,7 @@ from muster_core.edge.reading import (
     only,
     pairs,
     parsed,
+    remembered,
     text_of,
     texts,
 )
@@ -81,7 +80,7 @@ def read(tags: Mapping[str, str]) -> PodFacts:
     return _facts(terms, namespace if terms else "", used, pod, others)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def _facts(terms: str, namespace: str, used: str, pod: str, others: tuple[str, str]) -> PodFacts:
     return PodFacts(
         company=_read(keys.TAG_POD_CONSTRAINTS, terms, lambda text: company(text, namespace)) or ANY_COMPANY,
@@ -101,7 +100,7 @@ def _read(tag: str, text: str, reader: Callable[[str], Value]) -> Value | None:
         raise unfit.inside(tag) from unfit
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def company(text: str, namespace: str) -> Company:
     """The value of `muster/pod-constraints`, of a pod in this namespace."""
     return company_of(an_object(parsed(text), "the value"), namespace)
@@ -118,7 +117,7 @@ def company_of(found: Object, namespace: str) -> Company:
     )
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def ports(text: str) -> tuple[HostPort, ...]:
     """The value of `si/container-ports`."""
     found = parsed(text)
@@ -127,7 +126,7 @@ def ports(text: str) -> tuple[HostPort, ...]:
     return tuple(_port(one) for one in found)
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def volumes(text: str, pod: str = "") -> Volumes:
     """The value of `muster/volumes`. `pod`: "namespace/name", which is of interest where it has volumes of its own."""
     found = an_object(parsed(text), "the value")
@@ -143,7 +142,7 @@ def volumes(text: str, pod: str = "") -> Volumes:
     )
 
 
-@lru_cache(maxsize=REMEMBERED)
+@remembered
 def preferences(text: str) -> Preferences:
     """The value of `muster/preferences`."""
     return preferences_of(an_object(parsed(text), "the value"))

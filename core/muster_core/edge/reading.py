@@ -6,11 +6,13 @@ Raises Unfit, which names what is wrong; knows no facts. Called by the modules t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar, cast
+from functools import lru_cache, wraps
+from typing import Final, TypeVar, TypeVarTuple, Unpack, cast
 
 import orjson
 
 from muster_core.edge.refusals import Unfit
+from muster_core.model import limits
 
 #: Longest JSON text of one map value, in characters.
 TEXT_LIMIT: Final = 65_536
@@ -20,7 +22,29 @@ NAME_LIMIT: Final = 256
 REMEMBERED: Final = 1024
 
 Item = TypeVar("Item")
+Value = TypeVar("Value")
+Texts = TypeVarTuple("Texts")
 Object = Mapping[str, object]
+
+
+def remembered(read: Callable[[Unpack[Texts]], Value]) -> Callable[[Unpack[Texts]], Value]:
+    """Cache the results for short texts, so that equal texts share one value. Longer texts are decoded each time and
+    never cached, so that users cannot fill the memory.
+    """
+    short = lru_cache(maxsize=REMEMBERED)(read)
+
+    @wraps(read)
+    def reading(*texts: *Texts) -> Value:
+        return read(*texts) if _characters(texts) > limits.REMEMBERED_CHARACTERS else short(*texts)
+
+    return reading
+
+
+def _characters(texts: tuple[object, ...]) -> int:
+    """Of all texts, also of those in tuples."""
+    return sum(
+        len(text) if isinstance(text, str) else _characters(text) if isinstance(text, tuple) else 0 for text in texts
+    )
 
 
 def parsed(text: str, at_most: int = TEXT_LIMIT) -> object:

@@ -56,6 +56,14 @@ def configuration_of(text: str, extra: Mapping[str, str], policy_group: str) -> 
         raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
 
 
+def require_queues(loaded: Loaded, policy_group: str) -> None:
+    """Reject an empty configuration, which would remove all active quotas, limits and access lists."""
+    if loaded.is_default:
+        what = f"{_file_of(policy_group)} is empty or missing"
+        fix = "the active configuration stays; restore the file, or restart the core to use the default queues"
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {what}; {fix}")
+
+
 def partition_names(loaded: Loaded) -> list[str]:
     """Its partitions, as the resource manager names them."""
     return [partition.name for partition in loaded.configuration.partitions]

@@ -12,7 +12,6 @@ connection closes it and keeps the world (paused), the manager's clock or
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +20,7 @@ import structlog
 from muster_core.edge import cluster_facts, inventory, registration, reports
 from muster_core.edge.events.store import EventStore
 from muster_core.edge.groups.lookup import Groups
+from muster_core.edge.groups.retries import GroupRetries
 from muster_core.edge.journal import Journal
 from muster_core.edge.loop import Loop, LoopSettings
 from muster_core.edge.mailbox import Mail
@@ -32,6 +32,7 @@ from muster_core.edge.session import Fence, Kind, Session
 from muster_core.edge.si_decode import Decoder, Intake
 from muster_core.edge.supervisor import Supervisor
 from muster_core.model.events import (
+    ApplicationAdded,
     Attended,
     ConfigurationReplaced,
     ConnectionLost,
@@ -63,7 +64,7 @@ class Scheduler:  # long: one method for each call of the interface
     def __init__(
         self,
         settings: LoopSettings | None = None,
-        now_ns: Callable[[], int] = time.time_ns,
+        now_ns: Callable[[], int] | None = None,
         journal: Journal | None = None,
         instance: str = "",
         groups: Groups | None = None,
@@ -74,6 +75,7 @@ class Scheduler:  # long: one method for each call of the interface
         self.events = EventStore(instance)
         self.outlet = Outlet(self.metrics, supervisor, self.events)
         self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
+        self.group_retries = GroupRetries(self.groups, self.loop.mailbox, lambda: self.loop.world)
         outlet, loop = self.outlet, self.loop
         owners = Owners(
             world=lambda: loop.world,
@@ -99,6 +101,7 @@ class Scheduler:  # long: one method for each call of the interface
         decoder = Decoder(rm, registration.partition_names(loaded))
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
         session.resolvers = registration.resolvers(rm, loaded)
+        session.has_queues = not loaded.is_default
         _replace(self.outlet.sessions, session)
         self.outlet.pushes.forget(rm)
         self.outlet.configure(loaded.settings)
@@ -121,6 +124,8 @@ class Scheduler:  # long: one method for each call of the interface
             intake.events, said = await self.groups.fill(session.rm, intake.events, session.resolvers)
             intake.answers += said
             await _take(self.loop, session, intake, Kind.APPLICATION)
+            if any(isinstance(event, ApplicationAdded) and event.spec.groups_unknown for event in intake.events):
+                self.group_retries.watch(session)
 
     async def update_node(self, request: si_pb2.NodeRequest) -> None:
         """Take node actions. Raises Refused, SessionLost."""
@@ -136,16 +141,20 @@ class Scheduler:  # long: one method for each call of the interface
                 text = registration.text_of(request.policyGroup, request.config, extra)
                 # Aside: thousands of queues take longer to read than the loop may stand still.
                 loaded = await asyncio.to_thread(registration.configuration_of, text, extra, request.policyGroup)
+                if session.has_queues:
+                    registration.require_queues(loaded, request.policyGroup)
             except Refused as refused:
                 await _keep_configuration(self.loop, session, refused)
                 raise
             session.require_open()
             session.config_text, session.extra_config = text, extra
+            session.has_queues = not loaded.is_default
             session.resolvers = registration.resolvers(session.rm, loaded)
             session.decoder.know_partitions(registration.partition_names(loaded))
             self.outlet.configure(loaded.settings)
             event = ConfigurationReplaced(session.rm, loaded.configuration)
             await self.loop.mailbox.put(Mail([event], session, registration.warnings(session.rm, loaded)))
+            self.group_retries.watch(session)
         _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
 
     async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
@@ -227,6 +236,7 @@ class Scheduler:  # long: one method for each call of the interface
         for session in self.outlet.sessions.values():
             _lose(session, "the scheduler shuts down")
         self.events.close()
+        self.group_retries.close()
         self.groups.close()
         self.loop.close()
 

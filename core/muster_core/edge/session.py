@@ -55,7 +55,11 @@ class Session:
     build_info: Mapping[str, str]
     extra_config: Mapping[str, str]
     config_text: str = ""
+    #: `config_text` says something: the default queues are not in force.
+    has_queues: bool = False
     ended: str = ""
+    #: The world has heard of it: what was decided before is not for it.
+    is_in_force: bool = False
     taken: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     #: Items said of allocations and applications (muster_si.words).
     words: int = 0

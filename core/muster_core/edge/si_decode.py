@@ -20,6 +20,7 @@ from muster_core.edge.asks import Asks
 from muster_core.edge.fields import Amounts, Partitions
 from muster_core.edge.reading import NAME_LIMIT
 from muster_core.edge.refusals import Unfit
+from muster_core.model import limits
 from muster_core.model.effects import AllocationAnswer, ApplicationRejected, Effect, NodeRejected, Refusal
 from muster_core.model.events import (
     AllocationReleased,
@@ -34,6 +35,7 @@ from muster_core.model.events import (
     NodeTold,
     NodeUpdated,
 )
+from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import (
     AllocationId,
     AllocationKey,
@@ -56,6 +58,15 @@ _NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {
     si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: NodeAction.OPEN,
     si_pb2.NodeInfo.DECOMISSION: NodeAction.DECOMMISSION,
 }
+#: What is read of an allocation that is there, whatever else its tags say.
+_COUNTED_TAGS: Final = (
+    keys.TAG_NAMESPACE,
+    keys.TAG_POD_NAME,
+    keys.TAG_CREATION_TIME,
+    keys.TAG_ALLOCATED_AT,
+    keys.TAG_FOREIGN,
+    keys.TAG_REQUIRED_NODE,
+)
 _STYLES: Final[Mapping[str, GangStyle]] = {keys.STYLE_SOFT: GangStyle.SOFT, keys.STYLE_HARD: GangStyle.HARD}
 
 
@@ -74,7 +85,9 @@ class Decoder:
         self._rm = rm
         self._names = [*partitions]
         self.partitions = Partitions(rm, self._names)
-        self._amounts = Amounts()
+        #: Of a whole gang; of one pod; of what is there and has to count.
+        self._sums, self._amounts = Amounts(), Amounts(limits.QUANTITY)
+        self._counted = Amounts(limits.QUANTITY, counts=True)
         self._asks = Asks(self.partitions, self._amounts)
         #: Partition of each node that was not created in the default one.
         self._partition_of_node: dict[str, str] = {}
@@ -93,14 +106,15 @@ class Decoder:
         rejected_asks: list[Refusal] = []
         rejected_allocations: list[Refusal] = []
         events = intake.events
-        for ask in request.asks:
+        for number, ask in enumerate(request.asks):
             try:
+                _within(number, "asks")
                 events.append(AskAdded(self._asks.read(ask)))
             except Unfit as unfit:
                 rejected_asks.append(_refusal(ask, unfit))
         for allocation in request.allocations:
             try:
-                events.append(AllocationReported(self._allocation(allocation, node="")))
+                events.append(AllocationReported(self._allocation(allocation, intake, node="")))
             except Unfit as unfit:
                 rejected_allocations.append(_refusal(allocation, unfit))
         for release in request.releases.allocationsToRelease:
@@ -124,8 +138,9 @@ class Decoder:
     def applications(self, request: si_pb2.ApplicationRequest) -> Intake:
         """New and removed applications."""
         intake = Intake()
-        for new in request.new:
+        for number, new in enumerate(request.new):
             try:
+                _within(number, "applications")
                 intake.events.append(ApplicationAdded(self._application(new, intake)))
             except Unfit as unfit:
                 intake.answers.append(ApplicationRejected(self._rm, fields.shown(new.applicationID), str(unfit)))
@@ -147,9 +162,11 @@ class Decoder:
                 intake.answers.append(NodeRejected(self._rm, NodeId(node.nodeID[:NAME_LIMIT]), str(unfit)))
         return intake
 
-    def _allocation(self, allocation: si_pb2.Allocation, *, node: str) -> AllocationSpec:
-        """`node`: where it was reported; empty = it has to say so itself."""
-        tags = dict(allocation.allocationTags)
+    def _allocation(self, allocation: si_pb2.Allocation, intake: Intake, *, node: str) -> AllocationSpec:
+        """`node`: where it was reported; empty = it has to say so itself. It is there and counts: of what cannot be
+        taken of its tags only that is left out, and said.
+        """
+        tags, pod = self._said_of_pod(allocation, intake)
         group = fields.group(allocation.taskGroupName)
         key = fields.allocation_key(allocation.allocationKey)
         if node and allocation.nodeID not in ("", node):
@@ -163,14 +180,14 @@ class Decoder:
             key=key,
             id=AllocationId(identity) if identity else allocation_id(key, 0),
             node=NodeId(fields.named(allocation.nodeID or node, "nodeID")),
-            resources=self._amounts.read(allocation.resourcePerAlloc, "resourcePerAlloc"),
+            resources=self._counted.read(allocation.resourcePerAlloc, "resourcePerAlloc"),
             group=group,
             placeholder=allocation.placeholder and bool(group),
             originator=allocation.originator,
             priority=allocation.priority,
             namespace=tags.get(keys.TAG_NAMESPACE, ""),
             tags=tags,
-            facts=pod_facts.read(tags),
+            facts=pod,
             foreign=keys.TAG_FOREIGN in tags or not application,  # semantics 7
             required_node=fields.required_node(tags),
             allow_preempt_self=itself,
@@ -178,6 +195,18 @@ class Decoder:
             created_ns=fields.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
             allocated_ns=fields.moment(tags, keys.TAG_ALLOCATED_AT, _MILLISECOND),
         )
+
+    def _said_of_pod(self, allocation: si_pb2.Allocation, intake: Intake) -> tuple[dict[str, str], PodFacts]:
+        """The tags of an allocation, and what filters read of them."""
+        found = allocation.allocationTags
+        try:
+            tags = fields.tags(found, "allocationTags")
+            return tags, pod_facts.read(tags)
+        except Unfit as unfit:
+            key, app = allocation.allocationKey[:NAME_LIMIT], allocation.applicationID[:NAME_LIMIT]
+            text = f"constraints are ignored, resources count: {unfit}"
+            intake.answers.append(EventNoted(self._rm, Notice.REQUEST, key, text, app))
+        return {tag: found[tag] for tag in _COUNTED_TAGS if tag in found and len(found[tag]) <= NAME_LIMIT}, NO_FACTS
 
     def _release(self, release: si_pb2.AllocationRelease) -> AllocationReleased:
         key = fields.bounded(release.allocationKey, "allocationKey")
@@ -204,11 +233,11 @@ class Decoder:
         )
 
     def _application(self, new: si_pb2.AddApplicationRequest, intake: Intake) -> ApplicationSpec:
-        tags = dict(new.tags)
-        ask = self._amounts.read(new.placeholderAsk, "placeholderAsk")
+        tags = fields.tags(new.tags, "tags", limits.TAG_CHARACTERS_PER_APPLICATION)
+        ask = self._sums.read(new.placeholderAsk, "placeholderAsk")
         if len(new.queueName) > _QUEUE_LIMIT:
             raise Unfit("queueName", f"is longer than {_QUEUE_LIMIT} characters")
-        quota, odd = namespace_quota.read(tags, self._amounts)
+        quota, odd = namespace_quota.read(tags, self._sums)
         spec = ApplicationSpec(
             partition=self.partitions.find(new.partitionName),
             id=fields.application_id(new.applicationID),
@@ -227,6 +256,7 @@ class Decoder:
             forced=tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() == "true",
             quota=quota,
             namespace=tags.get(keys.APP_TAG_NAMESPACE, ""),
+            shown_as=fields.bounded(tags.get(keys.APP_TAG_APPLICATION_ID, ""), keys.APP_TAG_APPLICATION_ID),
             is_renewal=tags.get(keys.APP_TAG_RENEWAL) == "true",
         )
         if ask and new.gangSchedulingStyle not in _STYLES:
@@ -246,7 +276,7 @@ class Decoder:
         if info.action == si_pb2.NodeInfo.UPDATE:
             if not info.HasField("schedulableResource"):
                 raise Unfit("schedulableResource", "is missing, and an UPDATE replaces it")
-            return NodeUpdated(spec)
+            return NodeUpdated(spec, self._existing(info, intake))
         draining = info.action == si_pb2.NodeInfo.CREATE_DRAIN
         return NodeAdded(spec, draining=draining, existing=self._existing(info, intake))
 
@@ -262,8 +292,8 @@ class Decoder:
         return NodeSpec(
             partition=partition,
             id=node,
-            capacity=self._amounts.read(info.schedulableResource, "schedulableResource"),
-            occupied=self._amounts.read(info.occupiedResource, "occupiedResource"),
+            capacity=self._counted.read(info.schedulableResource, "schedulableResource"),
+            occupied=self._counted.read(info.occupiedResource, "occupiedResource"),
             labels={key[len(prefix) :]: value for key, value in attributes.items() if key.startswith(prefix)},
             taints=node_facts.taints(attributes),
             cordoned=node_facts.is_cordoned(attributes),
@@ -279,12 +309,18 @@ class Decoder:
         refused: list[Refusal] = []
         for allocation in info.existingAllocations:
             try:
-                taken.append(self._allocation(allocation, node=info.nodeID))
+                taken.append(self._allocation(allocation, intake, node=info.nodeID))
             except Unfit as unfit:
                 refused.append(_refusal(allocation, unfit))
         if refused:
             intake.answers.append(AllocationAnswer(self._rm, rejected_allocations=tuple(refused)))
         return tuple(taken)
+
+
+def _within(number: int, what: str) -> None:
+    """Check the number of items of one kind in a message. Raises Unfit."""
+    if number >= limits.ITEMS_PER_MESSAGE:
+        raise Unfit("the message", f"has more than {limits.ITEMS_PER_MESSAGE} {what}: send several messages")
 
 
 _Item = si_pb2.AllocationAsk | si_pb2.Allocation | si_pb2.AllocationRelease | si_pb2.AllocationAskRelease
@@ -299,10 +335,15 @@ def _style_warning(rm: RmId, new: si_pb2.AddApplicationRequest) -> EventNoted:
     found = new.gangSchedulingStyle[:32]
     said = f"gangSchedulingStyle {found!r} is not known" if found else "gangSchedulingStyle is not given"
     known = " or ".join(_STYLES)
-    return EventNoted(rm, Notice.APPLICATION, new.applicationID, f"{said}; it is taken as {GangStyle.SOFT} ({known})")
+    message = f"{said}; it is taken as {GangStyle.SOFT} ({known})"
+    return EventNoted(rm, Notice.APPLICATION, new.applicationID, message, app_name=_name(new))
 
 
 def _quota_warnings(rm: RmId, new: si_pb2.AddApplicationRequest, odd: list[str]) -> list[EventNoted]:
     """What of a namespace's quota was left out (contract 1.6)."""
     said = (f"the namespace's quota is left out: {why}" for why in odd)
-    return [EventNoted(rm, Notice.APPLICATION, new.applicationID, text) for text in said]
+    return [EventNoted(rm, Notice.APPLICATION, new.applicationID, text, app_name=_name(new)) for text in said]
+
+
+def _name(new: si_pb2.AddApplicationRequest) -> str:
+    return str(new.tags.get(keys.APP_TAG_APPLICATION_ID, ""))

@@ -7,6 +7,7 @@ outlet.py (style 29); what a failure means for the world is decided there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
@@ -38,8 +39,9 @@ class Supervisor:
                 found += act(cause)
             except Exception as failure:  # noqa: BLE001 - the one supervisor of the core
                 self._metrics.failures.inc()
-                _log.error("the core goes on after a failure", cause=repr(cause)[:2000], exc_info=failure)
                 self.failure = failure
+                with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
+                    _log.error("the core goes on after a failure", cause=repr(cause)[:2000], exc_info=failure)
         return found
 
     def take_failure(self) -> Exception | None:

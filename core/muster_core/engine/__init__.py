@@ -9,7 +9,8 @@ plan/ about those and hands its decisions to `commit`. `affinity` begins to coun
 constraint reads, `utilization` keeps reports, `recommendations` says what might be done about a
 node. What becomes of a reservation is in `gangs`, of an application in `lifecycle`, the places of a
 gang without pods are in `podless`; `taking_back` knows who has to be told when something goes;
-`reservations` holds room on nodes, `preemption` and `quota` send `victims` away. `notes` says it
+`reservations` holds room on nodes, `contention` keeps which gangs want the same, `takeovers` gives
+one what later ones hold, `preemption` and `quota` send `victims` away. `notes` says it
 all to those who watch, and `steps` names what a cycle does to whoever times it. All of them write
 through `ledger` and `holds`, which keep application, queue, user and node in line; `invariants`
 counts anew and says what is not.

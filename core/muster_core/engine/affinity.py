@@ -1,95 +1,173 @@
-"""An ask or an allocation comes that looks at other allocations' tags: from then on these are counted.
+"""Selectors of asks and allocations: the labels that they read are kept of the pods that they may mean, and given up
+when nobody reads them any more (world/selector_labels.py).
 
-Each tag key costs one look at everybody, when the first selector names it, and
-who has it is counted anew; what comes later is counted as it comes. Source: seed 001's constraints,
-inter-pod affinity and topology spread (model/company.py).
+A label that is read for the first time costs a look at the pods of those namespaces that have it, and that a selector
+of its kind may mean. No pod is refused for what its selectors read. Source: seed 001's constraints, inter-pod affinity
+and topology spread (model/company.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from muster_core.model.company import ANY_COMPANY, NAMESPACE, TERMINATING, PodTerm
-from muster_core.model.ids import NodeId
+from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.placement import Target
 from muster_core.model.specs import AllocationSpec, AskSpec, Member
-from muster_core.world.tags import MOST_KEYS
+from muster_core.world.applications import Application
+from muster_core.world.selector_labels import ANYWHERE, Read
 from muster_core.world.world import Partition
 
+#: Where foreign allocations are counted.
+_FOREIGN = ApplicationId("")
 
-def read(partition: Partition, spec: AskSpec | AllocationSpec) -> str:
-    """Begin to count what its constraints read. Returns why an ask's cannot be; empty = they can.
-    What is there already counts whatever it reads.
-    """
+
+def read(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
+    """Keep what its selectors read, before it is put in a class, or counted."""
     if spec.facts.company is ANY_COMPANY and (not isinstance(spec, AskSpec) or spec.placement is None):
-        return ""
-    read = {key for targets in _read(spec) for key in targets}
-    if not read:
-        return ""
-    tags = partition.nodes.occupants.tags
-    if len(frozenset(tags.keys) | read) > MOST_KEYS and isinstance(spec, AskSpec):
-        return f"selectors of the partition read {MOST_KEYS} labels of pods already, and this one reads another"
-    _begin(partition, read)
+        return
+    _begin(partition, reads_of(spec))
     if isinstance(spec, AskSpec):
         for targets in _wanted(spec):
-            tags.want(targets)
-    return ""
+            partition.nodes.occupants.tags.want(targets)
 
 
 def announce(partition: Partition, members: Iterable[Member]) -> None:
     """The same of what a gang's members want near them, so that the first to come are planned for with the others."""
-    read = {key for member in members for targets in _of_terms(member.facts.company.near) for key in targets}
-    if read and len(frozenset(partition.nodes.occupants.tags.keys) | read) <= MOST_KEYS:
-        _begin(partition, read)
+    reads = reads_of_members(members)
+    if reads:
+        _begin(partition, reads)
+        partition.nodes.occupants.tags.labels.refer(reads, 1)
 
 
-def _begin(partition: Partition, read: set[str]) -> None:
-    """Count by these keys, too: only those who have one are counted anew, but the first time all."""
+def withdraw(partition: Partition, members: Iterable[Member]) -> None:
+    """The gang is gone."""
+    partition.nodes.occupants.tags.labels.refer(reads_of_members(members), -1)
+
+
+def join(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
+    """An ask, an allocation or a foreign one is there from now on: it has labels, and reads some."""
+    labels = partition.nodes.occupants.tags.labels
+    if labels.is_on:
+        labels.come(_owner(spec), spec.tags)
+        labels.refer(reads_of(spec), 1)
+
+
+def part(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
+    """It is there no more."""
+    labels = partition.nodes.occupants.tags.labels
+    if labels.is_on:
+        labels.go(_owner(spec), spec.tags)
+        labels.refer(reads_of(spec), -1)
+
+
+def tidy(partition: Partition) -> None:
+    """Drop labels and values that no selector reads any more, if there are many."""
     tags = partition.nodes.occupants.tags
-    new = read.difference(tags.keys)
-    if tags.is_on and not new:
-        return
+    if tags.labels.is_stale():
+        _count_anew(partition, tags.labels.idle_places(), tags.labels.sweep)
+    if tags.wants_many():
+        asks = (ask.spec for app in partition.applications.values() for ask in app.asks.values())
+        tags.want_only(targets for spec in asks for targets in _wanted(spec))
+
+
+def _begin(partition: Partition, reads: list[Read]) -> None:
+    labels = partition.nodes.occupants.tags.labels
+    if not labels.is_on:
+        _switch_on(partition)
+    new = labels.unread(reads)
+    if new:
+        _count_anew(partition, labels.places(new), lambda: labels.begin(new))
+
+
+def _switch_on(partition: Partition) -> None:
+    """Start counting all pods when the first selector arrives."""
+    tags = partition.nodes.occupants.tags
+    tags.labels.is_on = True
     row_of = partition.nodes.rows.row
-    meant = ((node, told) for node, told in _there(partition) if not tags.is_on or not new.isdisjoint(told))
-    there = [(row_of(node), told) for node, told in meant]
-    if tags.is_on:
-        for row, told in there:
-            tags.remove(row, tags.project(told))
-    tags.widen(new)
-    for row, told in there:
-        tags.add(row, tags.project(told))
     for app in partition.applications.values():
-        for ask in [ask for ask in app.asks.values() if not new.isdisjoint(ask.spec.tags)]:
-            app.put_in_class(ask, tags.project(ask.spec.tags))
-    partition.misfits.clear()
-    partition.stir_all()
-
-
-def _there(partition: Partition) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
-    """Node and tags of all who count: a placeholder that hands over does not, the ask that its swap is for does."""
-    for app in partition.applications.values():
-        for allocation in app.allocations.values():
-            if allocation.successor is None:
-                yield allocation.node, allocation.spec.tags
-        for ask in app.asks.values():
-            if ask.swap is not None:
-                yield ask.swap.node, ask.spec.tags
+        for spec in (*(ask.spec for ask in app.asks.values()), *(one.spec for one in app.allocations.values())):
+            tags.labels.come(_owner(spec), spec.tags)
+        for node, told in _counted(app):
+            tags.add(row_of(node), tags.project(told))
+        _classify(partition, app)
     for foreign in partition.foreign.values():
-        yield foreign.node, foreign.tags
+        tags.labels.come(_FOREIGN, foreign.tags)
+        tags.add(row_of(foreign.node), tags.project(foreign.tags))
 
 
-def _read(spec: AskSpec | AllocationSpec) -> Iterator[frozenset[str]]:
-    """The tag keys of every selector."""
-    if isinstance(spec, AskSpec) and spec.placement is not None and spec.placement.allocations is not None:
-        yield frozenset(target.key for target in spec.placement.allocations.targets)
+def _count_anew(partition: Partition, namespaces: Collection[str], change: Callable[[], None]) -> None:
+    """Other labels are kept after the change: the pods of these namespaces look another way to selectors then."""
+    tags = partition.nodes.occupants.tags
+    row_of = partition.nodes.rows.row
+    names = dict.fromkeys(name for namespace in namespaces for name in tags.labels.applications(namespace))
+    apps = [partition.applications[name] for name in names if name != _FOREIGN]
+    placed = [one for app in apps for one in _counted(app)]
+    if _FOREIGN in names:
+        placed += [(one.node, one.tags) for one in partition.foreign.values()]
+    found = [(row_of(node), told) for node, told in placed if told.get(NAMESPACE, "") in namespaces]
+    for row, told in found:
+        tags.remove(row, tags.project(told))
+    change()
+    for row, told in found:
+        tags.add(row, tags.project(told))
+    for app in apps:
+        _classify(partition, app)
+
+
+def _classify(partition: Partition, app: Application) -> None:
+    """Put asks whose labels came to matter, or matter no more, among their equals."""
+    project = partition.nodes.occupants.tags.project
+    for ask in app.asks.values():
+        kept = project(ask.spec.tags)
+        if kept != ask.kind.occupant.tags:
+            app.put_in_class(ask, kept)
+            partition.stir_one(app)
+
+
+def _owner(spec: AskSpec | AllocationSpec) -> ApplicationId:
+    return spec.application if isinstance(spec, AskSpec) else _FOREIGN
+
+
+def _counted(app: Application) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
+    """Node and tags of all who count: a placeholder that hands over does not, the ask that its swap is for does."""
+    for allocation in app.allocations.values():
+        if allocation.successor is None:
+            yield allocation.node, allocation.spec.tags
+    for ask in app.asks.values():
+        if ask.swap is not None:
+            yield ask.swap.node, ask.spec.tags
+
+
+def reads_of(spec: AskSpec | AllocationSpec) -> list[Read]:
+    """What its selectors read, each once."""
     company = spec.facts.company
-    yield from _of_terms((*company.near, *company.apart, *(one.term for one in company.preferred)))
-    for spread in company.spread:
-        yield frozenset({NAMESPACE, TERMINATING, *(target.key for target in spread.selector or ())})
+    placement = spec.placement if isinstance(spec, AskSpec) else None
+    if company is ANY_COMPANY and placement is None:
+        return []
+    reads: list[Read] = []
+    if placement is not None and placement.allocations is not None:
+        reads += [(ANYWHERE, target.key) for target in placement.allocations.targets]
+    reads += _of_terms((*company.near, *company.apart, *(one.term for one in company.preferred)))
+    reads += [(spread.namespace, target.key) for spread in company.spread for target in spread.selector or ()]
+    return _labels_among(reads)
 
 
-def _of_terms(terms: Iterable[PodTerm]) -> Iterator[frozenset[str]]:
-    return (frozenset({NAMESPACE, *(target.key for target in term.selector or ())}) for term in terms)
+def reads_of_members(members: Iterable[Member]) -> list[Read]:
+    """The same of what the members of a gang want near them."""
+    return _labels_among(read for member in members for read in _of_terms(member.facts.company.near))
+
+
+def _of_terms(terms: Iterable[PodTerm]) -> Iterator[Read]:
+    """A term that selects namespaces by their labels may mean any, now or later."""
+    for term in terms:
+        scopes = term.namespaces if term.among is None else (ANYWHERE,)
+        yield from ((scope, target.key) for scope in scopes for target in term.selector or ())
+
+
+def _labels_among(reads: Iterable[Read]) -> list[Read]:
+    """Namespace and deletion are kept of every pod."""
+    return [*dict.fromkeys(read for read in reads if read[1] not in (NAMESPACE, TERMINATING))]
 
 
 def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:

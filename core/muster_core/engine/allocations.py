@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from muster_core.engine import affinity, commit, gangs, growth, ledger, lifecycle, notes, podless, quota, revising
-from muster_core.model.effects import AllocationAnswer, Effect, Refusal, Release
+from muster_core.engine import (
+    affinity,
+    commit,
+    contention,
+    gangs,
+    growth,
+    ledger,
+    lifecycle,
+    notes,
+    podless,
+    quota,
+    revising,
+)
+from muster_core.model.effects import AllocationAnswer, Refusal, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id, is_podless_key
 from muster_core.model.notes import Detail
@@ -15,67 +27,88 @@ from muster_core.world.gangs import GroupCount
 from muster_core.world.world import Partition, World
 
 
-def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> list[Effect]:
+def report(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
     """Count an allocation that exists; it needs no room: it has it. One that is known is told anew (semantics 3)."""
-    if spec.node not in partition.nodes:
-        return _reject(partition, spec, f"node {spec.node} is not known")
-    if spec.foreign or not spec.application:
-        return _report_foreign(partition, spec)
     app = partition.applications.get(spec.application)
-    if app is None:
-        return _reject(partition, spec, f"application {spec.application} is not known")
+    if spec.node not in partition.nodes:
+        _reject(partition, spec, f"node {spec.node} is not known")
+    elif spec.foreign or not spec.application:
+        _report_foreign(partition, spec)
+    elif app is None:
+        _reject(partition, spec, f"application {spec.application} is not known")
+    else:
+        _report_own(partition, app, spec, now_ns)
+
+
+def _report_own(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
     known = app.allocations.get(_identity(spec))
     waiting = app.asks.get(spec.key)
     is_own = app.spec.is_podless and is_podless_key(app.id, spec.key)
     if is_own or (known is not None and known.spec.podless):
-        return _reject(partition, spec, f"{spec.key} is the scheduler's own key")
+        _reject(partition, spec, f"{spec.key} is the scheduler's own key")
+        return
     if known is not None:
         refusal = _contradiction(known.spec.key, known.node, spec)
-        return _reject(partition, spec, refusal) if refusal else revising.revise(partition, app, known, spec, now_ns)
+        if refusal:
+            _reject(partition, spec, refusal)
+        else:
+            revising.revise(partition, app, known, spec, now_ns)
+        return
     if waiting is not None:
         ledger.unlink(partition, app, spec.key)
+        ledger.uncount_placeholder(app, waiting.spec, waiting.left)
         ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC)
-    told = podless.give_way(partition, app, spec, now_ns)
+    podless.give_way(partition, app, spec, now_ns)
     _enter(partition, app, spec, now_ns)
-    over = [effect for queue in app.queue.path_up() for effect in quota.went_over(partition, queue, now_ns)]
-    return told + _after_report(partition, app, spec, now_ns) + over
+    for queue in app.queue.path_up():
+        quota.went_over(partition, queue, now_ns)
+    _after_report(partition, app, spec, now_ns)
 
 
-def release(world: World, partition: Partition, event: AllocationReleased, now_ns: int) -> list[Effect]:
+def release(world: World, partition: Partition, event: AllocationReleased, now_ns: int) -> None:
     """The resource manager says that allocations are gone, of its own or as we asked."""
     app = partition.applications.get(event.application)
     gone = _meant(app, event) if app is not None else []
     if app is None or not gone:
-        return _release_foreign(world, partition, event)
-    effects: list[Effect] = []
-    if event.termination is Termination.STOPPED_BY_RM:
-        confirmed = tuple(
-            Release(partition.id, app.id, gone_one.spec.key, gone_one.id, Termination.STOPPED_BY_RM, event.message)
-            for gone_one in gone
-        )
-        effects.append(AllocationAnswer(partition.rm, released=confirmed))
+        _release_foreign(world, partition, event)
+        return
+    answer, was = partition.outbox.answer(partition.rm), event.termination
+    if event.key is None and event.id is None:
+        _stop_swaps(partition, app)
     for allocation in gone:
-        effects += end(partition, app, allocation, now_ns)
-    return effects
+        if was is Termination.STOPPED_BY_RM:
+            key = allocation.spec.key
+            answer.released.append(Release(partition.id, app.id, key, allocation.id, was, event.message))
+        end(partition, app, allocation, now_ns)
+
+
+def _stop_swaps(partition: Partition, app: Application) -> None:
+    """All of the application is released: no ask of it takes over from a placeholder that goes with the rest."""
+    for ask in [ask for ask in app.asks.values() if ask.swap is not None]:
+        ledger.unlink(partition, app, ask.spec.key)
+        ledger.wait_again(partition, app, ask, as_usual=True)
 
 
 def end(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
-) -> list[Effect]:
+) -> None:
     """An allocation is gone: a swap that waited for it goes on, or the ledgers shrink."""
     successor = app.asks.get(allocation.successor) if allocation.successor else None
     if successor is not None and successor.swap is not None:
-        effects = commit.confirm_swap(partition, app, allocation, successor, now_ns)
-        return effects + lifecycle.settle(partition, app, now_ns)
+        commit.confirm_swap(partition, app, allocation, successor, now_ns)
+        lifecycle.settle(partition, app, now_ns)
+        return
     was = allocation.releasing
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:
+        if was is not Termination.TIMEOUT:
+            ledger.uncount_placeholder(app, allocation.spec, 1)
         if app.is_reserving and app.gang.pledge:
             ledger.set_pledge(partition, app, lacking(app), backed=app.gang.backed)
-        more = gangs.lost_placeholder(partition, app, was, now_ns)
+        gangs.lost_placeholder(partition, app, was, now_ns)
     else:
-        more = lifecycle.complete_if_done(partition, app, now_ns)
-    return more + lifecycle.settle(partition, app, now_ns)
+        lifecycle.complete_if_done(partition, app, now_ns)
+    lifecycle.settle(partition, app, now_ns)
 
 
 def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
@@ -95,14 +128,15 @@ def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns:
     affinity.read(partition, ask)
     allocation = Allocation(ask, _identity(spec), spec.node, spec.allocated_ns or now_ns)
     if ask.placeholder:
+        contention.fix_key(app, ask.priority)
         group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
         group.count += 1
     ledger.book(partition, app, allocation)
+    affinity.join(partition, ask)
     ledger.count_in(partition, app, ask, 1)
     notes.places_came(partition, app, (allocation,), asked=False)
     partition.nodes.take(spec.node, ask.resources)
-    for queue in app.queue.path_up():
-        queue.excused = queue.excused or not queue.max.allows(queue.allocated)
+    ledger.tolerate(app, ask.resources)
     growth.path_shrank(partition, app)
 
 
@@ -136,89 +170,89 @@ def _ask_of(spec: AllocationSpec) -> AskSpec:
     )
 
 
-def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> list[Effect]:
-    effects: list[Effect] = []
+def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
     if app.state is ApplicationState.FAILING:
-        return gangs.take_back_everything(partition, app, "the application has failed", now_ns)
+        gangs.take_back_everything(partition, app, "the application has failed", now_ns)
+        return
     if spec.placeholder and (app.state is ApplicationState.RESUMING or app.ending):
-        return gangs.take_back_placeholders(partition, app, "the reservation of the application is over", now_ns)
+        gangs.take_back_placeholders(partition, app, "the reservation of the application is over", now_ns)
+        return
     if app.state is ApplicationState.NEW:
-        effects += lifecycle.accept(partition, app, now_ns)
+        lifecycle.accept(partition, app, now_ns)
     since_ns = spec.allocated_ns or now_ns
     if not spec.placeholder:
-        return effects + _after_real(partition, app, since_ns, now_ns)
-    app.gang.recovered = True
-    effects += _recover_clock(partition, app, since_ns)
-    effects += gangs.after_placing(partition, app, now_ns)
-    if app.is_reserving and partition.partial is None:
-        partition.partial = app.id
-    return effects
+        _after_real(partition, app, since_ns, now_ns)
+        return
+    app.gang.recovered[_identity(spec)] = None
+    _recover_clock(partition, app, since_ns)
+    gangs.after_placing(partition, app, now_ns)
+    contention.note_holding(partition, app)
 
 
-def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> list[Effect]:
+def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> None:
     """One bound real member means that the gang ran already: no placeholder is made any more (semantics 17)."""
-    effects: list[Effect] = []
     if app.is_reserving and app.spec.is_podless:
-        effects += _after_member(partition, app, since_ns)
+        _after_member(partition, app, since_ns)
     elif app.is_reserving:
         gangs.finish(partition, app)
-        effects += gangs.call_off(partition, app, "a member of the gang is bound already")
+        gangs.call_off(partition, app, "a member of the gang is bound already")
     is_earlier = since_ns < (app.started_ns or now_ns + 1)
     if is_earlier:
         app.started_ns = since_ns
     if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
-        return effects + lifecycle.run(partition, app, now_ns)
-    return effects + lifecycle.run_clock(partition, app, now_ns) if is_earlier else effects
+        lifecycle.run(partition, app, now_ns)
+    elif is_earlier:
+        lifecycle.run_clock(partition, app, now_ns)
 
 
-def _after_member(partition: Partition, app: Application, since_ns: int) -> list[Effect]:
+def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
     """A Direct gang ran, so it had its places: those that are left are held anew, by the clock of that time."""
-    app.gang.recovered = True
-    effects = _recover_clock(partition, app, since_ns)
+    _recover_clock(partition, app, since_ns)
     if gangs.is_reserved(app):
         gangs.finish(partition, app)
-    return effects
 
 
-def _recover_clock(partition: Partition, app: Application, since_ns: int) -> list[Effect]:
+def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
     """The placeholder clock goes on from the earliest placeholder's moment (semantics 10)."""
     gang = app.gang
     if gang.clock and gang.since_ns <= since_ns:
-        return []
-    return [gangs.start_clock(partition, app, since_ns)]
+        gang.is_early = False
+    else:
+        gangs.start_timer(partition, app, since_ns)
 
 
-def _report_foreign(partition: Partition, spec: AllocationSpec) -> list[Effect]:
+def _report_foreign(partition: Partition, spec: AllocationSpec) -> None:
     identity = _identity(spec)
     known = partition.foreign.get(identity)
     if known is not None:
         refusal = _contradiction(known.key, known.node, spec)
         if refusal:
-            return _reject(partition, spec, refusal)
-        revising.revise_foreign(partition, identity, spec)
-        return []
+            _reject(partition, spec, refusal)
+        else:
+            revising.revise_foreign(partition, identity, spec)
+        return
     affinity.read(partition, spec)
     partition.foreign[identity] = spec
+    affinity.join(partition, spec)
     ledger.enter(partition, spec.node, spec)
     partition.nodes.record(spec.node).foreigners[identity] = None
     partition.nodes.take(spec.node, spec.resources, foreign=True)
-    return []
 
 
-def _release_foreign(world: World, partition: Partition, event: AllocationReleased) -> list[Effect]:
-    released: list[Release] = []
+def _release_foreign(world: World, partition: Partition, event: AllocationReleased) -> None:
+    answer, was = partition.outbox.answer(partition.rm), event.termination
+    is_known = False
     for identity in _foreigners_meant(partition, event):
         spec = partition.foreign.pop(identity)
+        affinity.part(partition, spec)
         ledger.leave(partition, spec.node, spec)
         partition.nodes.give_back(spec.node, spec.resources, foreign=True)
         del partition.nodes.record(spec.node).foreigners[identity]
-        termination = Termination.STOPPED_BY_RM
-        released.append(Release(partition.id, spec.application, spec.key, identity, termination, event.message))
-    if not released:
+        is_known = True
+        if was is Termination.STOPPED_BY_RM:
+            answer.released.append(Release(partition.id, spec.application, spec.key, identity, was, event.message))
+    if not is_known:
         world.ignore("release of an unknown allocation")
-    if not released or event.termination is not Termination.STOPPED_BY_RM:
-        return []
-    return [AllocationAnswer(partition.rm, released=tuple(released))]
 
 
 def _foreigners_meant(partition: Partition, event: AllocationReleased) -> list[AllocationId]:
@@ -234,6 +268,6 @@ def _foreigners_meant(partition: Partition, event: AllocationReleased) -> list[A
     return [one for one in found if foreign[one].application == event.application]
 
 
-def _reject(partition: Partition, spec: AllocationSpec, reason: str) -> list[Effect]:
+def _reject(partition: Partition, spec: AllocationSpec, reason: str) -> None:
     refusal = Refusal(spec.application, spec.key, reason)
-    return [AllocationAnswer(partition.rm, rejected_allocations=(refusal,))]
+    partition.outbox.put(AllocationAnswer(partition.rm, rejected_allocations=(refusal,)))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from muster_core.model.cluster import NamespaceLabels
-from muster_core.model.effects import Effect
 from muster_core.model.events import FactsTold
 from muster_core.model.storage import Claim, ObjectGone, ObjectKind, StorageFact
 from muster_core.world.gains import ANY_CLAIM
 from muster_core.world.world import Partition
 
 
-def tell(partition: Partition, event: FactsTold) -> list[Effect]:
+def tell(partition: Partition, event: FactsTold) -> None:
     """Put them in force in their order; the newest of one object counts."""
     for fact in event.facts:
         if isinstance(fact, NamespaceLabels):
@@ -18,7 +17,6 @@ def tell(partition: Partition, event: FactsTold) -> list[Effect]:
             partition.nodes.epoch += 1  # anywhere
         else:
             _tell(partition, fact)
-    return []
 
 
 def _tell(partition: Partition, fact: StorageFact) -> None:

@@ -11,72 +11,105 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from muster_core.engine import gangs, holds, ledger, lifecycle, notes, reservations, taking_back
-from muster_core.model.decisions import Decision, Eviction, Placement, Pledge, Swap
-from muster_core.model.effects import (
-    AllocationAnswer,
-    ClockSet,
-    Effect,
-    NewAllocation,
-    Release,
-    SchedulingState,
-    SchedulingStateChanged,
+from muster_core.engine import (
+    contention,
+    gangs,
+    holds,
+    ledger,
+    lifecycle,
+    notes,
+    reservations,
+    taking_back,
+    victims,
 )
-from muster_core.model.errors import BrokenDecision
+from muster_core.model.decisions import (
+    Decision,
+    Eviction,
+    Placement,
+    Pledge,
+    Preemption,
+    QuotaPreemption,
+    Reservation,
+    Swap,
+)
+from muster_core.model.effects import NewAllocation, Release, SchedulingState, SchedulingStateChanged
+from muster_core.model.errors import BrokenDecision, CommitFailed
 from muster_core.model.events import ClockKind
 from muster_core.model.facts import NO_FACTS
 from muster_core.model.ids import AllocationKey, NodeId
-from muster_core.model.notes import EventNoted, Notice
+from muster_core.model.notes import Notice
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AskSpec
-from muster_core.model.states import ApplicationState
+from muster_core.model.states import ApplicationState, NodeState
 from muster_core.model.storage import NO_CHOICE, Choice
 from muster_core.world.applications import Allocation, Application, Ask, lacking
 from muster_core.world.classes import AskClass
+from muster_core.world.outbox import Answer
 from muster_core.world.world import Partition
 
 
-def commit(partition: Partition, decision: Decision, now_ns: int) -> list[Effect]:
-    """Carry out one decision whole. Raises BrokenDecision if it no longer holds."""
+def commit(partition: Partition, decision: Decision, now_ns: int) -> None:
+    """Carry out one decision whole; its effects go into the outbox as it is written.
+
+    Raises BrokenDecision before the first write if it no longer holds, CommitFailed for any other exception.
+    """
+    try:
+        _commit(partition, decision, now_ns)
+    except BrokenDecision:
+        raise
+    except Exception as error:
+        raise CommitFailed(type(decision).__name__) from error
+
+
+def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
+    if isinstance(decision, QuotaPreemption):
+        victims.enforce(partition, decision, now_ns)
+        return
     app = partition.applications.get(decision.application)
     if app is None:
-        raise BrokenDecision(repr(decision), "the application is gone")
+        raise BrokenDecision(type(decision).__name__, f"application {decision.application} is gone")
     match decision:
         case Placement():
-            return _place(partition, app, decision, now_ns)
+            _place(partition, app, decision, now_ns)
         case Swap():
-            return _swap(partition, app, decision, now_ns)
+            _swap(partition, app, decision, now_ns)
         case Eviction():
-            return _evict(partition, app, decision, now_ns)
+            _evict(partition, app, decision, now_ns)
         case Pledge():
             ledger.set_pledge(partition, app, decision.amount, backed=decision.backed)
-            return []
+            contention.note_holding(partition, app)
+        case Reservation():
+            reservations.reserve(partition, app, decision, now_ns)
+        case Preemption():
+            victims.preempt(partition, app, decision, now_ns)
         case _:
             assert_never(decision)
 
 
+def may_place(partition: Partition, app: Application, decision: Placement) -> bool:
+    """Whether a placement that was planned earlier still holds."""
+    try:
+        _check_placement(partition, app, decision)
+    except BrokenDecision:
+        return False
+    return all(partition.nodes.record(node).state is NodeState.SCHEDULABLE for _, node in decision.places)
+
+
 @dataclass(slots=True)
 class _Batch:
-    """What a placement makes, and what is to be said of it."""
+    """What a placement makes, and the answer that says it."""
 
     volumes: Mapping[str, str]
+    answer: Answer
     made: list[Allocation] = field(default_factory=list)
-    new: list[NewAllocation] = field(default_factory=list)
-    clocks: list[Effect] = field(default_factory=list)
-    told: list[SchedulingStateChanged] = field(default_factory=list)
-
-    def tell(self, said: list[SchedulingStateChanged]) -> None:
-        """What was not just said: all places of a task group without pods speak with one voice."""
-        self.told += [one for one in said if one not in self.told[-1:]]
 
 
-def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> list[Effect]:
+def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> None:
     wanted = _check_placement(partition, app, decision)
-    had_placeholder = bool(app.gang.reserved)
     for resources, counts in wanted.items():
         partition.nodes.take_all(counts, resources)
-    batch = _Batch(dict(decision.volumes))
+    batch = _Batch(dict(decision.volumes), partition.outbox.answer(partition.rm))
     totals: dict[tuple[bool, Resources], tuple[AskSpec, int]] = {}
     for spec, places in _runs(app, decision):
         for ask, node in places:
@@ -86,12 +119,10 @@ def _place(partition: Partition, app: Application, decision: Placement, now_ns: 
         totals[shape] = (first, count + len(places))
     for spec, count in totals.values():
         ledger.count_in(partition, app, spec, count)
-        ledger.count_pending(app, spec.resources, -count)
+        ledger.count_pending(partition, app, spec.resources, -count)
     ledger.note_waiting(partition, app)
     notes.places_came(partition, app, batch.made, asked=True)
-    effects: list[Effect] = [AllocationAnswer(partition.rm, new=tuple(batch.new))] if batch.new else []
-    effects += [*batch.clocks, *batch.told]
-    return effects + _after_placement(partition, app, now_ns, had_placeholder=had_placeholder)
+    _after_placement(partition, app, now_ns)
 
 
 def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tuple[Ask, NodeId]]]]:
@@ -113,18 +144,18 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     """One allocation; its sums are the batch's."""
     spec = ask.spec
     if ask.said is not None:
-        batch.tell(say_found(partition, app, ask, SchedulingState.SCHEDULED, node))
+        say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
     if partition.reservations and _use_hold(partition, app, spec.key, node):
-        batch.clocks += reservations.watch(partition, app, now_ns)
+        reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
-    ledger.count_made(app, ask)
+    ledger.count_made(partition, app, ask)
     ledger.book(partition, app, allocation)
     batch.made.append(allocation)
     choice = ledger.assume(partition, spec, node, batch.volumes) if spec.facts is not NO_FACTS else NO_CHOICE
     if not spec.podless:
-        batch.new.append(NewAllocation(spec, allocation.id, node, choice))
+        batch.answer.new.append(NewAllocation(spec, allocation.id, node, choice))
     if spec.timeout_ns:
-        batch.clocks.append(run_clock(partition, app, allocation, now_ns))
+        run_clock(partition, app, allocation, now_ns)
 
 
 def _check_placement(partition: Partition, app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
@@ -137,7 +168,8 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
         node = partition.nodes.without_room(counts, resources)
         if node is not None:
             raise BrokenDecision("placement", f"node {node} has no room for {counts[node]} of {resources}")
-    _check_part(partition, app, total)
+    _check_together(partition, app, decision, wanted)
+    _check_part(app, total)
     for queue in app.queue.path_up():
         if queue.max:
             excess = queue.max.excess(queue.allocated + total)
@@ -150,12 +182,31 @@ def _check_placement(partition: Partition, app: Application, decision: Placement
     return wanted
 
 
-def _check_part(partition: Partition, app: Application, total: Resources) -> None:
-    """One gang at a time may hold a part of its places (semantics 12); another may do so since this was planned."""
-    if not app.is_reserving or partition.partial in (None, app.id):
+def _check_together(
+    partition: Partition, app: Application, decision: Placement, wanted: Mapping[Resources, Mapping[NodeId, int]]
+) -> None:
+    """What single shapes do not show: different ones on one node, and what is reserved there for others."""
+    seen: set[NodeId] = set()
+    checked = {node for node in partition.reservations.by_node if any(node in counts for counts in wanted.values())}
+    for counts in wanted.values():
+        checked |= seen & counts.keys()
+        seen |= counts.keys()
+    if not checked:
+        return
+    required = {node for key, node in decision.places if node in checked and app.asks[key].spec.required_node}
+    for node in checked:
+        amount = sum((each.times(counts[node]) for each, counts in wanted.items() if node in counts), NOTHING)
+        kept = reservations.kept(partition, app, node, required_only=node in required)
+        if not (partition.nodes.available(node) - kept).covers(amount):
+            raise BrokenDecision("placement", f"node {node} has no room for {amount} next to its reservations")
+
+
+def _check_part(app: Application, total: Resources) -> None:
+    """A gang that wants all or nothing holds no part of its places (semantics 16)."""
+    if not app.is_reserving or not app.spec.is_whole:
         return
     if any(amount > total[name] for name, amount in lacking(app).items()):
-        raise BrokenDecision("placement", f"gang {partition.partial} holds a part of its places already")
+        raise BrokenDecision("placement", f"gang {app.id} would reserve only a part of its members")
 
 
 def _counts(app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
@@ -181,18 +232,13 @@ def _check_volumes(partition: Partition, volumes: Choice) -> None:
             raise BrokenDecision("choice of volumes", f"volume {volume} is not free for claim {claim} any more")
 
 
-def _after_placement(partition: Partition, app: Application, now_ns: int, *, had_placeholder: bool) -> list[Effect]:
-    effects: list[Effect] = []
+def _after_placement(partition: Partition, app: Application, now_ns: int) -> None:
     if app.is_reserving:
-        # A Direct gang whose members run already goes on by its old clock.
-        if not had_placeholder and not (app.spec.is_podless and app.gang.clock):
-            effects.append(gangs.start_clock(partition, app, now_ns))
-        effects += gangs.after_placing(partition, app, now_ns)
-        if app.is_reserving:
-            partition.partial = app.id
+        gangs.note_reservation(partition, app, now_ns)
+        gangs.after_placing(partition, app, now_ns)
+        contention.note_holding(partition, app)
     elif app.state is ApplicationState.ACCEPTED:
-        effects += lifecycle.run(partition, app, now_ns)
-    return effects
+        lifecycle.run(partition, app, now_ns)
 
 
 def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> bool:
@@ -203,14 +249,14 @@ def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: 
     return hold is not None
 
 
-def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> ClockSet:
+def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
     """The clock of an allocation's run time (semantics 2)."""
     at_ns = now_ns + allocation.spec.timeout_ns
     key = AllocationKey(allocation.id)
-    return lifecycle.set_clock(partition, app, ClockKind.ALLOCATION_RUN, app.sequence, at_ns, key)
+    lifecycle.set_clock(partition, app, ClockKind.ALLOCATION_RUN, app.sequence, at_ns, key)
 
 
-def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -> list[Effect]:
+def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -> None:
     ask = app.asks.get(decision.ask)
     placeholder = app.allocations.get(decision.placeholder)
     if ask is None or ask.swap is not None or placeholder is None or placeholder.releasing is not None:
@@ -218,91 +264,94 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
     if not placeholder.spec.resources.covers(ask.spec.resources):
         raise BrokenDecision("swap", f"ask {ask.spec.key} is larger than its placeholder")
     _check_volumes(partition, decision.volumes)
-    if not decision.same_node and not partition.nodes.available(decision.node).covers(ask.spec.resources):
-        raise BrokenDecision("swap", f"node {decision.node} has no room")
+    if not decision.same_node:
+        if decision.node not in partition.nodes:
+            raise BrokenDecision("swap", f"node {decision.node} is gone")
+        kept = reservations.kept(partition, app, decision.node, required_only=bool(ask.spec.required_node))
+        if not (partition.nodes.available(decision.node) - kept).covers(ask.spec.resources):
+            raise BrokenDecision("swap", f"node {decision.node} has no room")
     if placeholder.spec.podless:
-        return _take_over(partition, app, placeholder, ask, decision, now_ns)
+        _take_over(partition, app, placeholder, ask, decision, now_ns)
+        return
+    answer = partition.outbox.answer(partition.rm)
     if not decision.same_node:
         ledger.hold(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
     ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
-    ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED)
+    ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     placeholder.successor = ask.spec.key
+    why = Termination.PLACEHOLDER_REPLACED
+    answer.released.append(
+        Release(partition.id, app.id, placeholder.spec.key, placeholder.id, why, message=ask.spec.key)
+    )
     ask.clock = partition.next_number()
     at_ns = now_ns + partition.timing.release_timeout_ns
-    release = Release(
-        partition.id, app.id, placeholder.spec.key, placeholder.id, Termination.PLACEHOLDER_REPLACED, ask.spec.key
-    )
-    return [
-        AllocationAnswer(partition.rm, released=(release,)),
-        lifecycle.set_clock(partition, app, ClockKind.RELEASE, ask.clock, at_ns, ask.spec.key),
-        *say_found(partition, app, ask, SchedulingState.RESERVED, decision.node),
-    ]
+    lifecycle.set_clock(partition, app, ClockKind.RELEASE, ask.clock, at_ns, ask.spec.key)
+    say_found(partition, app, ask, SchedulingState.RESERVED, decision.node)
 
 
 def _take_over(
     partition: Partition, app: Application, placeholder: Allocation, ask: Ask, swap: Swap, now_ns: int
-) -> list[Effect]:
+) -> None:
     """A place without a pod is the real ask's at once: nobody has to go first (semantics 16)."""
-    told = say_found(partition, app, ask, SchedulingState.SCHEDULED, swap.node)
+    answer = partition.outbox.joined(partition.rm, app.id)
+    say_found(partition, app, ask, SchedulingState.SCHEDULED, swap.node)
     holds.unreserve(partition, (app.id, ask.spec.key))
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
     ledger.book(partition, app, allocation)
     volumes = ledger.assume(partition, ask.spec, swap.node, dict(swap.volumes))
+    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
     notes.places_came(partition, app, (allocation,), asked=True)
-    app.mark_releasing(placeholder, Termination.PLACEHOLDER_REPLACED)
+    app.mark_releasing(placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     ledger.hand_over(partition, app, placeholder, allocation, now_ns)
-    ledger.count_pending(app, ask.spec.resources, -1)
-    ledger.count_made(app, ask)
+    ledger.count_pending(partition, app, ask.spec.resources, -1)
+    ledger.count_made(partition, app, ask)
     ledger.note_waiting(partition, app)
-    clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
-    new = NewAllocation(ask.spec, allocation.id, allocation.node, volumes)
-    return [AllocationAnswer(partition.rm, new=(new,)), *clocks, *told]
+    if ask.spec.timeout_ns:
+        run_clock(partition, app, allocation, now_ns)
 
 
-def say_found(
-    partition: Partition, app: Application, ask: Ask, state: SchedulingState, node: NodeId
-) -> list[SchedulingStateChanged]:
+def say_found(partition: Partition, app: Application, ask: Ask, state: SchedulingState, node: NodeId) -> None:
     """An ask that was told "no" before has its place now, or one that is held for it (semantics 6)."""
     if ask.said is None:
-        return []
+        return
     ask.said = None
     text = "all its places are held" if ask.spec.podless else f"on node {node}"
-    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.voice, state, text)]
+    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.voice, state, text))
 
 
-def confirm_swap(
-    partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int
-) -> list[Effect]:
+def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
     """The placeholder is gone: one update of application, queue, user and node (seed 000, "Scheduler logic")."""
     swap = ask.swap
     if swap is None:
         raise BrokenDecision("swap", "the ask is not parked")
+    answer = partition.outbox.answer(partition.rm)
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
     # In this order: what is assumed of its claims is forgotten where nobody has a place.
     ledger.book(partition, app, allocation)
     ledger.arrive(partition, app, ask, swap)
     ledger.count_in(partition, app, ask.spec, 1)
+    volumes = ledger.assumed(partition, ask.spec)
+    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
     notes.places_came(partition, app, (allocation,), asked=True)
     # Only now: between the two a queue over a lowered maximum would look as if it were within it.
     ledger.drop(partition, app, placeholder, now_ns)
-    clocks = [run_clock(partition, app, allocation, now_ns)] if ask.spec.timeout_ns else []
-    new = NewAllocation(ask.spec, allocation.id, allocation.node, ledger.assumed(partition, ask.spec))
-    ledger.count_pending(app, ask.spec.resources, -1)
-    ledger.count_made(app, ask)
+    if ask.spec.timeout_ns:
+        run_clock(partition, app, allocation, now_ns)
+    ledger.count_pending(partition, app, ask.spec.resources, -1)
+    ledger.count_made(partition, app, ask)
     if ask.left:
         ledger.wait_again(partition, app, ask, as_usual=False)
-    return [AllocationAnswer(partition.rm, new=(new,)), *clocks]
 
 
-def _evict(partition: Partition, app: Application, decision: Eviction, now_ns: int) -> list[Effect]:
+def _evict(partition: Partition, app: Application, decision: Eviction, now_ns: int) -> None:
     ask = app.asks.get(decision.ask)
     placeholder = app.allocations.get(decision.placeholder)
     if ask is None or ask.swap is not None or placeholder is None or placeholder.releasing is not None:
         raise BrokenDecision("eviction", "the ask or its placeholder is not free any more")
-    released = taking_back.time_out(partition, app, [placeholder], decision.message, now_ns)
+    answer = partition.outbox.answer(partition.rm)
+    taking_back.time_out(partition, app, [placeholder], decision.message, now_ns, answer)
     ledger.wait_again(partition, app, ask, as_usual=True)
-    effects: list[Effect] = [AllocationAnswer(partition.rm, released=released)] if released else []
-    return [*effects, EventNoted(partition.rm, Notice.REQUEST, ask.spec.key, decision.message, app.id)]
+    partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=decision.message)

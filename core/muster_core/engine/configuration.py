@@ -4,9 +4,9 @@ Queues that stay get their new settings, new ones appear, those that are gone
 drain: what runs there goes on, nothing new is let in, and they vanish when
 empty. What cannot be while something runs waits until that is gone: a leaf
 with applications becomes a parent, and a parent with queues a leaf, when the
-last of them has left. Nothing that runs is touched by a lower maximum; a
-waiting gang that the new settings make impossible fails with a reason
-(semantics 11). A partition that is no longer named ends what runs in it.
+last of them has left. Nothing that runs is touched by a lower maximum, and no
+application fails by it: a gang that the new settings make impossible waits
+with the reason (semantics 11). A partition that is no longer named ends what runs in it.
 
 Differs: a queue on demand is open again when the queue it hangs below comes back into the configuration, and follows
 changed templates for what is made below it.
@@ -14,34 +14,30 @@ changed templates for what is made below it.
 
 from __future__ import annotations
 
-from muster_core.engine import gangs, notes, queues, quota
+from muster_core.engine import applications, gangs, notes, queues, quota, recovered
 from muster_core.model.config import PartitionConfig, QueueConfig
-from muster_core.model.effects import Effect
 from muster_core.model.events import ConfigurationReplaced
 from muster_core.model.ids import partition_id
 from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.states import ApplicationState, QueueEvent
-from muster_core.plan.impossible import obstacle
 from muster_core.world import priorities
 from muster_core.world.queues import Queue
 from muster_core.world.world import Manager, Partition, World, make_partition
 
 
-def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> list[Effect]:
+def replace(world: World, event: ConfigurationReplaced, now_ns: int) -> None:
     """Put every partition of the new configuration in force, and close those that it no longer names."""
     manager = world.managers.get(event.rm)
     if manager is None:
         world.ignore("configuration of an unknown resource manager")
-        return []
+        return
     manager.configuration = event.configuration
-    effects: list[Effect] = []
     for config in event.configuration.partitions:
-        effects += _put_in_force(world, manager, config, now_ns)
+        _put_in_force(world, manager, config, now_ns)
     named = {partition_id(event.rm, config.name) for config in event.configuration.partitions}
     for partition in world.partitions.values():
         if partition.rm == event.rm and partition.id not in named:
-            effects += _close(partition, now_ns)
-    return effects
+            _close(partition, now_ns)
 
 
 def drop_closed(world: World) -> None:
@@ -55,53 +51,50 @@ def drop_closed(world: World) -> None:
         del world.partitions[name]
 
 
-def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_ns: int) -> list[Effect]:
+def _put_in_force(world: World, manager: Manager, config: PartitionConfig, now_ns: int) -> None:
     name, configuration = partition_id(manager.id, config.name), manager.configuration
     partition = world.partitions.get(name)
     if partition is None:
-        partition = world.partitions[name] = make_partition(name, manager, config, configuration.timing)
+        partition = world.partitions[name] = make_partition(world, name, manager, config)
         partition.since_ns = now_ns
         queues.note_tree(partition)
-        return []
+        return
     if partition.is_closing:  # configured again
         partition.since_ns = now_ns
     partition.timing, partition.tracking = configuration.timing, configuration.tracking
-    return _apply(partition, config, now_ns)
+    _apply(partition, config, now_ns)
 
 
-def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> list[Effect]:
+def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> None:
     was = quota.standing(partition)
     partition.config = config
-    # What was impossible before came from a recovery and is not this configuration's doing.
-    possible = [app for app in partition.applications.values() if app.is_reserving and not obstacle(app)]
     _update(partition, partition.queues.root, config.root)
-    effects: list[Effect] = []
-    for app in possible:
-        if reason := obstacle(app):
-            effects += gangs.make_impossible(partition, app, now_ns, f"the configuration changed: {reason}")
     order_changed(partition)
-    return effects + quota.reconsider(partition, was, now_ns)
+    applications.reconsider_groups(partition, now_ns)
+    recovered.place_again(partition)
+    quota.reconsider(partition, was, now_ns)
 
 
 def order_changed(partition: Partition) -> None:
     """Maximums, limits or policies are others now: priorities are shown anew, and everybody is asked again."""
     priorities.recount(partition.queues.by_path.values())
+    partition.scheduling.renew_all()
     partition.misfits.clear()
+    partition.preemptions.epoch += 1
     partition.stir_all()
 
 
-def _close(partition: Partition, now_ns: int) -> list[Effect]:
+def _close(partition: Partition, now_ns: int) -> None:
     """Let nothing new into the partition, and end what runs there (contract 6.3)."""
     if partition.is_closing:
-        return []
+        return
     queues.drain(partition, partition.queues.root)
     partition.since_ns = now_ns
     partition.note(Notice.QUEUE, partition.queues.root.path, message=f"partition {partition.id} is being removed")
-    effects: list[Effect] = []
+    applications.reject_undecided(partition, f"partition {partition.id} is being removed", now_ns)
     for app in list(partition.applications.values()):
         if app.state is not ApplicationState.FAILING:
-            effects += gangs.fail(partition, app, now_ns, f"partition {partition.id} was removed")
-    return effects
+            gangs.fail(partition, app, now_ns, f"partition {partition.id} was removed")
 
 
 def _update(partition: Partition, queue: Queue, config: QueueConfig) -> None:

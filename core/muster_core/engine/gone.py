@@ -18,14 +18,14 @@ _WHY: Final = "is not configured any more"
 _New = ApplicationAdded | NodeAdded | NodeUpdated | AskAdded | AllocationReported
 
 
-def refuse(world: World, event: Event) -> list[Effect]:
+def refuse(world: World, event: Event) -> None:
     """Tell the resource manager; what only ends something there is left without effect."""
     if isinstance(event, _New):
         for rm, manager in world.managers.items():
             if manager.state is ManagerState.RUNNING and is_partition_of(rm, event.spec.partition):
-                return [_refusal(rm, event)]
+                world.outbox.put(_refusal(rm, event))
+                return
     world.ignore("event for a partition that is gone")
-    return []
 
 
 def _refusal(rm: RmId, event: _New) -> Effect:

@@ -23,14 +23,11 @@ from muster_core.world.columns import IntColumn
 from muster_core.world.gains import ANY_CLAIM
 from muster_core.world.misfits import Misfit
 from muster_core.world.nodes import NodeTable
-from muster_core.world.obstacles import NoSlot, NoStart, NoTurn
+from muster_core.world.obstacles import NoStart, NoTurn
 from muster_core.world.queues import Queue
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition
 
-#: More nodes than this at once are not looked at one by one, but class by class; if there are not too many of these.
-_MANY: Final = 32
-_MANY_CLASSES: Final = 1000
 _ANY: Final = 1 << 40
 
 
@@ -39,14 +36,11 @@ def absorb(partition: Partition) -> None:
     company, partition.nodes.gains.company = partition.nodes.gains.company, False
     claims, partition.nodes.gains.claims = partition.nodes.gains.claims, {}
     gains = partition.nodes.gains.take(partition.nodes.epoch)
-    if gains is None or (len(gains) > _MANY and len(partition.misfits) > _MANY_CLASSES):
+    if gains is None:
         _open_all(partition)
         return
-    if len(gains) > _MANY:
+    if gains:
         _absorb_nodes(partition, gains)
-    else:
-        for node in gains:
-            _absorb_node(partition, node)
     lines = [line for node in gains for line in partition.obstacles.by_node.get(node, {}).values()]
     if company or claims:
         for kind in dict.fromkeys((*partition.misfits, *partition.obstacles.by_kind)):
@@ -56,7 +50,6 @@ def absorb(partition: Partition) -> None:
         lines += partition.obstacles.together.values()
     for line in lines:
         partition.open(line)
-    narrow(partition)
 
 
 def room_grew(partition: Partition, holder: Holder, limit: Limit, taken: Queue | Account) -> None:
@@ -95,16 +88,10 @@ def start_freed(partition: Partition, holder: Holder) -> None:
     partition.open(partition.obstacles.lines.get(NoStart(holder)))
 
 
-def slot_freed(partition: Partition) -> None:
-    """No gang holds a part of its places any more."""
-    partition.partial = None
-    partition.open(partition.obstacles.lines.get(NoSlot()))
-
-
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
     """Whether the application keeps those behind it in its leaf from starting."""
     app.blocks = blocks
-    blockers = app.queue.agenda.blockers
+    blockers = app.queue.blockers
     if blocks:
         blockers[app.id] = None
     elif app.id in blockers:
@@ -117,37 +104,50 @@ def turn_freed(partition: Partition, leaf: Queue) -> None:
     partition.open(partition.obstacles.lines.get(NoTurn(leaf.path)))
 
 
-def _absorb_node(partition: Partition, node: NodeId) -> None:
-    nodes, misfits = partition.nodes, partition.misfits
-    if not len(misfits) or node not in nodes:
-        return
-    row = nodes.rows.row(node)
-    for kind in misfits.within(nodes.available(node)):
-        if kind not in partition.obstacles.by_kind:  # nobody waits for it: it is not worth remembering
-            misfits.drop(kind)
-        elif node not in kind.avoid and filters.allowed(kind.constraints, nodes)[row]:
-            if kind.depends_on_others:  # one that finds a place here may open others
-                _look_anew(partition, kind)
-            else:
-                misfits.grow(kind, node)
-
-
 def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
-    """The same of many nodes at once: each class looks at all of them."""
+    """Open the lines of classes of which one may fit into what some of the nodes have left. How many really do is
+    counted when the first who stands there is next (`is_worth_trying`).
+    """
     nodes, misfits = partition.nodes, partition.misfits
-    there = [node for node in gains if node in nodes]
-    rows = np.array([nodes.rows.row(node) for node in there], dtype=np.int64)
-    for kind in misfits:
-        if kind not in partition.obstacles.by_kind:
+    rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
+    if not len(misfits) or not len(rows):
+        return
+    columns = nodes.columns()
+    misfits.gained(rows, columns.size)
+
+    def most(name: str) -> int:
+        column = columns.availables.column(name, columns.size)
+        return 0 if column is None else int(column[rows].max())
+
+    for kind in misfits.within(most):
+        lines = partition.obstacles.by_kind.get(kind)
+        if lines is None:  # nobody waits for it: it is not worth remembering
             misfits.drop(kind)
-            continue
-        fitting = (_counts(nodes, rows, kind) > 0) & filters.allowed(kind.constraints, nodes)[rows]
-        found = [there[at] for at in np.flatnonzero(fitting).tolist() if there[at] not in kind.avoid]
-        if found and kind.depends_on_others:
+        elif not kind.depends_on_others:
+            misfits.grow(kind)
+            for line in lines.values():
+                partition.open(line)
+        elif len(_possible(nodes, rows, kind)):  # one that finds a place here may open others
             _look_anew(partition, kind)
+
+
+def is_worth_trying(partition: Partition, app: Application) -> bool:
+    """Count what the classes of the application that gained may have now, and close the lines before those that still
+    have too little. Returns whether anything is left to try the application for.
+    """
+    misfits = partition.misfits
+    for kind in app.waiting if misfits.grown else ():
+        misfit = misfits.grown.get(kind)
+        if misfit is None:
             continue
-        for node in found:
-            misfits.grow(kind, node)
+        more = _count_again(partition, kind, misfit)
+        misfit.room = misfit.known + more
+        if not more:
+            del misfits.grown[kind]
+        for count, line in partition.obstacles.by_kind.get(kind, {}).items():
+            if count > misfit.room:
+                partition.scheduling.close(line)
+    return partition.scheduling.active.has(app)
 
 
 def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
@@ -162,36 +162,23 @@ def _look_anew(partition: Partition, kind: AskClass) -> None:
         partition.open(line)
 
 
-def narrow(partition: Partition) -> None:
-    """What gained may be taken again: count what the classes that grew may have there now, and open or close
-    the lines before it.
-    """
-    misfits = partition.misfits
-    for kind, misfit in list(misfits.grown.items()):
-        misfit.room = misfit.known + _count_again(partition.nodes, kind, misfit)
-        if not misfit.where:
-            del misfits.grown[kind]
-        for count, line in partition.obstacles.by_kind.get(kind, {}).items():
-            if count > misfit.room:
-                partition.obstacles.close(line)
-            elif not line.is_open:
-                partition.open(line)
-
-
-def _count_again(nodes: NodeTable, kind: AskClass, misfit: Misfit) -> int:
-    """How many more the nodes that gained hold than when places were looked for; those that hold no more are
-    forgotten until they gain again.
-    """
-    there = [node for node in misfit.where if node in nodes]
-    rows = np.array([nodes.rows.row(node) for node in there], dtype=np.int64)
+def _count_again(partition: Partition, kind: AskClass, misfit: Misfit) -> int:
+    """How many more the nodes that gained hold than when places were looked for."""
+    nodes = partition.nodes
+    rows = _possible(nodes, partition.misfits.since(misfit), kind)
     more = np.maximum(_counts(nodes, rows, kind), 0)
     if misfit.then is not None:
         known = rows < len(misfit.then)
-        more[known] -= misfit.then[rows[known]]
-    gained = np.flatnonzero(more > 0)
-    if len(gained) < len(misfit.where):
-        misfit.where = {there[at]: None for at in gained.tolist()}
-    return int(more[gained].sum())
+        more[known] = np.maximum(more[known] - misfit.then[rows[known]], 0)
+    return int(more.sum())
+
+
+def _possible(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:
+    """Those of the rows on which the class may run."""
+    rows = rows[rows < nodes.columns().size]
+    found = rows[filters.allowed(kind.constraints, nodes)[rows]]
+    avoided = [nodes.rows.row(node) for node in kind.avoid if node in nodes]
+    return found[~np.isin(found, avoided)] if avoided else found
 
 
 def _counts(nodes: NodeTable, rows: IntColumn, kind: AskClass) -> IntColumn:

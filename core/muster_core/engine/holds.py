@@ -23,6 +23,8 @@ def reserve(partition: Partition, app: Application, ask: Ask, hold: Hold) -> Non
     partition.nodes.claim(hold.node, hold.resources, 1)
     if hold.preempted:
         claim(app, hold.resources, 1)
+    else:
+        app.queue.node_reservations += 1
     partition.stir_one(app)
     notes.reserved(partition, hold.node, ask.spec, Change.ADD)
 
@@ -36,9 +38,12 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
     ask = app.asks[hold.key]
     partition.reservations.remove(hold)
     partition.nodes.claim(hold.node, hold.resources, -1, grows=not used)
+    partition.preemptions.epoch += 1
     if hold.preempted:
         claim(app, hold.resources, -1)
         growth.path_grew(partition, app)
+    else:
+        app.queue.node_reservations -= 1
     if ask.said is Lack.RESERVED:
         ask.said = None
         app.unheld[hold.key] = None
@@ -52,9 +57,9 @@ def claim(app: Application, amount: Resources, times: int) -> None:
         queue.claimed = queue.claimed.plus(amount, times)
 
 
-def mark_preempted(app: Application, allocation: Allocation, number: int) -> None:
+def mark_preempted(app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
     """The allocation was told to go by that preemption; it counts as going on every queue of the path."""
-    app.mark_releasing(allocation, Termination.PREEMPTED_BY_SCHEDULER)
+    app.mark_releasing(allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
     allocation.preemption = number
     for queue in app.queue.path_up():
         queue.preempting += allocation.spec.resources
@@ -62,19 +67,32 @@ def mark_preempted(app: Application, allocation: Allocation, number: int) -> Non
 
 def end_preemption(partition: Partition, app: Application, victim: Allocation) -> None:
     """A victim is gone, however that came; with the last one its preemption is over."""
-    for queue in app.queue.path_up():
-        queue.preempting -= victim.spec.resources
-    running = partition.preemptions.running.get(victim.preemption)
-    if running is None:
-        return
+    running = partition.preemptions.running[victim.preemption]
+    _count_no_longer(app, victim)
     del running.victims[app.id, victim.id]
     if not running.victims:
         forget_preemption(partition, running)
 
 
+def _count_no_longer(app: Application, victim: Allocation) -> None:
+    """The victim does not count as going any more."""
+    victim.preemption = 0
+    for queue in app.queue.path_up():
+        queue.preempting -= victim.spec.resources
+
+
 def forget_preemption(partition: Partition, running: Running) -> None:
-    """Nobody waits for its victims any more: the last one went, or their time is over."""
+    """The preemption has ended: the last victim went, or their time is over. Those that are still there count as
+    allocated like any other, for they may never go.
+    """
     del partition.preemptions.running[running.number]
+    partition.preemptions.epoch += 1
+    for name, identity in running.victims:
+        app = partition.applications[name]
+        _count_no_longer(app, app.allocations[identity])
+    winner = partition.applications.get(running.gang) if running.gang is not None else None
+    if winner is not None:
+        partition.stir_one(winner)
     over = partition.queues.get(running.queue)
     if over is not None and over.quota_running == running.number:
         over.quota_running = 0

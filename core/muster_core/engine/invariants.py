@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from muster_core.engine import invariants_of_holds, invariants_of_storage
+from muster_core.engine import invariants_of_holds, invariants_of_labels, invariants_of_storage
 from muster_core.model.facts import PodFacts
-from muster_core.model.ids import NodeId, QueuePath, child_path, queue_name
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState, QueueState
 from muster_core.world import priorities
-from muster_core.world.applications import Application, lacking
+from muster_core.world.applications import Application
+from muster_core.world.scheduling_queue import Line
 from muster_core.world.users import Account, Holder, HolderKind
 from muster_core.world.world import Partition, World
 
@@ -35,7 +36,12 @@ _HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 def check(world: World) -> list[str]:
     """Every sentence that does not hold, for people; empty = the world is sound."""
-    return [f"{partition.id}: {broken}" for partition in world.partitions.values() for broken in _partition(partition)]
+    return [broken for partition in world.partitions.values() for broken in check_partition(partition)]
+
+
+def check_partition(partition: Partition) -> list[str]:
+    """The same for one partition."""
+    return [f"{partition.id}: {broken}" for broken in _partition(partition)]
 
 
 def _partition(partition: Partition) -> Iterator[str]:
@@ -50,6 +56,7 @@ def _partition(partition: Partition) -> Iterator[str]:
     yield from _nodes(partition)
     yield from _indices(partition)
     yield from invariants_of_holds.check(partition)
+    yield from invariants_of_labels.check(partition)
 
 
 def _application(partition: Partition, app: Application) -> Iterator[str]:
@@ -111,11 +118,12 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
         if app.gang.pledge:
             yield f"application {app.id} has pledged {app.gang.pledge} without reserving"
         return
-    if app.spec.is_whole and app.gang.reserved and not app.gang.recovered:
+    live = [identity for group in app.gang.live.values() for identity in group]
+    if app.spec.is_whole and any(identity not in app.gang.recovered for identity in live):
         yield f"gang {app.id} holds a part of its places and wants all or none"
-    is_partial = bool(app.gang.reserved) and bool(lacking(app))
-    if is_partial and partition.partial != app.id and not app.gang.recovered:
-        yield f"gang {app.id} holds a part of its places beside {partition.partial}"
+    is_holding = app.id in partition.contention.holding
+    if (app.gang.reserved or app.gang.pledge) and not is_holding:
+        yield f"gang {app.id} holds reservations and is missing in the contention state"
 
 
 def _podless(app: Application) -> Iterator[str]:
@@ -166,8 +174,9 @@ def _queues(partition: Partition) -> Iterator[str]:
             if kept != counted:
                 yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
             yield from _negative(f"queue {path}: {name}", kept)
-        if not queue.excused and not queue.max.allows(queue.allocated):
-            yield f"queue {path} has {queue.allocated} allocated, over its maximum {queue.max}"
+        over = queue.max.excess(queue.allocated)
+        if over != queue.tolerated:
+            yield f"queue {path} has {over} allocated over its maximum {queue.max}, tolerated are {queue.tolerated}"
 
 
 def _tree(partition: Partition) -> Iterator[str]:
@@ -225,39 +234,70 @@ def _agenda(partition: Partition) -> Iterator[str]:
     for app in partition.applications.values():
         yield from _listed(partition, app)
     yield from _shown(partition)
+    yield from _lines(partition)
 
 
 def _listed(partition: Partition, app: Application) -> Iterator[str]:
-    agenda, standing = app.queue.agenda, partition.obstacles.standing.get(app.id, {})
+    scheduling, standing = partition.scheduling, partition.obstacles.standing.get(app.id, {})
     is_parked = partition.inquiries.is_parked(partition.id, app.id)
-    is_listed = app.id in agenda.stirred or bool(standing) or app.asleep_until_ns or is_parked
+    is_listed = app.id in scheduling.requeued or bool(standing) or app.asleep_until_ns or is_parked or app.withheld
     if app.waiting and not is_listed and not app.is_reserving:
         yield f"application {app.id} waits and nobody will ask for it"
-    if not app.waiting and (app.id in agenda.stirred or standing):
-        yield f"application {app.id} waits for nothing and is on an agenda"
+    is_active = scheduling.active.has(app)
+    if not app.waiting and (is_active or standing):
+        yield f"application {app.id} waits for nothing and is in the scheduling queue"
+    if is_active != (app.id in scheduling.requeued or any(app.id in line.heads for line in standing.values())):
+        yield f"application {app.id} is {'active' if is_active else 'not active'} without a reason"
     if app.shown != max((kind.priority for kind in app.waiting), default=None):
         yield f"application {app.id} shows priority {app.shown}"
-    if any(app.id not in line.waiting.get(app.queue.path, {}) for line in standing.values()):
+    if any(not line.has(app) for line in standing.values()):
         yield f"application {app.id} stands in a line that does not know it"
-    if app.blocks != (app.id in agenda.blockers):
+    if app.blocks != (app.id in app.queue.blockers):
         yield f"application {app.id}: its leaf's list of gangs that block is wrong"
 
 
 def _shown(partition: Partition) -> Iterator[str]:
+    counted = Counter(
+        queue.path for app in partition.applications.values() if app.counted for queue in app.queue.path_up()
+    )
     for queue in partition.queues.by_path.values():
         below = [app.shown for name in queue.applications if (app := partition.applications[name]).shown is not None]
         below += [child.shown for child in queue.children.values() if child.shown is not None]
         if queue.priorities.top != max(below, default=None) or queue.shown != priorities.shown_by(queue):
             yield f"queue {queue.path} shows priority {queue.shown}"
-        running = sum(app.counted for app in partition.applications.values() if queue in app.queue.path_up())
-        if running != queue.running:
-            yield f"queue {queue.path} counts {queue.running} running applications, there are {running}"
-    for path, queue in partition.queues.by_path.items():
-        if queue.agenda.has_candidates(path) and path not in partition.stirred:
-            yield f"queue {path} has an agenda that nobody will look at"
-    for path in (*partition.stirred, *partition.due, *partition.waiting):
+        if counted[queue.path] != queue.running:
+            yield f"queue {queue.path} counts {queue.running} running applications, there are {counted[queue.path]}"
+    for path in partition.waiting:
         if path not in partition.queues.by_path:
-            yield f"queue {path} is on the agenda and gone"
+            yield f"queue {path} has applications that wait and is gone"
+
+
+def _lines(partition: Partition) -> Iterator[str]:
+    """What each line has in order is exactly what stands in it, from the leaves up to the root."""
+    scheduling = partition.scheduling
+    standing = partition.obstacles.standing
+    found: dict[Line, set[ApplicationId]] = {}
+    for name, lines in standing.items():
+        for line in lines.values():
+            found.setdefault(line, set()).add(name)
+    active = {name for line, names in found.items() for name in line.heads if name in names}
+    found[scheduling.active] = active | set(scheduling.requeued)
+    for line, names in found.items():
+        apps = [partition.applications[name] for name in names]
+        wanted: dict[QueuePath, set[str]] = {}
+        for app in apps:
+            wanted.setdefault(app.queue.path, set()).add(app.id)
+            for queue in app.queue.path_up():
+                if queue.parent is not None:
+                    wanted.setdefault(queue.parent.path, set()).add(queue.path)
+        if {path: set(order) for path, order in line.orders.items()} != wanted:
+            yield f"a line of the scheduling queue has {line.orders.keys()}, wanted {wanted}"
+        if line.is_open and not line.heads and not scheduling.is_headless(line):
+            yield "a line is open and none of its applications is active"
+        if line.heads and not line.is_open:
+            yield "a line is closed and some of its applications are active"
+    if set(partition.obstacles.lines.values()) != found.keys() - {scheduling.active}:
+        yield "the scheduling queue has a line in which no application stands"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:
@@ -281,6 +321,8 @@ def _indices(partition: Partition) -> Iterator[str]:
     for app in partition.applications.values():
         if bool(app.waiting) != (app.id in app.queue.waiting):
             yield f"application {app.id}: the queue's index of who waits is wrong"
+        if any(app.id not in app.queue.classes.get(kind, {}) for kind in app.waiting):
+            yield f"application {app.id}: the queue's index of classes that wait lacks one"
         for allocation in app.allocations.values():
             if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
                 yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
@@ -289,8 +331,17 @@ def _indices(partition: Partition) -> Iterator[str]:
     for path, queue in partition.queues.by_path.items():
         if bool(queue.waiting) != (path in partition.waiting):
             yield f"queue {path}: the partition's index of who waits is wrong"
-    if partition.partial is not None and partition.partial not in partition.applications:
-        yield f"the partial slot belongs to {partition.partial}, which is gone"
+        if sum(map(len, queue.classes.values())) != sum(
+            len(partition.applications[name].waiting) for name in queue.waiting
+        ):
+            yield f"queue {path}: its index of classes that wait has more than wait"
+    for name in (*partition.contention.holding, *partition.contention.open):
+        if name not in partition.applications or not partition.applications[name].is_reserving:
+            yield f"gang {name} contends for resources and is gone or complete"
+    lost = {(app.id, winner) for app in partition.applications.values() for winner in app.gang.lost_to}
+    losers = ((name, gang) for gang, found in partition.contention.open.items() for name in found.losers)
+    if lost != {(name, gang) for name, gang in losers if name in partition.applications}:
+        yield f"gangs that wait for a take-over are kept as {lost}"
 
 
 def _indices_by_node(partition: Partition) -> Iterator[str]:

@@ -21,6 +21,7 @@ _PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
 
 def check(partition: Partition) -> Iterator[str]:
     """Every sentence that does not hold."""
+    yield from _permanent(partition)
     holds = list(partition.reservations.by_ask.values())
     for hold in holds:
         yield from _hold(partition, hold)
@@ -29,6 +30,20 @@ def check(partition: Partition) -> Iterator[str]:
     yield from _asks(partition)
     for running in partition.preemptions.running.values():
         yield from _running(partition, running)
+
+
+def _permanent(partition: Partition) -> Iterator[str]:
+    counted: dict[NodeId, Counter[str]] = {}
+    kept = (one for there in partition.placed.values() for one in there.values() if one.spec.required_node)
+    for node, amount in (
+        *((one.node, one.spec.resources) for one in kept),
+        *((spec.node, spec.resources) for spec in partition.foreign.values()),
+    ):
+        counted.setdefault(node, Counter()).update(dict(amount.items()))
+    for node in partition.nodes:
+        known, found = partition.nodes.permanent(node), Resources(counted.get(node, Counter()))
+        if known != found:
+            yield f"node {node}: what is never freed is kept as {known}, counted as {found}"
 
 
 def _hold(partition: Partition, hold: Hold) -> Iterator[str]:
@@ -59,6 +74,9 @@ def _held(partition: Partition, holds: list[Hold]) -> Iterator[str]:
     for hold in holds:
         held.setdefault(hold.node, Counter()).update(dict(hold.resources.items()))
         others[hold.node] += not (hold.required or hold.preempted)
+    for takeover in partition.contention.open.values():
+        for node, amount in takeover.nodes.items():
+            held.setdefault(node, Counter()).update(dict(amount.items()))
     for node in partition.nodes:
         counted = Resources(held.get(node, Counter()))
         if partition.nodes.claimed(node) != counted:
@@ -78,11 +96,16 @@ def _queues(partition: Partition, holds: list[Hold]) -> Iterator[str]:
             _count(partition, claimed, hold.application, hold.resources)
     for app in partition.applications.values():
         for allocation in app.allocations.values():
-            if (allocation.releasing is _PREEMPTED) != bool(allocation.preemption):
-                yield f"allocation {allocation.id} was preempted by nobody, or not told so"
+            running = partition.preemptions.running.get(allocation.preemption)
+            is_victim = running is not None and (app.id, allocation.id) in running.victims
+            if is_victim != bool(allocation.preemption) or (is_victim and allocation.releasing is not _PREEMPTED):
+                yield f"allocation {allocation.id} counts as a victim of preemption {allocation.preemption}, wrongly"
             if allocation.preemption:
                 _count(partition, going, app.id, allocation.spec.resources)
+    ordinary = Counter(partition.applications[hold.application].queue.path for hold in holds if not hold.preempted)
     for path, queue in partition.queues.by_path.items():
+        if queue.node_reservations != ordinary[path]:
+            yield f"queue {path}: {queue.node_reservations} node reservations are kept, {ordinary[path]} counted"
         for name, kept, counted in (
             ("claimed", queue.claimed, Resources(claimed.get(path, Counter()))),
             ("preempting", queue.preempting, Resources(going.get(path, Counter()))),

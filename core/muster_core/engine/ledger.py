@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from muster_core.engine import growth, holds, notes
+from muster_core.engine import affinity, contention, growth, holds, notes
 from muster_core.model.decisions import Swap
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, allocation_id
 from muster_core.model.notes import Detail
+from muster_core.model.policies import ApplicationOrder
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import AllocationSpec, AskSpec
@@ -36,11 +37,13 @@ def add_ask(partition: Partition, app: Application, ask: Ask) -> None:
     """Let an ask wait, counted as pending on every queue of the path."""
     is_first = ask.kind not in app.waiting
     app.add_ask(ask)
-    count_pending(app, ask.spec.resources, ask.left)
+    affinity.join(partition, ask.spec)
+    count_pending(partition, app, ask.spec.resources, ask.left)
     if ask.spec.placeholder:
         group = app.gang.groups.setdefault(ask.spec.group, GroupCount(ask.spec.resources))
         group.count += ask.left
-    notes.ask_came(partition, ask.spec)
+        contention.fix_key(app, ask.spec.priority)
+    notes.ask_came(partition, app, ask.spec)
     if is_first:  # who waits, and with what priority, is told by the classes
         note_waiting(partition, app)
     partition.stir_one(app)
@@ -50,9 +53,16 @@ def remove_ask(partition: Partition, app: Application, ask: Ask, why: Detail = D
     """Drop an ask, waiting or parked, with all it still wants; `why` is for those who watch."""
     holds.unreserve(partition, (app.id, ask.spec.key))
     app.remove_ask(ask)
-    notes.ask_left(partition, ask.spec, why)
-    count_pending(app, ask.spec.resources, -ask.left)
+    affinity.part(partition, ask.spec)
+    notes.ask_left(partition, app, ask.spec, why)
+    count_pending(partition, app, ask.spec.resources, -ask.left)
     note_waiting(partition, app)
+
+
+def uncount_placeholder(app: Application, spec: AskSpec, count: int) -> None:
+    """Placeholders that were counted once are asked for, or counted, again (REST: placeholderData)."""
+    if spec.placeholder:
+        app.gang.groups[spec.group].count -= count
 
 
 def note_waiting(partition: Partition, app: Application) -> None:
@@ -61,15 +71,25 @@ def note_waiting(partition: Partition, app: Application) -> None:
     if app.waiting:
         queue.waiting[app.id] = None
         partition.waiting[queue.path] = None
-    elif app.id in queue.waiting:
+    else:
+        stop_waiting(partition, app)
+    if priorities.note(app):
+        partition.scheduling.moved_in_leaf(app)
+        partition.scheduling.moved(queue)
+        if app.blocks:
+            growth.turn_freed(partition, queue)
+
+
+def stop_waiting(partition: Partition, app: Application) -> None:
+    """Take the application out of the indices of who waits in its queue."""
+    queue = app.queue
+    if app.id in queue.waiting:
         del queue.waiting[app.id]
         partition.unstir(app)
-        partition.obstacles.leave(app)
+        partition.scheduling.leave(app)
         growth.set_blocking(partition, app, blocks=False)
         if not queue.waiting:
             del partition.waiting[queue.path]
-    if priorities.note(app) and app.blocks:
-        growth.turn_freed(partition, queue)
 
 
 def next_id(app: Application, ask: Ask) -> AllocationId:
@@ -79,7 +99,7 @@ def next_id(app: Application, ask: Ask) -> AllocationId:
     return identity
 
 
-def count_made(app: Application, ask: Ask) -> None:
+def count_made(partition: Partition, app: Application, ask: Ask) -> None:
     """One allocation of the ask was made; the ask is gone with its last one.
 
     `count_pending` and `note_waiting` are the caller's business, so that a batch does them once.
@@ -87,31 +107,46 @@ def count_made(app: Application, ask: Ask) -> None:
     ask.made += 1
     ask.left -= 1
     if ask.left == 0:
-        app.remove_ask(ask)
+        app.remove_ask(ask)  # its allocation is there instead of it
+    else:
+        affinity.join(partition, ask.spec)
 
 
-def count_pending(app: Application, amount: Resources, times: int) -> None:
+def count_pending(partition: Partition, app: Application, amount: Resources, times: int) -> None:
     """Count an amount as waited for, by the application and on every queue of the path."""
     app.waits.add(amount, times)
-    queue = app.queue
-    queue.waits.add(amount, times)
-    for above in queue.above:
-        above.waits.add(amount, times)
+    for queue in app.queue.path_up():
+        queue.waits.add(amount, times)
+    partition.scheduling.moved(app.queue)
 
 
 def charge(partition: Partition, app: Application, amount: Resources, times: int) -> None:
     """Count an amount as allocated on every queue of the path, for the user and the group."""
     for queue in app.queue.path_up():
         queue.allocated = queue.allocated.plus(amount, times)
-        if times < 0 and queue.excused and queue.max.allows(queue.allocated):
-            queue.excused = False
+        if times < 0 and queue.tolerated:
+            over = queue.max.excess(queue.allocated)
+            left = ((name, min(amount, over[name])) for name, amount in queue.tolerated.items())
+            queue.tolerated = Resources(dict(left))
     for _, account in partition.users.open(app):
         account.allocated = account.allocated.plus(amount, times)
     if times < 0:
         partition.shrunk[app.queue.path] = None
         partition.users.close(app)
         growth.path_grew(partition, app)
+    partition.scheduling.moved(app.queue)
+    if app.queue.policies.order is ApplicationOrder.FAIR:
+        partition.scheduling.moved_in_leaf(app)
     count_running(partition, app)
+
+
+def tolerate(app: Application, amount: Resources, instead_of: Resources = NOTHING) -> None:
+    """An amount that exists was counted, instead of another: what of it is over a queue's maximum is tolerated."""
+    for queue in app.queue.path_up():
+        over, before = queue.max.excess(queue.allocated), queue.max.excess(queue.allocated - amount + instead_of)
+        more = {name: excess - before[name] for name, excess in over.items() if excess > before[name]}
+        if more:
+            queue.tolerated += Resources(more)
 
 
 def count_running(partition: Partition, app: Application) -> None:
@@ -141,9 +176,11 @@ def set_counted(partition: Partition, app: Application, *, counts: bool) -> None
 
 
 def book(partition: Partition, app: Application, allocation: Allocation) -> None:
-    """Enter one allocation in application and node index; sums come by `count_in`."""
+    """Enter one allocation in application and node index; sums come by `count_in`, its labels by `count_made`."""
     app.add_allocation(allocation)
     partition.placed.setdefault(allocation.node, {})[app.id, allocation.id] = allocation
+    partition.preemptions.epoch += 1
+    _keep(partition, allocation, allocation.spec.resources, 1)
     enter(partition, allocation.node, allocation.spec)
 
 
@@ -169,10 +206,13 @@ def _leave_place(
     """All of `drop` but what queues, user and node give back."""
     _count_use(partition, app, allocation, now_ns)
     app.queue.gone += 1
+    partition.preemptions.epoch += 1
     app.remove_allocation(allocation)
+    affinity.part(partition, allocation.spec)
     if allocation.preemption:
         holds.end_preemption(partition, app, allocation)
     notes.place_left(partition, app, allocation, node_removed=node_removed)
+    _keep(partition, allocation, allocation.spec.resources, -1)
     on_node = partition.placed[allocation.node]
     del on_node[app.id, allocation.id]
     if not on_node:
@@ -204,7 +244,10 @@ def retell(partition: Partition, allocation: Allocation, spec: AskSpec) -> None:
     """Something else is said of an allocation that is there; its sums are the business of `resize`."""
     old = allocation.spec
     is_other = allocation.successor is None and (spec.tags, spec.facts) != (old.tags, old.facts)
+    affinity.join(partition, spec)
+    affinity.part(partition, old)
     allocation.spec = spec
+    partition.preemptions.epoch += 1
     if is_other:  # in this order: what is assumed of its claims lasts
         enter(partition, allocation.node, spec)
         leave(partition, allocation.node, old)
@@ -222,12 +265,20 @@ def resize(partition: Partition, app: Application, allocation: Allocation, old: 
     charge(partition, app, now, 1)
     growth.path_shrank(partition, app)
     for queue in app.queue.path_up():
-        queue.excused = queue.excused or not queue.max.allows(queue.allocated - old.resources)
         if allocation.preemption:
             queue.preempting += now - old.resources
     charge(partition, app, old.resources, -1)
+    tolerate(app, now, old.resources)
+    _keep(partition, allocation, now, 1)
+    _keep(partition, allocation, old.resources, -1)
     partition.nodes.take(allocation.node, now)
     partition.nodes.give_back(allocation.node, old.resources)
+
+
+def _keep(partition: Partition, allocation: Allocation, amount: Resources, times: int) -> None:
+    """Count what a DaemonSet's pod uses as never freed for others, or (-1) no longer."""
+    if allocation.spec.required_node:
+        partition.nodes.keep(allocation.node, amount, times)
 
 
 def _count_use(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
@@ -310,6 +361,7 @@ def unlink(partition: Partition, app: Application, key: AllocationKey) -> Ask | 
     leave(partition, swap.node, ask.spec)
     if placeholder is not None:
         placeholder.successor = None
+        partition.preemptions.epoch += 1
         enter(partition, placeholder.node, placeholder.spec)
     if not swap.same_node:
         no_target(partition, app, ask, swap.node)
@@ -334,9 +386,9 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
     partition.stir_one(app)
 
 
-def mark_releasing(app: Application, allocation: Allocation, termination: Termination) -> None:
+def mark_releasing(app: Application, allocation: Allocation, termination: Termination, now_ns: int) -> None:
     """The allocation was told to go."""
-    app.mark_releasing(allocation, termination)
+    app.mark_releasing(allocation, termination, now_ns)
     if termination is Termination.TIMEOUT and allocation.spec.placeholder:
         app.gang.groups[allocation.spec.group].timed_out += 1
 

@@ -8,8 +8,8 @@ waited for. An application's end always follows its last confirmed release
 
 from __future__ import annotations
 
-from muster_core.engine import growth, history, ledger, notes, queues
-from muster_core.model.effects import ApplicationUpdated, ClockSet, Effect
+from muster_core.engine import affinity, contention, history, ledger, notes, queues, user_groups
+from muster_core.model.effects import ApplicationUpdated, ClockSet
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
@@ -20,42 +20,41 @@ _NO_KEY = AllocationKey("")
 _ACTIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 
 
-def move(
-    partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
-) -> ApplicationUpdated:
+def move(partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = "") -> None:
     """Follow one row of the table and say so."""
     app.state = follow(APPLICATION, app.state, event)
+    partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
     app.state_log.append((now_ns, app.state))
     ledger.count_running(partition, app)
     partition.stir_one(app)
-    notes.app_moved(partition, app.id, app.state, message)
-    return ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message)
+    notes.app_moved(partition, app, message)
 
 
 def set_clock(
     partition: Partition, app: Application, kind: ClockKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
-) -> ClockSet:
+) -> None:
     """One deadline of an application; it is heard while its subject still shows `number`."""
-    return ClockSet(Clock(kind, partition.rm, partition.id, app.id, key, number), at_ns)
+    partition.outbox.put(ClockSet(Clock(kind, partition.rm, partition.id, app.id, key, number), at_ns))
 
 
-def run(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def run(partition: Partition, app: Application, now_ns: int) -> None:
     """Accepted or Completing → Running, with the clock of its run time where it has one."""
     app.ending = False
     app.completing = 0
     app.started_ns = app.started_ns or now_ns
-    return [move(partition, app, ApplicationEvent.RUN, now_ns), *run_clock(partition, app, now_ns)]
+    move(partition, app, ApplicationEvent.RUN, now_ns)
+    run_clock(partition, app, now_ns)
 
 
-def run_clock(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
     """The limit of an application's run time, from when it first ran; a gang's time-out is another (semantics 2)."""
     if not app.spec.timeout_ns or app.spec.is_gang:
-        return []
+        return
     at_ns = max(app.started_ns + app.spec.timeout_ns, now_ns)
-    return [set_clock(partition, app, ClockKind.RUN, app.sequence, at_ns)]
+    set_clock(partition, app, ClockKind.RUN, app.sequence, at_ns)
 
 
-def complete_if_done(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def complete_if_done(partition: Partition, app: Application, now_ns: int) -> None:
     """After the last real ask or allocation went: → Completing, and its clock.
 
     Left-over placeholders do not keep an application from it; a pending
@@ -66,51 +65,49 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> lis
     if app.state is not ApplicationState.RUNNING or not app.spec.is_podless:
         is_busy = is_busy or bool(app.placeholder_asks) or app.is_reserving
     if is_busy or app.state not in _ACTIVE:
-        return []
-    effects: list[Effect] = [move(partition, app, ApplicationEvent.COMPLETE, now_ns)]
+        return
+    move(partition, app, ApplicationEvent.COMPLETE, now_ns)
     app.completing = partition.next_number()
     at_ns = now_ns + partition.timing.completing_timeout_ns
-    effects.append(set_clock(partition, app, ClockKind.COMPLETING, app.completing, at_ns))
-    return effects
+    set_clock(partition, app, ClockKind.COMPLETING, app.completing, at_ns)
 
 
-def settle(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def settle(partition: Partition, app: Application, now_ns: int) -> None:
     """After an allocation went: the step, if any, that waited for the last of them."""
     has_placeholders = bool(app.gang.allocated)
     match app.state:
         case ApplicationState.RESUMING if not has_placeholders:
-            return [move(partition, app, ApplicationEvent.ACCEPT, now_ns), *_go_on(partition, app, now_ns)]
+            move(partition, app, ApplicationEvent.ACCEPT, now_ns)
+            _go_on(partition, app, now_ns)
         case ApplicationState.FAILING if not app.allocations:
-            return end(partition, app, ApplicationEvent.FAIL, now_ns)
+            end(partition, app, ApplicationEvent.FAIL, now_ns)
         case ApplicationState.COMPLETING if app.ending and not has_placeholders:
-            return end(partition, app, ApplicationEvent.COMPLETE, now_ns)
+            end(partition, app, ApplicationEvent.COMPLETE, now_ns)
         case _:
-            return []
+            pass
 
 
-def _go_on(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
     """Accepted again: real pods may have got their places, or all have gone, while placeholders went."""
     if app.real_allocations:
-        return run(partition, app, now_ns)
-    return complete_if_done(partition, app, now_ns) if app.had_real else []
+        run(partition, app, now_ns)
+    elif app.had_real:
+        complete_if_done(partition, app, now_ns)
 
 
-def accept(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def accept(partition: Partition, app: Application, now_ns: int) -> None:
     """New → Accepted, with the clock of a gang that may starve: then it pledges first (semantics 11)."""
-    effects: list[Effect] = [move(partition, app, ApplicationEvent.ACCEPT, now_ns)]
+    move(partition, app, ApplicationEvent.ACCEPT, now_ns)
     if app.is_reserving:
         at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)
-        effects.append(set_clock(partition, app, ClockKind.STARVATION, app.sequence, at_ns))
-    return effects
+        set_clock(partition, app, ClockKind.STARVATION, app.sequence, at_ns)
 
 
-def end(
-    partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
-) -> list[Effect]:
+def end(partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = "") -> None:
     """The last move: the application leaves its queue and its id is free again."""
-    effect = move(partition, app, event, now_ns, message)
+    move(partition, app, event, now_ns, message)
     leave(partition, app)
-    return [effect, *history.remember(partition, app, now_ns)]
+    history.remember(partition, app, now_ns)
 
 
 def leave(partition: Partition, app: Application) -> None:
@@ -119,10 +116,11 @@ def leave(partition: Partition, app: Application) -> None:
         ledger.unlink(partition, app, ask.spec.key)
         ledger.remove_ask(partition, app, ask)
     ledger.clear_pledge(partition, app)
-    if partition.partial == app.id:
-        growth.slot_freed(partition)
+    contention.leave(partition, app)
     ledger.set_counted(partition, app, counts=False)
     del app.queue.applications[app.id]
     del partition.applications[app.id]
+    user_groups.forget(partition, app.spec.user, app.id)
+    affinity.withdraw(partition, app.spec.members)
     notes.app_left(partition, app)
     queues.settle(partition, app.queue)

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from muster_core.engine import allocations, ledger, reservations
-from muster_core.model.effects import AllocationAnswer, Effect, NodeAccepted, NodeRejected, Release
-from muster_core.model.events import NodeAction, NodeAdded, NodeTold
+from muster_core.engine import affinity, allocations, ledger, reservations
+from muster_core.model.effects import NodeAccepted, NodeRejected, Release
+from muster_core.model.events import NodeAction, NodeAdded, NodeTold, NodeUpdated
 from muster_core.model.ids import NodeId
 from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.release import Termination
-from muster_core.model.specs import NodeSpec
 from muster_core.model.states import NODE, NodeEvent, NodeState, follow
 from muster_core.world.applications import Allocation
 from muster_core.world.world import Partition
 
 
-def add(partition: Partition, event: NodeAdded, now_ns: int) -> list[Effect]:
+def add(partition: Partition, event: NodeAdded, now_ns: int) -> None:
     """CREATE or CREATE_DRAIN, with the allocations that run there already."""
     spec = event.spec
     if partition.is_closing:
-        return _reject(partition, spec.id, f"partition {partition.id} is being removed")
+        _reject(partition, spec.id, f"partition {partition.id} is being removed")
+        return
     if spec.id in partition.nodes:
-        return _reject(partition, spec.id, "node exists already; UPDATE changes it")
+        _reject(partition, spec.id, "node exists already; UPDATE changes it")
+        return
     partition.nodes.add(spec, draining=event.draining)
+    partition.outbox.put(NodeAccepted(partition.rm, spec.id))
     text = "Node added to the scheduler"
     partition.note(Notice.NODE, spec.id, change=Change.ADD, resource=spec.capacity, message=text)
-    effects: list[Effect] = [NodeAccepted(partition.rm, spec.id)]
     for existing in event.existing:
-        effects += allocations.report(partition, existing, now_ns)
-    return effects
+        allocations.report(partition, existing, now_ns)
 
 
-def update(partition: Partition, spec: NodeSpec) -> list[Effect]:
-    """UPDATE: what is allocated stays, even where it is now more than the node has."""
+def update(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
+    """UPDATE: what is allocated stays, even beyond what the node has now; what runs there besides is added."""
+    spec = event.spec
     if spec.id not in partition.nodes:
-        return _reject(partition, spec.id, "node is not known; CREATE it first")
+        _reject(partition, spec.id, "node is not known; CREATE it first")
+        return
     old = partition.nodes.record(spec.id).spec
     partition.nodes.update(spec)
     reservations.shrink_node(partition, spec.id)
@@ -45,26 +47,27 @@ def update(partition: Partition, spec: NodeSpec) -> list[Effect]:
     ):
         if before != now:
             partition.note(Notice.NODE, spec.id, change=Change.SET, detail=detail, resource=now)
-    return []
+    for existing in event.existing:
+        allocations.report(partition, existing, now_ns)
 
 
-def tell(partition: Partition, event: NodeTold, now_ns: int) -> list[Effect]:
+def tell(partition: Partition, event: NodeTold, now_ns: int) -> None:
     """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
     if event.node not in partition.nodes:
-        return _reject(partition, event.node, f"node is not known: {event.action} has no meaning")
+        _reject(partition, event.node, f"node is not known: {event.action} has no meaning")
+        return
     state = partition.nodes.record(event.node).state
     match event.action:
         case NodeAction.DRAIN:
             follow(NODE, state, NodeEvent.DRAIN)
             _set_draining(partition, event.node, draining=True)
-            return []
         case NodeAction.OPEN:
-            if state is not NodeState.DRAINING:
-                return _reject(partition, event.node, f"node is not draining, it is {state}")
-            _set_draining(partition, event.node, draining=False)
-            return []
+            if state is NodeState.DRAINING:
+                _set_draining(partition, event.node, draining=False)
+            else:
+                _reject(partition, event.node, f"node is not draining, it is {state}")
         case NodeAction.DECOMMISSION:
-            return _decommission(partition, event.node, now_ns)
+            _decommission(partition, event.node, now_ns)
         case _:
             assert_never(event.action)
 
@@ -79,27 +82,26 @@ def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None
     partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
 
 
-def _decommission(partition: Partition, node: NodeId, now_ns: int) -> list[Effect]:
+def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
     """Everything on the node is gone with it; swaps are settled as semantics 14 says."""
     reservations.leave_node(partition, node)
     partition.nodes.set_draining(node, draining=True)
-    effects: list[Effect] = []
     gone = list(partition.placed.get(node, {}).values())
     _abandon_targets(partition, node, gone)
-    told = tuple(_told(partition, one, node) for one in gone if not one.spec.podless)
-    if told:
-        effects.append(AllocationAnswer(partition.rm, released=told))
+    answer = partition.outbox.answer(partition.rm)
     for allocation in gone:
+        if not allocation.spec.podless:
+            answer.released.append(_told(partition, allocation, node))
         app = partition.applications[allocation.spec.application]
-        effects += allocations.end(partition, app, allocation, now_ns, node_removed=True)
+        allocations.end(partition, app, allocation, now_ns, node_removed=True)
     for identity in partition.nodes.record(node).foreigners:
         spec = partition.foreign.pop(identity)
+        affinity.part(partition, spec)
         ledger.leave(partition, node, spec)
     capacity = partition.nodes.record(node).spec.capacity
     partition.nodes.remove(node)
     text, detail = "Node removed from the scheduler", Detail.NODE_DECOMISSION
     partition.note(Notice.NODE, node, change=Change.REMOVE, detail=detail, resource=capacity, message=text)
-    return effects
 
 
 def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation]) -> None:
@@ -120,5 +122,5 @@ def _told(partition: Partition, allocation: Allocation, node: NodeId) -> Release
     )
 
 
-def _reject(partition: Partition, node: NodeId, reason: str) -> list[Effect]:
-    return [NodeRejected(partition.rm, node, reason)]
+def _reject(partition: Partition, node: NodeId, reason: str) -> None:
+    partition.outbox.put(NodeRejected(partition.rm, node, reason))

@@ -60,34 +60,44 @@ _GOING: Final[Mapping[Termination | None, Detail]] = MappingProxyType(
 def app_came(partition: Partition, app: Application) -> None:
     """A new application has its leaf queue."""
     partition.note(Notice.APPLICATION, app.id, change=Change.ADD, detail=Detail.APP_NEW)
-    queue = app.queue.path
-    partition.note(Notice.QUEUE, queue, change=Change.ADD, detail=Detail.QUEUE_APP, reference=app.id)
+    queue_entered(partition, app)
 
 
-def app_moved(partition: Partition, name: str, state: ApplicationState, message: str = "") -> None:
+def queue_entered(partition: Partition, app: Application) -> None:
+    """A queue has one more application."""
+    partition.note(Notice.QUEUE, app.queue.path, change=Change.ADD, detail=Detail.QUEUE_APP, reference=app.id)
+
+
+def app_moved(partition: Partition, app: Application, message: str = "") -> None:
     """An application has another state; one that was rejected never had another."""
-    partition.note(Notice.APPLICATION, name, change=Change.SET, detail=_STATES[state], message=message)
+    detail, name = _STATES[app.state], app.spec.shown_as
+    partition.note(Notice.APPLICATION, app.id, change=Change.SET, detail=detail, message=message, app_name=name)
 
 
 def app_left(partition: Partition, app: Application) -> None:
     """An application is out of its queue and its partition."""
     if app.linked:
         _link(partition, app, Change.REMOVE)
-    partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE)
-    queue = app.queue.path
-    partition.note(Notice.QUEUE, queue, change=Change.REMOVE, detail=Detail.QUEUE_APP, reference=app.id)
+    partition.note(Notice.APPLICATION, app.id, change=Change.REMOVE, app_name=app.spec.shown_as)
+    queue_left(partition, app)
 
 
-def ask_came(partition: Partition, ask: AskSpec) -> None:
+def queue_left(partition: Partition, app: Application) -> None:
+    """A queue has one application less."""
+    queue, gone, name = app.queue.path, Change.REMOVE, app.spec.shown_as
+    partition.note(Notice.QUEUE, queue, change=gone, detail=Detail.QUEUE_APP, reference=app.id, app_name=name)
+
+
+def ask_came(partition: Partition, app: Application, ask: AskSpec) -> None:
     """An ask waits."""
     if partition.tracking:
-        partition.notes.append(AskNoted(partition.rm, ask, Change.ADD, Detail.APP_REQUEST))
+        partition.outbox.note(AskNoted(partition.rm, ask, Change.ADD, Detail.APP_REQUEST, app.spec.shown_as))
 
 
-def ask_left(partition: Partition, ask: AskSpec, why: Detail) -> None:
+def ask_left(partition: Partition, app: Application, ask: AskSpec, why: Detail) -> None:
     """An ask is gone unfulfilled: REQUEST_CANCEL, REQUEST_TIMEOUT, or APP_REQUEST where another replaced it."""
     if partition.tracking:
-        partition.notes.append(AskNoted(partition.rm, ask, Change.REMOVE, why))
+        partition.outbox.note(AskNoted(partition.rm, ask, Change.REMOVE, why, app.spec.shown_as))
 
 
 def places_came(partition: Partition, app: Application, places: Iterable[Allocation], *, asked: bool) -> None:
@@ -95,21 +105,31 @@ def places_came(partition: Partition, app: Application, places: Iterable[Allocat
     if partition.tracking:
         if app.group and not app.linked:
             _link(partition, app, Change.SET)
-        partition.notes.append(_places(partition, app, places, Change.ADD, Detail.APP_ALLOC, asked=asked))
+        partition.outbox.note(_places(partition, app, places, Change.ADD, Detail.APP_ALLOC, asked=asked))
 
 
 def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
     """An allocation is gone, for the reason that it was told to go, or with its node."""
     if partition.tracking:
         why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
-        partition.notes.append(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
+        partition.outbox.note(_places(partition, app, (place,), Change.REMOVE, why, asked=False))
+
+
+def group_changed(partition: Partition, app: Application, before: str) -> None:
+    """An application that counted for a group, empty = for none, counts for another now."""
+    detail = Detail.UG_APP_LINK
+    if before:
+        partition.note(Notice.USER_GROUP, before, change=Change.REMOVE, detail=detail, reference=app.id)
+    app.linked = False
+    if app.group:
+        _link(partition, app, Change.SET)
 
 
 def _link(partition: Partition, app: Application, change: Change) -> None:
     """The application counts for its group from its first allocation on, until it goes."""
     app.linked = change is Change.SET
-    detail = Detail.UG_APP_LINK
-    partition.note(Notice.USER_GROUP, app.group or "", change=change, detail=detail, reference=app.id)
+    detail, name = Detail.UG_APP_LINK, app.spec.shown_as
+    partition.note(Notice.USER_GROUP, app.group or "", change=change, detail=detail, reference=app.id, app_name=name)
 
 
 def _places(
@@ -122,8 +142,9 @@ def _places(
     asked: bool,
 ) -> PlacesNoted:
     found = tuple([(place.spec.key, place.node, place.spec.resources) for place in places])
+    spec, group = app.spec, app.group or ""
     return PlacesNoted(
-        partition.rm, app.id, app.spec.user, app.group or "", app.queue.path, change, detail, found, asked
+        partition.rm, app.id, spec.user, group, app.queue.path, change, detail, found, asked, spec.shown_as
     )
 
 

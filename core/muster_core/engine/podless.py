@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.engine import affinity, ledger, lifecycle
-from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.effects import SchedulingState, SchedulingStateChanged
 from muster_core.model.ids import ApplicationId, NodeId, TaskGroup, podless_key, podless_place_key
 from muster_core.model.notes import Detail
 from muster_core.model.release import Termination
@@ -33,23 +33,23 @@ def summed(spec: ApplicationSpec) -> ApplicationSpec:
     return replace(spec, placeholder_ask=total)
 
 
-def refusal(partition: Partition, spec: ApplicationSpec) -> str:
+def refusal(spec: ApplicationSpec) -> str:
     """Why places cannot be held for its members; empty = they can."""
     if not spec.is_podless:
         return ""
-    reasons = (affinity.read(partition, _ask_for(spec, member)) for member in spec.members)
-    return next(filter(None, reasons), "") if spec.members else UNKNOWN_MEMBERS
+    return "" if spec.members else UNKNOWN_MEMBERS
 
 
-def ask(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def ask(partition: Partition, app: Application, now_ns: int) -> None:
     """Ask for the places of all its members."""
     tags = partition.nodes.occupants.tags
     for member in app.spec.members:
         spec = _ask_for(app.spec, member)
+        affinity.read(partition, spec)
         kind = class_of(spec, as_usual=True, tags=tags.project(spec.tags))
         asked_ns = min(app.submitted_ns, now_ns)
         ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
-    return lifecycle.accept(partition, app, now_ns)
+    lifecycle.accept(partition, app, now_ns)
 
 
 def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
@@ -73,23 +73,24 @@ def _ask_for(spec: ApplicationSpec, member: Member) -> AskSpec:
     )
 
 
-def give_way(partition: Partition, app: Application, told: AllocationSpec, now_ns: int) -> list[Effect]:
+def give_way(partition: Partition, app: Application, told: AllocationSpec, now_ns: int) -> None:
     """Somebody of a task group has a node already, who asked for none: one place less is asked for, or held.
 
     A placeholder's pod stands for one that is asked for; one that is held is for the members.
     """
     if not app.spec.is_podless or not told.group:
-        return []
+        return
     asked = _asked(app, told.group)
     if asked is not None:
         app.gang.groups[told.group].replaced += not told.placeholder
-        return _want_less(partition, app, asked)
+        app.gang.groups[told.group].count -= told.placeholder  # the one with the pod is counted
+        _want_less(partition, app, asked)
+        return
     held = None if told.placeholder else _held(app, told.group, told.node)
     if held is not None:
         app.gang.groups[told.group].replaced += 1
-        app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED)
+        app.mark_releasing(held, Termination.PLACEHOLDER_REPLACED, now_ns)
         ledger.drop(partition, app, held, now_ns)
-    return []
 
 
 def returning(partition: Partition) -> list[ApplicationId]:
@@ -119,21 +120,19 @@ def _asked(app: Application, group: TaskGroup) -> Ask | None:
     return None
 
 
-def _want_less(partition: Partition, app: Application, asked: Ask) -> list[Effect]:
-    effects: list[Effect] = []
+def _want_less(partition: Partition, app: Application, asked: Ask) -> None:
     if asked.left == 1:
-        told = withdrawn(partition, app, asked)
         ledger.remove_ask(partition, app, asked, Detail.REQUEST_ALLOC)
         # Where each place is asked for alone, others of the group may still be waited for.
-        effects += told if _asked(app, asked.spec.group) is None else []
+        if _asked(app, asked.spec.group) is None:
+            say_withdrawn(partition, app, asked)
     else:
         asked.left -= 1
-        ledger.count_pending(app, asked.spec.resources, -1)
+        ledger.count_pending(partition, app, asked.spec.resources, -1)
         partition.stir_one(app)
     if app.gang.pledge:
         left = lacking(app)
         ledger.set_pledge(partition, app, left, backed=app.gang.backed and bool(left))
-    return effects
 
 
 def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None:
@@ -143,9 +142,9 @@ def _held(app: Application, group: TaskGroup, node: NodeId) -> Allocation | None
     return next((place for place in podless if place.node == node), podless[-1] if podless else None)
 
 
-def withdrawn(partition: Partition, app: Application, asked: Ask) -> list[Effect]:
+def say_withdrawn(partition: Partition, app: Application, asked: Ask) -> None:
     """If it was told why the gang waits, it is told that nothing is waited for any more."""
-    if asked.said is None:
-        return []
-    text = "places are held for it no longer, nor waited for"
-    return [SchedulingStateChanged(partition.rm, app.id, asked.spec.voice, SchedulingState.SCHEDULED, text)]
+    if asked.said is not None:
+        text = "places are held for it no longer, nor waited for"
+        said = SchedulingStateChanged(partition.rm, app.id, asked.spec.voice, SchedulingState.SCHEDULED, text)
+        partition.outbox.state(said)

@@ -1,9 +1,10 @@
 """Room is made for asks by telling others to go: when that is tried, what is written, how it ends (contract 10.1).
 
 A leaf whose asks may have a right to preempt has one clock. When it rings, the
-asks that waited for their queue's `preemption.delay` are tried, the first
-ones first, so many at a time, and no ask again before its interval is over,
-which grows while nothing helps.
+first ask of each scheduling class that waited for its queue's
+`preemption.delay` is tried. Where that does not help, it is remembered for the
+class, or for all that a gang lacks: it is tried again when something changed
+that may matter, and not before an interval is over, which grows.
 Victims are told to go all at once; room on the node and head room in the
 queues are held for the ask until it has its place. Once they are gone the ask
 is placed as every holder of room is (plan/reserving.py).
@@ -13,59 +14,67 @@ Differs: an ask may preempt again when what was made room for did not get it its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final
 
-from muster_core.engine import inquiries, notes, podless, reservations, victims
+from muster_core.engine import contention, inquiries, isolation, notes, podless, reservations, victims
+from muster_core.engine.commit import commit
 from muster_core.model.decisions import Preemption
-from muster_core.model.effects import ClockSet, Effect
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import ApplicationId, QueuePath
+from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
 from muster_core.model.notes import Notice
-from muster_core.model.release import Termination
 from muster_core.model.shortfall import Lack
-from muster_core.plan import ordering
+from muster_core.plan import headroom
+from muster_core.plan.outline import wanted
 from muster_core.plan.preemption import guarantee, required, rivals
 from muster_core.plan.preemption.rights import is_under_guarantee, leaves_below, usage
 from muster_core.plan.swap import has_placeholder
+from muster_core.world import ordering
 from muster_core.world.applications import Application, Ask
 from muster_core.world.classes import AskClass
-from muster_core.world.preemptions import Rivalry
+from muster_core.world.preemptions import Epoch, Refusal, Rivalry, Wanted
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
 
-#: Attempts of one leaf at a time; more would keep the owner of the world too long.
-_ATTEMPTS: Final = 2
+#: Searches of one leaf at a time, and applications looked at; more would keep the owner of the world too long.
+_SEARCHES: Final = 2
+_LOOKS: Final = 256
 #: Until the others of the leaf are tried: whatever else has come is heard first.
 _PAUSE_NS: Final = 1_000_000
 #: How often the interval doubles.
 _DOUBLED: Final = 2
 #: Words of attempts that are kept of one ask.
 _WORDS_KEPT: Final = 8
-_PREEMPTED: Final = Termination.PREEMPTED_BY_SCHEDULER
+#: A time that does not come.
+_NEVER: Final = 2**63
 
 
 # -- when it is tried -----------------------------------------------------------
 
 
-def watch(partition: Partition, leaf: Queue, now_ns: int) -> list[Effect]:
+def watch(partition: Partition, leaf: Queue, now_ns: int) -> None:
     """Asks of the leaf were refused: look again when they waited for long enough, if they may have a right."""
     if leaf.preemption_clock or not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
-        return []
+        return
     app = partition.applications[next(iter(leaf.waiting))]
     first = app.asks[next(iter(next(iter(app.waiting.values()))))]
-    after_last_ns = leaf.preemption_at_ns + partition.timing.preemption_interval_ns if leaf.preemption_at_ns else 0
-    at_ns = max(now_ns, after_last_ns, first.asked_ns + leaf.policies.preemption_delay_ns)
-    return [_set_clock(partition, leaf, at_ns)]
+    due_ns = first.asked_ns + leaf.policies.preemption_delay_ns
+    _set_clock(partition, leaf, max(now_ns, _after_last(partition, leaf), due_ns))
 
 
-def watch_shrunk(partition: Partition, now_ns: int) -> list[Effect]:
-    """Leaves gave something back: whoever is below a guarantee by that may have had no turn, others took the room."""
+def watch_shrunk(partition: Partition, now_ns: int) -> None:
+    """Leaves gave something back: whoever is below a guarantee by that may have had no turn, others took the room.
+    And where preemption did not help, it may help now that something changed.
+    """
     shrunk, partition.shrunk = partition.shrunk, {}
     if not partition.config.preemption or not partition.waiting:
-        return []
+        return
     below = {
         queue.path: queue
         for path in shrunk
@@ -74,10 +83,31 @@ def watch_shrunk(partition: Partition, now_ns: int) -> list[Effect]:
         if queue.guaranteed and not usage(queue).covers(queue.guaranteed)
     }
     found = {leaf.path: leaf for queue in below.values() for leaf in leaves_below(queue)}
-    return [effect for leaf in found.values() for effect in watch(partition, leaf, now_ns)]
+    for leaf in found.values():
+        watch(partition, leaf, now_ns)
+    preemptions = partition.preemptions
+    if preemptions.idle and preemptions.idle_since != _epoch(partition):
+        idle, preemptions.idle = preemptions.idle, {}
+        for path in idle:
+            idle_leaf = partition.queues.get(path)
+            if idle_leaf is None or not idle_leaf.waiting:
+                continue
+            at_ns = max(now_ns, _after_last(partition, idle_leaf))
+            if not idle_leaf.preemption_clock or idle_leaf.preemption_at_ns > at_ns:
+                _set_clock(partition, idle_leaf, at_ns)
 
 
-def watch_required(partition: Partition, app: Application, kinds: Iterable[AskClass], now_ns: int) -> list[Effect]:
+def _epoch(partition: Partition) -> Epoch:
+    return partition.preemptions.epoch, partition.nodes.epoch
+
+
+def _after_last(partition: Partition, leaf: Queue) -> int:
+    """When the interval since the last attempts of the leaf is over."""
+    tried_ns = leaf.preemption.tried_ns
+    return tried_ns + partition.timing.preemption_interval_ns if tried_ns else 0
+
+
+def watch_required(partition: Partition, app: Application, kinds: Iterable[AskClass], now_ns: int) -> None:
     """The one node that an ask may run on has no room: there is no delay for it to wait for (contract 10.2)."""
     leaf = app.queue
     due = [
@@ -88,74 +118,145 @@ def watch_required(partition: Partition, app: Application, kinds: Iterable[AskCl
         and _may(partition, ask := app.asks[next(iter(app.waiting[kind]))])
     ]
     if not due or not partition.config.preemption:
-        return []
+        return
     at_ns = max(now_ns, min(due))
-    if leaf.preemption_clock and leaf.preemption_at_ns <= at_ns:
-        return []
-    return [_set_clock(partition, leaf, at_ns)]
+    if not leaf.preemption_clock or leaf.preemption_at_ns > at_ns:
+        _set_clock(partition, leaf, at_ns)
 
 
-def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
-    """The clock of a leaf rang: try its asks, and set it again while some of them may get what they wait for."""
+def ring(partition: Partition, clock: Clock, now_ns: int) -> None:
+    """The clock of a leaf rang: look at its classes, so many at a time, and set the clock again while preemption may
+    help one of them. Where it helps none, nothing is done until something changes.
+    """
     leaf = partition.queues.get(clock.queue)
     if leaf is None or leaf.preemption_clock != clock.generation:
-        return []
+        return
     leaf.preemption_clock = 0
-    leaf.preemption_at_ns = now_ns
+    search = leaf.preemption
+    leaf.preemption_at_ns = search.tried_ns = now_ns
     if not partition.config.preemption:
-        return []
-    effects: list[Effect] = []
-    next_ns: int | None = None
-    left = _ATTEMPTS
-    refused: set[tuple[ApplicationId, AskClass]] = set()
-    for app, asks in _subjects(partition, leaf):
-        at_ns = _due(partition, asks, leaf)
-        name = (app.id, asks[0].kind)
-        if at_ns <= now_ns:
-            if left and name not in refused:
-                left -= 1
-                said = attempt(partition, app, asks, now_ns)
-                effects += said
-                refused |= set() if said else {name}
-            at_ns = now_ns + (_interval(partition, asks[0]) if name in refused else _PAUSE_NS)
-        next_ns = at_ns if next_ns is None else min(next_ns, at_ns)
-    if next_ns is not None and leaf.waiting:
-        effects.append(_set_clock(partition, leaf, next_ns))
-    return effects
-
-
-def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> ClockSet:
-    leaf.preemption_clock, leaf.preemption_at_ns = partition.next_number(), at_ns
-    return reservations.queue_clock(partition, leaf, ClockKind.PREEMPTION, leaf.preemption_clock, at_ns)
-
-
-def _subjects(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, list[Ask]]]:
-    """Asks of the leaf that preemption may be for, in the order of their turns: those that a gang lacks together,
-    of each class of others the first.
-    """
+        search.left.clear()
+        return
+    if not search.left:
+        _begin(leaf)
     is_under = is_under_guarantee(leaf)
-    for app in ordering.applications(partition, leaf):
-        if partition.inquiries.is_parked(partition.id, app.id):
+    searches = looks = 0
+    while search.left and searches < _SEARCHES and looks < _LOOKS and search.in_vain < PREEMPTION_SEARCHES_IN_VAIN:
+        kind, names = search.left[0]
+        if not names or not (is_under or kind.required_node):
+            search.left.popleft()
             continue
-        kinds = ordering.classes(app)
-        if app.is_reserving:
-            asks = _of_gang(app)
-            if is_under and asks and all(_may(partition, ask) for ask in asks):
-                if app.spec.is_podless:
-                    podless.split(partition, app)
-                    asks = _of_gang(app)
-                if all(ask.left == 1 for ask in asks):
-                    yield app, asks
-            continue
-        for kind in kinds:
-            if not kind.placeholder and not has_placeholder(app, kind) and (is_under or kind.required_node):
-                may = (ask for key in list(app.waiting[kind]) if _may(partition, ask := app.asks[key]))
-                yield from ((app, [ask]) for ask in islice(may, _ATTEMPTS))
+        looks += 1
+        searches += _look(partition, leaf, (kind, names), now_ns)
+    if search.left and search.in_vain < PREEMPTION_SEARCHES_IN_VAIN:
+        _set_clock(partition, leaf, now_ns + _PAUSE_NS)
+    elif search.left:
+        search.in_vain = 0
+        _set_clock(partition, leaf, now_ns + partition.timing.preemption_interval_ns)
+    elif search.next_ns:
+        _set_clock(partition, leaf, max(search.next_ns, now_ns + _PAUSE_NS))
+    if search.is_refused:
+        preemptions = partition.preemptions
+        if not preemptions.idle:
+            preemptions.idle_since = _epoch(partition)
+        preemptions.idle[leaf.path] = None
+
+
+def _begin(leaf: Queue) -> None:
+    """Look at all classes of the leaf that wait, the higher priority first. What did not help is forgotten of those
+    that wait no more.
+    """
+    search = leaf.preemption
+    kinds = sorted(leaf.classes, key=lambda kind: -kind.priority)
+    search.left = deque((kind, deque(leaf.classes[kind])) for kind in kinds)
+    search.refused = {
+        wanted: refusal for wanted, refusal in search.refused.items() if all(kind in leaf.classes for kind, _ in wanted)
+    }
+    search.in_vain = search.next_ns = 0
+    search.is_refused = False
+
+
+def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[ApplicationId]], now_ns: int) -> bool:
+    """Look at the first application of a class: what it wants is searched for, or has been, or is not due. Whether
+    there was a search.
+    """
+    kind, names = part
+    search = leaf.preemption
+    app = partition.applications.get(names[0])
+    asks = _subject(partition, app, kind) if app is not None else []
+    if app is None or not asks or headroom.is_beyond_limits(partition, app, guarantee.asked(asks)):
+        names.popleft()  # a limit of its user or group says nothing about those behind it
+        return False
+    what = _wanted(app, asks)
+    known = search.refused.get(what)
+    at_ns = max(_due(partition, asks, leaf), _again(partition, known))
+    search.is_refused = search.is_refused or known is not None
+    if at_ns > now_ns:
+        if at_ns < _NEVER:
+            search.next_ns = min(search.next_ns or at_ns, at_ns)
+        # Those behind it want the same and came later; gangs differ in what they lack.
+        (names.popleft if app.is_reserving else names.clear)()
+        return False
+    refused = Refused()
+    if isolation.attempt(partition, app, now_ns, partial(attempt, partition, app, asks, now_ns, refused)):
+        if refused.words:
+            times = known.times + 1 if known is not None else 1
+            search.is_refused = True
+            again_ns = now_ns + (partition.timing.preemption_interval_ns << min(times - 1, _DOUBLED))
+            until_ns = rivals.paused_until(partition, leaf.path, now_ns)
+            search.refused[what] = Refusal(_epoch(partition), again_ns, until_ns, times)
+            search.in_vain += 1
+        else:
+            search.refused.pop(what, None)
+    else:  # it raised, and backs off
+        names.popleft()
+    return True
+
+
+def _again(partition: Partition, refusal: Refusal | None) -> int:
+    """When a failed preemption may be retried."""
+    if refusal is None:
+        return 0
+    if refusal.epoch != _epoch(partition):
+        return refusal.again_ns
+    if refusal.until_ns:
+        return max(refusal.again_ns, refusal.until_ns)
+    return _NEVER
+
+
+def _wanted(app: Application, asks: list[Ask]) -> Wanted:
+    if not app.is_reserving:
+        return ((asks[0].kind, 1),)
+    kinds = (kind for kind in ordering.classes(app) if kind.placeholder)
+    return tuple((kind, wanted(app, kind, MEMBERS_PER_PREEMPTION + 1)) for kind in kinds)
+
+
+def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> None:
+    leaf.preemption_clock, leaf.preemption_at_ns = partition.next_number(), at_ns
+    reservations.queue_clock(partition, leaf, ClockKind.PREEMPTION, leaf.preemption_clock, at_ns)
+
+
+def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
+    """Asks of the application that preemption may be for: what a gang lacks, all together; else the first of the
+    class. Of a gang that is too large only as many as show that. Empty = there is none.
+    """
+    if kind not in app.waiting or partition.inquiries.is_parked(partition.id, app.id) or app.failures:
+        return []
+    if app.is_reserving:
+        if contention.is_waiting(partition, app):
+            return []
+        asks = _of_gang(app) if kind.placeholder else []
+        is_one_each = app.spec.is_podless or all(ask.left == 1 for ask in asks)
+        return asks if is_one_each and all(_may(partition, ask) for ask in asks) else []
+    if kind.placeholder or has_placeholder(app, kind):
+        return []
+    return list(islice((ask for key in app.waiting[kind] if _may(partition, ask := app.asks[key])), 1))
 
 
 def _of_gang(app: Application) -> list[Ask]:
-    """What a gang that reserves lacks."""
-    return [app.asks[key] for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind]]
+    """What a gang that reserves lacks, as far as preemption looks at it."""
+    keys = (key for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind])
+    return [app.asks[key] for key in islice(keys, MEMBERS_PER_PREEMPTION + 1)]
 
 
 def _may(partition: Partition, ask: Ask) -> bool:
@@ -187,32 +288,73 @@ def _interval(partition: Partition, ask: Ask) -> int:
 # -- one attempt ----------------------------------------------------------------
 
 
-def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> list[Effect]:
-    """Plan for these asks and carry it out; nothing is said where that does not help."""
+@dataclass(slots=True)
+class Refused:
+    """Why preemption does not help, for messages; empty = it helps, or the resource manager was asked."""
+
+    words: str = ""
+
+
+def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, refused: Refused) -> bool:
+    """Plan for these asks and commit it, or ask about it. Always True: it was attempted."""
+    answer = _answer(partition, app, asks, now_ns)
+    if isinstance(answer, Preemption) and partition.inquiries.victims and not asks[0].spec.podless:
+        inquiries.ask_victims(partition, answer, now_ns)  # what has no pod cannot be judged
+        return True
+    if isinstance(answer, Preemption):
+        answer = _commit(partition, app, answer, now_ns)
+    if answer:
+        for ask in asks:
+            _write_down(partition, ask, answer, now_ns)
+    refused.words = answer
+    return True
+
+
+def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
+    """The plan for these asks, or why there is none."""
     for ask in asks:
         ask.attempted_ns = now_ns
     if asks[0].spec.required_node:
-        answer = required.plan(partition, app, asks[0])
-    else:
-        answer = _plan(partition, app, asks, now_ns)
-    # What has no pod cannot be judged.
-    if isinstance(answer, Preemption) and partition.inquiries.victims and not asks[0].spec.podless:
-        return inquiries.ask_victims(partition, answer, now_ns)
-    if isinstance(answer, Preemption):
-        try:
-            return victims.carry_out(partition, answer, now_ns)
-        except BrokenDecision as broken:
-            answer = notes.broken(partition, app.queue.path, broken)
-    for ask in asks:
-        _write_down(partition, ask, answer, now_ns)
-    return []
+        return required.plan(partition, app, asks[0], now_ns)
+    if refused := guarantee.refusal(partition, app, asks):
+        return refused
+    if asks[0].spec.podless:
+        podless.split(partition, app)  # room is held for one member of an ask
+        asks[:] = _of_gang(app)
+        for ask in asks:
+            ask.attempted_ns = now_ns
+    return _plan(partition, app, asks, now_ns)
+
+
+def _commit(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> str:
+    """Carry a plan out; returns why it does not hold, empty if it does."""
+    try:
+        commit(partition, decision, now_ns)
+    except BrokenDecision as broken:
+        return notes.broken(partition, app.queue.path, broken)
+    return ""
+
+
+def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
+    """Commit a plan that the resource manager agreed to, if the same is planned again; whether it was. Nodes, queues
+    and victims may have changed since it was asked.
+    """
+    app = partition.applications.get(decision.application)
+    first = app.asks.get(decision.places[0][0]) if app is not None else None
+    asks = _subject(partition, app, first.kind) if app is not None and first is not None else []
+    if app is None or [ask.spec.key for ask in asks] != [key for key, _ in decision.places]:
+        return False
+    answer = _answer(partition, app, asks, now_ns)
+    if not isinstance(answer, Preemption) or answer.places != decision.places:
+        return False
+    return set(answer.victims) == set(decision.victims) and not _commit(partition, app, answer, now_ns)
 
 
 def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
     """A plan that takes nothing from leaves that it would come round with."""
     leaf = app.queue.path
     while True:
-        answer = guarantee.plan(partition, app, asks, rivals.spared(partition, leaf, now_ns))
+        answer = guarantee.plan(partition, app, asks, rivals.spared(partition, leaf, now_ns), now_ns)
         if not isinstance(answer, Preemption):
             return answer
         found = [

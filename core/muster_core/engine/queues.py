@@ -117,8 +117,7 @@ def add(partition: Partition, parent: Queue, config: QueueConfig, *, managed: bo
 def remove(partition: Partition, queue: Queue) -> None:
     """Take an empty queue away, and from the agenda: it may have been stirred by what left it."""
     partition.queues.remove(queue)
-    partition.stirred.pop(queue.path, None)
-    partition.due.pop(queue.path, None)
+    partition.scheduling.removed(queue)
     _note(partition, queue, Change.REMOVE)
 
 
@@ -132,7 +131,9 @@ def set_amounts(partition: Partition, queue: Queue, most: Limit, guaranteed: Res
         queue.guaranteed = guaranteed
         detail = Detail.QUEUE_GUARANTEED
         partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=detail, resource=guaranteed)
-    queue.excused = not queue.max.allows(queue.allocated)
+    queue.tolerated = queue.max.excess(queue.allocated)
+    partition.scheduling.moved(queue)
+    partition.preemptions.epoch += 1
 
 
 def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:

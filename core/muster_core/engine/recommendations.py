@@ -11,7 +11,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Final
 
-from muster_core.model.effects import Effect, NodeRecommended
+from muster_core.model.effects import NodeRecommended
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AskSpec
@@ -32,9 +32,8 @@ _MOST_NODES: Final = 8
 _MOST_ALLOCATIONS: Final = 32
 
 
-def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effect]:
+def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     """An ask came that keeps off nodes where its pod could not be bound; each counts once for each node."""
-    effects: list[Effect] = []
     for node in sorted(spec.avoid):
         if node not in partition.nodes:
             continue
@@ -46,22 +45,21 @@ def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> list[Effe
         if len(refused) >= REFUSALS:
             text = f"{len(refused)} pods could not be bound to it within {WINDOW_NS // 60_000_000_000} minutes"
             refused.clear()
-            effects.append(NodeRecommended(partition.rm, node, f"{text}: it should be looked at", NOTHING))
-    return effects
+            partition.outbox.put(NodeRecommended(partition.rm, node, f"{text}: it should be looked at", NOTHING))
 
 
-def node_to_empty(partition: Partition, now_ns: int) -> list[Effect]:
+def node_to_empty(partition: Partition, now_ns: int) -> None:
     """A node whose allocations would all fit elsewhere, sought at most once an interval, while nothing waits."""
     interval_ns = partition.timing.empty_node_interval_ns
     if not interval_ns or partition.waiting or now_ns - partition.sought_ns < interval_ns:
-        return []
+        return
     partition.sought_ns = now_ns
     for node in nsmallest(_MOST_NODES, partition.placed, key=lambda name: (len(partition.placed[name]), name)):
         movable = _movable(partition, node)
         if movable and _fit_elsewhere(partition, node, movable):
             text = f"it could be emptied: its {len(movable)} allocations would fit on the other nodes"
-            return [NodeRecommended(partition.rm, node, text, NOTHING)]
-    return []
+            partition.outbox.put(NodeRecommended(partition.rm, node, text, NOTHING))
+            return
 
 
 def _movable(partition: Partition, node: NodeId) -> list[Allocation]:

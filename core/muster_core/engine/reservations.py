@@ -6,12 +6,13 @@ goes, and when its time is up (`service.reservationTimeout`).
 
 from __future__ import annotations
 
-from muster_core.engine import holds, notes
+from muster_core.engine import contention, holds
 from muster_core.model.decisions import Reservation
-from muster_core.model.effects import ClockSet, Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.effects import ClockSet, SchedulingState, SchedulingStateChanged
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.model.states import NodeState
 from muster_core.plan import reserving
@@ -21,63 +22,74 @@ from muster_core.world.reservations import Hold
 from muster_core.world.world import Partition
 
 
-def queue_clock(partition: Partition, queue: Queue, kind: ClockKind, number: int, at_ns: int) -> ClockSet:
+def queue_clock(partition: Partition, queue: Queue, kind: ClockKind, number: int, at_ns: int) -> None:
     """One deadline of a queue."""
     nobody = ApplicationId("")
-    return ClockSet(Clock(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path), at_ns)
+    clock = Clock(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path)
+    partition.outbox.put(ClockSet(clock, at_ns))
 
 
-def watch(partition: Partition, app: Application, now_ns: int) -> list[Effect]:
+def watch(partition: Partition, app: Application, now_ns: int) -> None:
     """No node had room for an ask of this application: look again when it waited for long enough."""
     leaf = app.queue
-    if app.is_reserving and (app.spec.is_whole or partition.partial != app.id):
-        return []
-    if leaf.reservation_clock or not leaf.waiting or app.id in partition.reservations.by_application:
-        return []
-    return _look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
+    if leaf.reservation_clock or not leaf.waiting or leaf.node_reservations >= reserving.allowed(partition):
+        return
+    if reserving.may_reserve(partition, app):
+        look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
 
 
-def ring(partition: Partition, clock: Clock, now_ns: int) -> list[Effect]:
-    """The reservation delay of a leaf is over."""
-    leaf = partition.queues.get(clock.queue)
-    if leaf is None or leaf.reservation_clock != clock.generation:
-        return []
-    leaf.reservation_clock = 0
-    chosen = reserving.choose(partition, leaf)
-    if chosen is None:
-        return []
-    ask, decision = chosen
-    due_ns = ask.asked_ns + partition.timing.reservation_delay_ns
-    if now_ns < due_ns:
-        return _look_again(partition, leaf, due_ns)
-    try:
-        return reserve(partition, decision, now_ns) if decision is not None else []
-    except BrokenDecision as broken:
-        notes.broken(partition, leaf.path, broken)
-        return []
+def look_again(partition: Partition, leaf: Queue, at_ns: int) -> None:
+    """Set the clock of the leaf's reservation delay."""
+    leaf.reservation_clock = partition.next_number()
+    queue_clock(partition, leaf, ClockKind.RESERVATION, leaf.reservation_clock, at_ns)
 
 
-def reserve(partition: Partition, decision: Reservation, now_ns: int, *, preemption: int = 0) -> list[Effect]:
-    """Hold the room, and say so. Raises BrokenDecision before the first write."""
-    app = partition.applications.get(decision.application)
-    ask = app.asks.get(decision.ask) if app is not None else None
-    node = decision.node
-    if app is None or ask is None or ask.swap is not None:
+def reserve(partition: Partition, app: Application, decision: Reservation, now_ns: int) -> None:
+    """Reserve resources of a node, and say so. Raises BrokenDecision before the first write."""
+    ask = app.asks.get(decision.ask)
+    if ask is None or ask.swap is not None:
         raise BrokenDecision("reservation", f"ask {decision.ask} does not wait")
+    check_node(partition, ask, decision.node)
+    others = (hold for hold in partition.reservations.on(decision.node) if hold.ask != (app.id, decision.ask))
+    if not ask.spec.required_node and any(not (hold.required or hold.preempted) for hold in others):
+        raise BrokenDecision("reservation", f"node {decision.node} is reserved already")
+    put(partition, app, ask, decision.node, now_ns)
+
+
+def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
+    """Raise BrokenDecision if the node could not be used once there is room: it is gone, drained or cordoned. Only an
+    ask that may run nowhere else may wait there all the same.
+    """
+    if node not in partition.nodes:
+        raise BrokenDecision("reservation", f"node {node} is gone")
+    is_open = partition.nodes.record(node).state is NodeState.SCHEDULABLE
+    if not is_open and ask.spec.required_node != node:
+        raise BrokenDecision("reservation", f"node {node} is not schedulable")
+
+
+def kept(partition: Partition, app: Application, node: NodeId, *, required_only: bool) -> Resources:
+    """What is reserved on a node for others than the application. `required_only`: an ask that may run nowhere else
+    leaves alone only what is reserved for asks like it.
+    """
+    holds_there = partition.reservations.on(node)
+    others = (one for one in holds_there if one.application != app.id and (one.required or not required_only))
+    return sum((one.resources for one in others), NOTHING)
+
+
+def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, *, preemption: int = 0) -> None:
+    """Write a reservation that was checked."""
     is_required = bool(ask.spec.required_node)
-    is_open = node in partition.nodes and partition.nodes.record(node).state is NodeState.SCHEDULABLE
-    if not is_open and not (is_required and node in partition.nodes):
-        raise BrokenDecision("reservation", f"node {node} takes nothing")
     if is_required or preemption:
         give_way(partition, node)
     holds.unreserve(partition, (app.id, ask.spec.key))
     number = partition.next_number()
     hold = Hold(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
     holds.reserve(partition, app, ask, hold)
-    partition.stir_one(app)  # from now on it waits for that node
     at_ns = now_ns + partition.timing.reservation_timeout_ns
     clock = Clock(ClockKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
-    return [*_say(partition, app, ask, node), ClockSet(clock, at_ns)]
+    partition.outbox.put(ClockSet(clock, at_ns))
+    partition.stir_one(app)  # from now on it waits for that node
+    _say(partition, app, ask, node)
 
 
 def give_way(partition: Partition, node: NodeId) -> None:
@@ -87,16 +99,16 @@ def give_way(partition: Partition, node: NodeId) -> None:
             holds.unreserve(partition, hold.ask)
 
 
-def expire(partition: Partition, clock: Clock) -> list[Effect]:
+def expire(partition: Partition, clock: Clock) -> None:
     """The time of one hold is up: its ask is scheduled as usual."""
     hold = partition.reservations.by_ask.get((clock.application, clock.key))
     if hold is not None and hold.number == clock.generation:
         holds.unreserve(partition, hold.ask)
-    return []
 
 
 def leave_node(partition: Partition, node: NodeId) -> None:
     """The node drains or goes: nothing is held there any more."""
+    contention.leave_node(partition, node)
     for hold in partition.reservations.on(node):
         holds.unreserve(partition, hold.ask)
 
@@ -107,19 +119,16 @@ def shrink_node(partition: Partition, node: NodeId) -> None:
     for hold in partition.reservations.on(node):
         if not (spec.capacity - spec.occupied).covers(hold.resources):
             holds.unreserve(partition, hold.ask)
+    if not (spec.capacity - spec.occupied).covers(partition.nodes.claimed(node)):
+        contention.leave_node(partition, node)
 
 
-def _look_again(partition: Partition, leaf: Queue, at_ns: int) -> list[Effect]:
-    leaf.reservation_clock = partition.next_number()
-    return [queue_clock(partition, leaf, ClockKind.RESERVATION, leaf.reservation_clock, at_ns)]
-
-
-def _say(partition: Partition, app: Application, ask: Ask, node: NodeId) -> list[Effect]:
+def _say(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
     if ask.said is Lack.RESERVED:
-        return []
+        return
     ask.said = Lack.RESERVED
     if ask.spec.podless:  # one of many places: its task group is told when all are held
-        return []
+        return
     text = f"room is held on node {node} until there is enough of it"
     state = SchedulingState.RESERVED
-    return [SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, Lack.RESERVED)]
+    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, Lack.RESERVED))

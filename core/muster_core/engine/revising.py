@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from muster_core.engine import affinity, gangs, ledger, quota
-from muster_core.model.effects import Effect
 from muster_core.model.ids import AllocationId
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.world.applications import Allocation, Application, lacking
 from muster_core.world.world import Partition
 
 
-def revise(
-    partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int
-) -> list[Effect]:
+def revise(partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int) -> None:
     """Put what is told of an application's allocation in the place of what was; the same once more changes nothing."""
     old = allocation.spec
     new = replace(
@@ -32,23 +29,23 @@ def revise(
         allow_preempt_other=told.allow_preempt_other,
     )
     if new == old:
-        return []
+        return
     affinity.read(partition, new)
     ledger.retell(partition, allocation, new)
-    if new.resources == old.resources:
-        return []
-    return _resize(partition, app, allocation, old, now_ns)
+    if new.resources != old.resources:
+        _resize(partition, app, allocation, old, now_ns)
 
 
-def _resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> list[Effect]:
+def _resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
     ledger.resize(partition, app, allocation, old, now_ns)
-    over = [effect for queue in app.queue.path_up() for effect in quota.went_over(partition, queue, now_ns)]
+    for queue in app.queue.path_up():
+        quota.went_over(partition, queue, now_ns)
     if not allocation.spec.placeholder or not app.is_reserving:
-        return over
+        return
     left = lacking(app)
     if app.gang.pledge:
         ledger.set_pledge(partition, app, left, backed=app.gang.backed and bool(left))
-    return gangs.after_placing(partition, app, now_ns) + over
+    gangs.after_placing(partition, app, now_ns)
 
 
 def revise_foreign(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
@@ -58,6 +55,8 @@ def revise_foreign(partition: Partition, identity: AllocationId, told: Allocatio
     ledger.enter(partition, told.node, told)  # first: what both use is in use all the time
     ledger.leave(partition, old.node, old)
     partition.foreign[identity] = told
+    affinity.join(partition, told)
+    affinity.part(partition, old)
     if told.resources != old.resources:
         partition.nodes.take(told.node, told.resources, foreign=True)
         partition.nodes.give_back(told.node, old.resources, foreign=True)

@@ -18,9 +18,9 @@ from muster_core.engine import (
     gone,
     inquiries,
     nodes,
+    preemption,
     registration,
     utilization,
-    victims,
 )
 from muster_core.model.effects import Effect
 from muster_core.model.events import (
@@ -37,6 +37,7 @@ from muster_core.model.events import (
     Event,
     FactsTold,
     FencePassed,
+    GroupsResolved,
     ManagerLeft,
     ManagerRegistered,
     NodeAdded,
@@ -50,91 +51,101 @@ from muster_core.world.world import Partition, World
 
 _PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
 _PartitionEvent = (
-    ApplicationAdded | ApplicationRemoved | NodeAdded | NodeUpdated | NodeTold | UtilizationReported | FactsTold
+    ApplicationAdded
+    | ApplicationRemoved
+    | GroupsResolved
+    | NodeAdded
+    | NodeUpdated
+    | NodeTold
+    | UtilizationReported
+    | FactsTold
 )
 
 
 def step(world: World, event: Event, now_ns: int) -> list[Effect]:
-    """Take in one event; what was noted comes after what is said.
+    """Take in one event. Returns what it drains from the outbox: notes for observers come last.
 
-    Raises CoreError only where the core itself is wrong.
+    Raises CoreError only where the core itself is wrong; the effects of what was changed before are in the outbox.
     """
-    effects = _step(world, event, now_ns)
-    effects += world.take_notes()
+    _step(world, event, now_ns)
     configuration.drop_closed(world)
-    return effects
+    return world.outbox.drain()
 
 
-def _step(world: World, event: Event, now_ns: int) -> list[Effect]:
+def _step(world: World, event: Event, now_ns: int) -> None:
     match event:  # those of asks and allocations first: all others together are few
         case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
-            return _step_places(world, event, now_ns)
+            _step_places(world, event, now_ns)
         case ManagerRegistered():
-            return registration.register(world, event, now_ns)
+            registration.register(world, event, now_ns)
         case FencePassed():
-            return registration.pass_fence(world, event.rm, now_ns)
+            registration.pass_fence(world, event.rm, now_ns)
         case ConnectionLost():
-            return registration.lose(world, event.rm, now_ns)
+            registration.lose(world, event.rm, now_ns)
         case ManagerLeft():
-            return registration.leave(world, event.rm)
+            registration.leave(world, event.rm)
         case ConfigurationReplaced():
-            return configuration.replace(world, event, now_ns)
+            configuration.replace(world, event, now_ns)
         case ClockRang():
-            return registration.hear(world, event.clock, now_ns)
+            registration.hear(world, event.clock, now_ns)
         case Attended() | PlacesJudged() | VictimsJudged():
-            return _step_answer(world, event, now_ns)
+            _step_answer(world, event, now_ns)
         case _:
-            return _step_partition(world, event, now_ns)
+            _step_partition(world, event, now_ns)
 
 
-def _step_answer(world: World, event: Attended | PlacesJudged | VictimsJudged, now_ns: int) -> list[Effect]:
+def _step_answer(world: World, event: Attended | PlacesJudged | VictimsJudged, now_ns: int) -> None:
     match event:
         case Attended():
-            return inquiries.declare(world, event.rm, places=event.places, victims=event.victims)
+            inquiries.declare(world, event.rm, places=event.places, victims=event.victims)
         case PlacesJudged():
-            return inquiries.hear_places(world, event, now_ns)
+            inquiries.hear_places(world, event, now_ns)
         case VictimsJudged():
-            return inquiries.hear_victims(world, event, victims.carry_out, now_ns)
+            inquiries.hear_victims(world, event, preemption.confirm, now_ns)
         case _:
             assert_never(event)
 
 
-def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> list[Effect]:
+def _step_partition(world: World, event: _PartitionEvent, now_ns: int) -> None:
     partition = _partition_of(world, event)
     if partition is None:
-        return gone.refuse(world, event)
+        gone.refuse(world, event)
+        return
     match event:
         case ApplicationAdded():
-            return applications.add(partition, event.spec, now_ns)
+            applications.add(partition, event.spec, now_ns)
         case ApplicationRemoved():
-            return applications.remove(world, partition, event, now_ns)
+            applications.remove(world, partition, event, now_ns)
+        case GroupsResolved():
+            applications.resolve_groups(partition, event, now_ns)
         case NodeAdded():
-            return nodes.add(partition, event, now_ns)
+            nodes.add(partition, event, now_ns)
         case NodeUpdated():
-            return nodes.update(partition, event.spec)
+            nodes.update(partition, event, now_ns)
         case NodeTold():
-            return nodes.tell(partition, event, now_ns)
+            nodes.tell(partition, event, now_ns)
         case UtilizationReported():
-            return utilization.report(world, partition, event)
+            utilization.report(world, partition, event)
         case FactsTold():
-            return cluster.tell(partition, event)
+            cluster.tell(partition, event)
         case _:
             assert_never(event)
 
 
-def _step_places(world: World, event: _PlacesEvent, now_ns: int) -> list[Effect]:
+def _step_places(world: World, event: _PlacesEvent, now_ns: int) -> None:
     partition = _partition_of(world, event)
     if partition is None:
-        return gone.refuse(world, event)
+        gone.refuse(world, event)
+        return
     match event:
         case AskAdded():
-            return asks.add(partition, event.spec, now_ns)
+            asks.add(partition, event.spec, now_ns)
         case AskReleased():
-            return asks.release(world, partition, event, now_ns)
+            asks.release(world, partition, event, now_ns)
         case AllocationReleased():
-            return allocations.release(world, partition, event, now_ns)
+            allocations.release(world, partition, event, now_ns)
         case AllocationReported():
-            return allocations.report(partition, event.spec, now_ns)
+            allocations.report(partition, event.spec, now_ns)
         case _:
             assert_never(event)
 

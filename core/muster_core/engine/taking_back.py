@@ -12,22 +12,21 @@ from muster_core.engine import ledger
 from muster_core.model.effects import Release
 from muster_core.model.release import Termination
 from muster_core.world.applications import Allocation, Application
+from muster_core.world.outbox import Answer
 from muster_core.world.world import Partition
 
 
 def time_out(
-    partition: Partition, app: Application, taken: Iterable[Allocation], why: str, now_ns: int
-) -> tuple[Release, ...]:
-    """Take allocations of one application back (TIMEOUT); returns what there is to tell."""
-    told: list[Release] = []
+    partition: Partition, app: Application, taken: Iterable[Allocation], why: str, now_ns: int, answer: Answer
+) -> None:
+    """Take allocations of one application back (TIMEOUT); what there is to tell goes into the answer."""
     for allocation in list(taken):
-        ledger.mark_releasing(app, allocation, Termination.TIMEOUT)
+        ledger.mark_releasing(app, allocation, Termination.TIMEOUT, now_ns)
         if allocation.spec.podless:
             ledger.drop(partition, app, allocation, now_ns)
         else:
             key = allocation.spec.key
-            told.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
-    return tuple(told)
+            answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
 
 
 def vacate(partition: Partition, victims: Iterable[tuple[Application, Allocation]], now_ns: int) -> None:

@@ -1,8 +1,7 @@
-"""Victims are told to go, all of one decision at once, and what is held for those they make room for.
+"""Release of preemption victims, all of one decision at once, and the resources reserved for the preemptors.
 
 A preemption is over when the last victim is gone, however that came
-(ledger.drop), or when they were not confirmed in time. Called by preemption.py
-and quota.py. Source: contract 10.1; semantics 4.
+(ledger.drop), or when they were not confirmed in time. Called by commit.py. Source: contract 10.1; semantics 4.
 """
 
 from __future__ import annotations
@@ -10,67 +9,93 @@ from __future__ import annotations
 from typing import Final
 
 from muster_core.engine import holds, reservations, taking_back
-from muster_core.model.decisions import Preemption, Reservation
-from muster_core.model.effects import AllocationAnswer, ClockSet, Effect, Release
+from muster_core.model.decisions import Preemption, QuotaPreemption
+from muster_core.model.effects import ClockSet, Release
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Clock, ClockKind
-from muster_core.model.ids import AllocationKey, QueuePath
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.release import Termination
-from muster_core.model.resources import NOTHING
-from muster_core.plan.preemption import rivals
-from muster_core.plan.preemption.rights import Balance
-from muster_core.world.applications import Allocation, Application
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.plan.preemption import quota, rivals
+from muster_core.plan.preemption.candidates import Pool, is_eligible, is_victim_leaf
+from muster_core.plan.preemption.clearing import going
+from muster_core.plan.preemption.guarantee import positive
+from muster_core.plan.preemption.rights import Balance, fence
+from muster_core.world.applications import Allocation, Application, Ask
 from muster_core.world.preemptions import PlaceId, Report, Rivalry, Running, pair
 from muster_core.world.world import Partition
 
 _PREEMPTED: Final = Termination.PREEMPTED_BY_SCHEDULER
 
 
-def carry_out(partition: Partition, decision: Preemption, now_ns: int) -> list[Effect]:
-    """Tell the victims to go, hold their room. Raises BrokenDecision before the first write."""
-    app = partition.applications.get(decision.application)
-    if app is None:
-        raise BrokenDecision("preemption", "the application is gone")
-    victims = [victim_of(partition, name) for name in decision.victims]
-    _check(partition, app, decision, victims)
-    keys = tuple((app.id, key) for key, _ in decision.places)
+def preempt(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> None:
+    """Release the victims and reserve their resources. Raises BrokenDecision before the first write."""
+    asks = _asks(app, decision)
+    victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
+    if not victims or any(owner is app for owner, _ in victims):
+        raise BrokenDecision("preemption", f"application {app.id} would preempt nothing, or from itself")
+    is_required = any(ask.spec.required_node for ask, _ in asks)
+    _check_room(partition, asks, victims, now_ns)
+    (_check_required if is_required else _check_rights)(partition, app, asks, victims)
     leaf = app.queue.path
-    for other in leaves_of(partition, decision):
-        if not app.asks[decision.places[0][0]].spec.required_node:
-            _remember(partition, leaf, other, now_ns)
+    for other in () if is_required else leaves_of(partition, decision):
+        _remember(partition, leaf, other, now_ns)
+    keys = tuple((app.id, ask.spec.key) for ask, _ in asks)
     running = Running(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
-    effects = tell(partition, running, victims, f"preempted for an ask of queue {leaf}")
-    for key, node in decision.places:
-        effects += reservations.reserve(
-            partition, Reservation(partition.id, app.id, key, node), now_ns, preemption=running.number
-        )
-        app.asks[key].preemption, app.asks[key].triggered = running.number, True
+    tell(partition, running, victims, f"preempted for an ask of queue {leaf}", now_ns)
+    for ask, node in asks:
+        reservations.put(partition, app, ask, node, now_ns, preemption=running.number)
+        ask.preemption, ask.triggered = running.number, True
     taking_back.vacate(partition, victims, now_ns)
-    clock = Clock(ClockKind.VICTIMS, partition.rm, partition.id, app.id, AllocationKey(""), running.number)
-    return [*effects, ClockSet(clock, now_ns + partition.timing.release_timeout_ns)]
+
+
+def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> None:
+    """Release the victims of a queue above its maximum. Raises BrokenDecision before the first write."""
+    queue = partition.queues.get(decision.queue)
+    over = quota.excess(queue) if queue is not None else NOTHING
+    if queue is None or not over:
+        raise BrokenDecision("quota preemption", f"queue {decision.queue} is not over its maximum")
+    victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
+    balance = Balance(queue)
+    for owner, victim in victims:
+        if queue not in owner.queue.path_up() or not is_eligible(victim, over):
+            raise BrokenDecision(
+                "quota preemption", f"preempting allocation {victim.id} does not help queue {queue.path}"
+            )
+        _lose(balance, owner, victim)
+    number = partition.next_number()
+    running = Running(number, queue.path, (), dict.fromkeys(decision.victims), now_ns, is_quota=True)
+    queue.quota_running = number
+    tell(partition, running, victims, f"preempted because queue {queue.path} uses more than its maximum", now_ns)
+    taking_back.vacate(partition, victims, now_ns)
 
 
 def tell(
-    partition: Partition, running: Running, victims: list[tuple[Application, Allocation]], why: str
-) -> list[Effect]:
-    """Mark the victims, and say all releases in one answer. Who calls it vacates them when their room is held."""
+    partition: Partition, running: Running, victims: list[tuple[Application, Allocation]], why: str, now_ns: int
+) -> None:
+    """Mark the victims, send all releases in one answer, and wait at most the release timeout. The caller removes
+    them from their nodes after it has reserved their resources.
+    """
     partition.preemptions.running[running.number] = running
     partition.preemptions.count += 1
     partition.preemptions.victims += len(victims)
     partition.preemptions.reports.append(Report(running.since_ns, running.queue, running.asks, tuple(running.victims)))
-    released: list[Release] = []
+    nobody, no_key = ApplicationId(""), AllocationKey("")
+    owner = running.asks[0][0] if running.asks else nobody
+    clock = Clock(ClockKind.VICTIMS, partition.rm, partition.id, owner, no_key, running.number, running.queue)
+    partition.outbox.put(ClockSet(clock, now_ns + partition.timing.release_timeout_ns))
+    answer = partition.outbox.answer(partition.rm)
     freed = NOTHING
     for app, victim in victims:
         freed += victim.spec.resources
-        holds.mark_preempted(app, victim, running.number)
+        holds.mark_preempted(app, victim, running.number, now_ns)
+        if not victim.spec.podless:
+            answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
             partition.stir_one(app)  # it lacks one more of its places
-        if not victim.spec.podless:
-            released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
     detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
-    return [AllocationAnswer(partition.rm, released=tuple(released))] if released else []
 
 
 def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:
@@ -82,26 +107,87 @@ def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocat
     return app, victim
 
 
-def _check(
-    partition: Partition, app: Application, decision: Preemption, victims: list[tuple[Application, Allocation]]
+def _asks(app: Application, decision: Preemption) -> list[tuple[Ask, NodeId]]:
+    """The asks of a decision, each with its node. Raises BrokenDecision if one of them does not wait for that."""
+    found: dict[AllocationKey, tuple[Ask, NodeId]] = {}
+    for key, node in decision.places:
+        ask = app.asks.get(key)
+        if ask is None or ask.swap is not None or ask.preemption or key in found:
+            raise BrokenDecision("preemption", f"ask {key} does not wait for it any more")
+        found[key] = ask, node
+    return list(found.values())
+
+
+def _check_room(
+    partition: Partition, asks: list[tuple[Ask, NodeId]], victims: list[tuple[Application, Allocation]], now_ns: int
 ) -> None:
-    """The asks wait, and the laws hold: not its own application, no queue below its guarantee."""
-    asks = [app.asks.get(key) for key, _ in decision.places]
-    if any(node not in partition.nodes for _, node in decision.places):
-        raise BrokenDecision("preemption", "a node is gone")
-    if not victims or any(ask is None or ask.swap is not None or ask.preemption for ask in asks):
-        raise BrokenDecision("preemption", "an ask does not wait for it any more")
-    if any(owner is app for owner, _ in victims):
-        raise BrokenDecision("preemption", f"application {app.id} would preempt from itself")
-    if any(ask is not None and ask.spec.required_node for ask in asks):
-        return
-    path = frozenset(queue.path for queue in app.queue.path_up())
-    amount = sum((ask.spec.resources for ask in asks if ask is not None), NOTHING)
-    balance = Balance(partition.queues.root, amount, path)
+    """Every node can be used, and holds all its asks together once the victims and what goes anyhow are gone, beside
+    what does not give way.
+    """
+    own = {(ask.spec.application, ask.spec.key) for ask, _ in asks}
+    wanted: dict[NodeId, Resources] = {}
+    for ask, node in asks:
+        reservations.check_node(partition, ask, node)
+        wanted[node] = wanted.get(node, NOTHING) + ask.spec.resources
+    freed: dict[NodeId, Resources] = {}
+    for _, victim in victims:
+        freed[victim.node] = freed.get(victim.node, NOTHING) + victim.spec.resources
+    is_required = any(ask.spec.required_node for ask, _ in asks)
+    for node, amount in wanted.items():
+        room = partition.nodes.available(node) + freed.get(node, NOTHING) + going(partition, node, now_ns)
+        for hold in partition.reservations.on(node):
+            if hold.ask not in own and (hold.required or (hold.preempted and not is_required)):
+                room -= hold.resources
+        if not room.covers(amount):
+            raise BrokenDecision("preemption", f"node {node} has {room} for {amount} once the victims are gone")
+
+
+def _check_required(
+    _partition: Partition,
+    _app: Application,
+    asks: list[tuple[Ask, NodeId]],
+    victims: list[tuple[Application, Allocation]],
+) -> None:
+    """For an ask that may run on one node only: victims on that node, of no higher priority."""
+    [(ask, node), *more] = asks
+    for _, victim in victims:
+        if more or victim.node != node or victim.spec.priority > ask.spec.priority:
+            raise BrokenDecision("preemption", f"allocation {victim.id} does not go for ask {ask.spec.key}")
+
+
+def _check_rights(
+    partition: Partition,
+    app: Application,
+    asks: list[tuple[Ask, NodeId]],
+    victims: list[tuple[Application, Allocation]],
+) -> None:
+    """The leaf has a right to it; each victim is inside the fence, and may go; no queue falls below its guarantee."""
+    amount = sum((ask.spec.resources for ask, _ in asks), NOTHING)
+    bound = fence(app, amount)
+    if bound is None:
+        raise BrokenDecision("preemption", f"queue {app.queue.path} has no right to preempt {amount}")
+    leaves = list({owner.queue.path: owner.queue for owner, _ in victims}.values())
+    pool = Pool(
+        partition,
+        [leaf for leaf in leaves if bound.root in leaf.path_up() and is_victim_leaf(leaf, amount)],
+        app.queue,
+        priority=min(ask.spec.priority for ask, _ in asks),
+        amount=amount,
+    )
+    balance = Balance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up()))
     for owner, victim in victims:
-        if not balance.may_lose(owner.queue, victim.spec.resources):
-            raise BrokenDecision("preemption", f"queue {owner.queue.path} would fall below its guarantee")
-        balance.lose(owner.queue, victim.spec.resources)
+        if not pool.has(owner, victim):
+            raise BrokenDecision("preemption", f"allocation {victim.id} may not be taken for queue {app.queue.path}")
+        _lose(balance, owner, victim)
+    freed = sum((victim.spec.resources for _, victim in victims), NOTHING)
+    if positive(bound.need - freed):
+        raise BrokenDecision("preemption", f"queue {bound.root.path} would still have no quota for {amount}")
+
+
+def _lose(balance: Balance, owner: Application, victim: Allocation) -> None:
+    if not balance.may_lose(owner.queue, victim.spec.resources):
+        raise BrokenDecision("preemption", f"queue {owner.queue.path} would fall below its guarantee")
+    balance.lose(owner.queue, victim.spec.resources)
 
 
 def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: int) -> None:
@@ -114,7 +200,7 @@ def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: i
     rivalry.taker, rivalry.since_ns = leaf, now_ns
 
 
-def time_out(partition: Partition, clock: Clock) -> list[Effect]:
+def time_out(partition: Partition, clock: Clock) -> None:
     """Victims were not confirmed as gone in time, or the room they left went to another: nothing is held for the
     asks any more, they wait as usual.
     """
@@ -128,7 +214,6 @@ def time_out(partition: Partition, clock: Clock) -> list[Effect]:
             if left:
                 message = f"{left} preempted allocations were not confirmed as released in time: the pod waits as usual"
                 partition.note(Notice.REQUEST, hold.key, reference=hold.application, message=message)
-    return []
 
 
 def leaves_of(partition: Partition, decision: Preemption) -> list[QueuePath]:

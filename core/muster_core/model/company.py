@@ -18,6 +18,8 @@ from muster_core.model.placement import Target
 NAMESPACE: Final = "kubernetes.io/meta/namespace"
 #: The tag of an allocation that is being deleted (muster_si.keys, TAG_TERMINATING): spread does not count it any more.
 TERMINATING: Final = "muster/terminating"
+#: Begins the tags that are labels of the pod (muster_si.keys, TAG_POD_LABEL_PREFIX).
+LABEL_PREFIX: Final = "kubernetes.io/label/"
 #: A label selector: all of them hold. None matches no pod, an empty one every pod.
 Selector = tuple[Target, ...] | None
 

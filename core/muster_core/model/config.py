@@ -138,6 +138,8 @@ class Timing:
     """The clocks' lengths in nanoseconds (settings `gang.*` and `service.*`, muster_si.keys)."""
 
     placeholder_timeout_ns: int = 900 * _SECOND
+    #: The longest that an application may ask for.
+    max_placeholder_timeout_ns: int = 24 * 3600 * _SECOND
     #: 0 = off.
     wait_timeout_ns: int = 0
     starvation_age_ns: int = 600 * _SECOND

@@ -72,7 +72,7 @@ class Pledge:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room on a node is held for an ask that waits (contract 13)."""
+    """Resources on a node are reserved for an ask that waits (contract 13)."""
 
     partition: PartitionId
     application: ApplicationId
@@ -93,6 +93,22 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Reservations of incomplete gangs with later keys go, and what they free is reserved for all that one gang lacks
+    (semantics 12). `places`: (ask, node) each; `victims`: placeholders, (application, allocation); `holds`: of room
+    on nodes, by (application, ask); `losers`: gangs that lose any of it, or their quota reservation.
+    """
+
+    partition: PartitionId
+    application: ApplicationId
+    places: tuple[tuple[AllocationKey, NodeId], ...]
+    volumes: Choice
+    victims: tuple[tuple[ApplicationId, AllocationId], ...]
+    holds: tuple[tuple[ApplicationId, AllocationKey], ...]
+    losers: tuple[ApplicationId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaPreemption:
     """Allocations below a queue go because it has more than its maximum (contract 10.3)."""
 
@@ -101,4 +117,4 @@ class QuotaPreemption:
     victims: tuple[tuple[ApplicationId, AllocationId], ...]
 
 
-Decision = Placement | Swap | Eviction | Pledge
+Decision = Placement | Swap | Eviction | Pledge | Reservation | Preemption | QuotaPreemption

@@ -3,6 +3,8 @@
     CoreError
     ├── IllegalTransition   a life cycle has no such row
     ├── BrokenDecision      a plan no longer holds when it is committed
+    ├── CommitFailed        a commit raised something else, perhaps after its first write
+    ├── UnsoundWorld        invariants of a partition do not hold
     ├── UnknownSubject      an engine was handed the id of something it does not have
     ├── DuplicateSubject    a ledger was handed something that it has already
     └── ConfigurationError  what people wrote breaks a rule of the configuration
@@ -39,6 +41,22 @@ class BrokenDecision(CoreError):
         super().__init__(f"{decision} is void: {why}")
         self.decision = decision
         self.why = why
+
+
+class CommitFailed(CoreError):
+    """A commit raised an exception, which is the cause of this one: some of its writes may have been made."""
+
+    def __init__(self, decision: str) -> None:
+        super().__init__(f"{decision} could not be committed")
+        self.decision = decision
+
+
+class UnsoundWorld(CoreError):
+    """`broken`: the violated invariants, for messages. The scheduler state has to be rebuilt."""
+
+    def __init__(self, broken: list[str]) -> None:
+        super().__init__(f"{len(broken)} invariants do not hold: {broken[0]}")
+        self.broken = broken
 
 
 class UnknownSubject(CoreError):

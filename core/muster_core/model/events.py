@@ -82,14 +82,23 @@ class ApplicationRemoved:
     application: ApplicationId
 
 
-@value
+@dataclass(frozen=True, slots=True)
+class GroupsResolved:
+    """The groups of a user, which were not known when applications of it came."""
+
+    partition: PartitionId
+    user: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AskAdded:
     """AllocationAsk, new or replacing the one of the same key (semantics 3)."""
 
     spec: AskSpec
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class AllocationReported:
     """An existing allocation outside a node's registration."""
 
@@ -184,9 +193,10 @@ class NodeAdded:
 
 @dataclass(frozen=True, slots=True)
 class NodeUpdated:
-    """UPDATE: capacity, occupied resources and attributes are replaced."""
+    """UPDATE: capacity, occupied resources and attributes are replaced; `existing`: more of what runs there."""
 
     spec: NodeSpec
+    existing: tuple[AllocationSpec, ...] = ()
 
 
 class NodeAction(StrEnum):
@@ -219,12 +229,14 @@ class ClockKind(StrEnum):
     EXPIRY = "end of the time that ended applications are kept"
     MANAGER = "connection time-out"
     BACKOFF = "back-off of an application"
+    PARTITION_BACKOFF = "back-off of a partition"
     RESERVATION = "reservation delay"
     RESERVED = "reservation time-out"
     PREEMPTION = "preemption delay"
     VICTIMS = "unconfirmed preemption"
     QUOTA = "quota preemption delay"
     INQUIRY = "unanswered question"
+    TAKE_OVER = "back-off of a failed take-over"
     REFUSED = "end of what a resource manager refused"
 
 
@@ -259,6 +271,7 @@ Event = (
     | ConfigurationReplaced
     | ApplicationAdded
     | ApplicationRemoved
+    | GroupsResolved
     | AskAdded
     | AllocationReported
     | AllocationReleased

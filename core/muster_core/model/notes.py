@@ -104,6 +104,8 @@ class EventNoted:
     change: Change = Change.NONE
     detail: Detail = Detail.NONE
     resource: Resources = NOTHING
+    #: What people call the application that it names, as its subject or else its reference; empty = as it is named.
+    app_name: str = ""
 
     @property
     def is_for_people(self) -> bool:
@@ -119,6 +121,7 @@ class AskNoted:
     ask: AskSpec
     change: Change
     detail: Detail
+    app_name: str = ""
 
 
 @value
@@ -138,6 +141,7 @@ class PlacesNoted:
     detail: Detail
     places: tuple[tuple[AllocationKey, NodeId, Resources], ...]
     asked: bool = False
+    app_name: str = ""
 
 
 Noted = EventNoted | AskNoted | PlacesNoted
@@ -159,9 +163,9 @@ def records_of(noted: Noted) -> Iterator[EventNoted]:
         case EventNoted():
             yield noted
         case AskNoted():
-            ask, change = noted.ask, noted.change
-            amount = ask.resources
-            yield EventNoted(noted.rm, Notice.APPLICATION, ask.application, "", ask.key, change, noted.detail, amount)
+            ask, about = noted.ask, Notice.APPLICATION
+            subject, amount, name = ask.application, ask.resources, noted.app_name
+            yield EventNoted(noted.rm, about, subject, "", ask.key, noted.change, noted.detail, amount, name)
         case PlacesNoted():
             yield from _records_of_places(noted)
         case _:
@@ -170,11 +174,11 @@ def records_of(noted: Noted) -> Iterator[EventNoted]:
 
 def _records_of_places(noted: PlacesNoted) -> Iterator[EventNoted]:
     rm, app, queue, change = noted.rm, noted.application, noted.queue, noted.change
-    gone = Change.REMOVE
+    gone, name = Change.REMOVE, noted.app_name
     for key, node, amount in noted.places:
         if noted.asked:
-            yield EventNoted(rm, Notice.APPLICATION, app, "", key, gone, Detail.REQUEST_ALLOC, amount)
-        yield EventNoted(rm, Notice.APPLICATION, app, "", key, change, noted.detail, amount)
+            yield EventNoted(rm, Notice.APPLICATION, app, "", key, gone, Detail.REQUEST_ALLOC, amount, name)
+        yield EventNoted(rm, Notice.APPLICATION, app, "", key, change, noted.detail, amount, name)
         yield EventNoted(rm, Notice.NODE, node, "", key, change, Detail.NODE_ALLOC, amount)
         yield EventNoted(rm, Notice.QUEUE, queue, "", key, change, Detail.QUEUE_ALLOC, amount)
         yield EventNoted(rm, Notice.USER_GROUP, noted.user, "", queue, change, Detail.UG_USER_RESOURCE, amount)

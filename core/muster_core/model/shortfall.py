@@ -23,6 +23,7 @@ class Lack(StrEnum):
     TURN = "turn"  # another application goes first (a gang waiting, a pledge)
     NODES = "nodes"  # no node has it: what an autoscaler may help with
     RESERVED = "reserved"  # room is held for it on a node, and is not all there yet
+    ADMISSION = "admission"  # the application's queue, or the groups of its user, are not known yet
     CLUSTER = "cluster"  # the cluster's nodes could not hold it even if empty
 
 

@@ -94,6 +94,8 @@ class ApplicationSpec:
     queue: str = ""
     user: str = "nobody"
     groups: tuple[str, ...] = ()
+    #: Why the groups of the user are not known; empty = `groups` are they.
+    groups_unknown: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
     #: Of a gang its placeholder time-out, else the limit of its run time (semantics 2).
     timeout_ns: int = 0
@@ -112,8 +114,15 @@ class ApplicationSpec:
     forced: bool = False
     quota: NamespaceQuota = NamespaceQuota()
     namespace: str = ""
+    #: The ID that people see, where it is not `id`: two applications may have one.
+    shown_as: str = ""
     #: Of an application that is there: what its namespace says now. Only `quota` counts.
     is_renewal: bool = False
+
+    @property
+    def name(self) -> str:
+        """The ID that people see; not unique."""
+        return self.shown_as or self.id
 
     @property
     def is_gang(self) -> bool:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from muster_core.world.queues import Queue
 
 
-def may_submit(queue: Queue, user: str, groups: Sequence[str]) -> bool:
-    """Whether any list from this queue up to the root allows the user."""
-    return any(
-        above.submit_acl.allows(user, groups) or above.admin_acl.allows(user, groups) for above in queue.path_up()
-    )
+def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | None:
+    """Whether any list from this queue up to the root allows the user; None = that depends on groups not known."""
+    lists = [found for above in queue.path_up() for found in (above.submit_acl, above.admin_acl)]
+    if any(found.allows(user, groups or ()) for found in lists):
+        return True
+    return None if groups is None and any(found.groups for found in lists) else False

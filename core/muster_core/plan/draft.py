@@ -121,6 +121,20 @@ class Draft:  # long: everything that is supposed goes through here
             if matches(targets, dict(occupant.tags)):
                 yield rows
 
+    def at_best(self, resource: str) -> IntColumn | None:
+        """What every node could give once all have ended that may end; None where no node has the resource."""
+        most = self.capacity(resource)
+        for kept in (self._columns.occupied, self._columns.permanent):
+            column = kept.column(resource, self.size)
+            if most is not None and column is not None:
+                most = most - column
+        return most
+
+    @property
+    def schedulable(self) -> BoolColumn:
+        """Nodes that are neither drained nor cordoned."""
+        return self._columns.open
+
     def empty(self) -> None:
         """Suppose that nothing is taken but what others occupy."""
         for name in self._columns.capacities:

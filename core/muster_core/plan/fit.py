@@ -33,12 +33,16 @@ OUTSIDE = "node(s) were outside the gang's topology domain"
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
 
 
-def place(draft: Draft, shape: Shape, count: int, sort: NodeSort) -> list[tuple[NodeId, int]]:
+def place(draft: Draft, shape: Shape, count: int, sort: NodeSort, *, is_last: bool = False) -> list[tuple[NodeId, int]]:
     """As many as fit, up to `count`, on the most preferred nodes; the draft is charged.
-    Nodes come in the order in which they were first chosen.
+    Nodes come in the order in which they were first chosen. `is_last`: if all of them fit, no more is asked of the
+    draft but the volumes that it assumes, so that amounts need not be charged.
     """
     fills = _fills(draft, shape, count, sort)
-    charge_all(draft, shape, fills)
+    if is_last and sum(there for _, there in fills) == count:
+        _enter_all(draft, shape, fills)
+    else:
+        charge_all(draft, shape, fills)
     at = draft.nodes.rows.at
     return [(at(row), there) for row, there in fills]
 
@@ -53,6 +57,10 @@ def charge(draft: Draft, shape: Shape, row: int, count: int = 1) -> None:
 def charge_all(draft: Draft, shape: Shape, fills: Sequence[Fill]) -> None:
     """The same of many rows, all different."""
     draft.charge_all(fills, shape.resources)
+    _enter_all(draft, shape, fills)
+
+
+def _enter_all(draft: Draft, shape: Shape, fills: Sequence[Fill]) -> None:
     if draft.nodes.occupants.is_noted(shape.occupant.facts):  # claims are noted, too
         for row, there in fills:
             binding.assume(draft, shape, row, there)

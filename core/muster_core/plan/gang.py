@@ -1,11 +1,10 @@
-"""Places for a gang that is reserving: whole, or in part if it is the one that may; never in part if it wants them
+"""Places for a gang that is reserving: whole, or in part; never in part if it wants them
 whole (Atomic, Direct: semantics 16).
 
-Reserving starts when the queue path has head room for all the gang lacks, and
-pledges it (seed 000, semantics 11). Then its placeholders are placed: all of
-them together if they fit; otherwise as many as fit, but only by the one gang
-of the partition that holds the partial slot (semantics 12). That gang also
-takes its places as its asks arrive; the others wait until all have.
+While the queue path has headroom for all that the gang lacks, that amount is
+reserved on it (semantics 11). Placeholders are placed all together if they
+fit, also as their requests arrive; otherwise as many as quota and nodes allow.
+What later gangs reserve may then be taken over (plan/takeover.py).
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import Final
 from muster_core.model.decisions import Decision, Placement, Pledge
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack, Shortfall
-from muster_core.plan import headroom, packing, partial
+from muster_core.plan import headroom, impossible, packing, partial
 from muster_core.plan.draft import Draft
-from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, assign, shape_of, volumes_of, wanted
 from muster_core.plan.reserving import draft_for
 from muster_core.plan.search.demand import Demand, Places, Short
@@ -26,7 +24,8 @@ from muster_core.plan.search.work import Work
 from muster_core.plan.together import place_all
 from muster_core.world.applications import Application, lacking
 from muster_core.world.classes import AskClass
-from muster_core.world.obstacles import NoNode, NoSlot, NotTogether
+from muster_core.world.obstacles import NoNode, NotTogether
+from muster_core.world.ordering import classes
 from muster_core.world.world import Partition
 
 #: Who comes early waits for more to come until it is one of so many of those that are still to come.
@@ -38,10 +37,16 @@ def plan(partition: Partition, app: Application, now_ns: int) -> Outline:
     kinds = [kind for kind in classes(app) if kind.placeholder]
     if not kinds:
         return Outline()
+    never = impossible.refusal(partition, app)
+    if never is not None:
+        refused = [Unplaced(kind, never.why) for kind in kinds]
+        return Outline(unplaced=refused, obstacles=[never.obstacle], impossible=never.why.message)
     outline = _reserve(partition, app, kinds, now_ns)
     if outline.obstacles:
         _warn(partition, app, outline, is_held=True)
-        return outline
+        if outline.more or app.spec.is_whole:
+            return outline
+        outline.unplaced.clear()  # each class says below what is short for it
     _place(partition, app, kinds, outline)
     return outline
 
@@ -72,10 +77,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     has_all = app.spec.is_podless or _has_all(app, counts)
     is_whole = app.spec.is_whole
-    has_slot = not is_whole and partition.partial in (None, app.id)
-    if not has_slot and not is_whole:
-        outline.obstacles.append(NoSlot())
-    if not has_all and not has_slot:
+    if not has_all and is_whole:
         return
     refused = headroom.refusal(partition, app, _sum(counts))
     # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
@@ -91,12 +93,16 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
         return
     outline.in_vain = answer is not None
     _warn(partition, app, outline, is_held=refused is not None)
-    if has_slot:
+    exceeds = bool(outline.notice) if outline.checked else app.gang.exceeds_nodes
+    if not is_whole and not exceeds:
         partial.place(partition, app, counts, outline, partial.parts_of(partition, app, counts, coming))
     elif refused is not None:
+        outline.unplaced += [Unplaced(kind, refused.why) for kind in kinds]
         outline.obstacles.append(refused.obstacle)
     elif answer is not None:
         _refuse(app, counts, answer, outline)
+        if not is_whole:  # with more nodes it reserves what fits, however few there are
+            outline.obstacles += [NoNode(kind, 1) for kind in counts]
 
 
 def _refuse(app: Application, counts: dict[AskClass, int], answer: Short, outline: Outline) -> None:

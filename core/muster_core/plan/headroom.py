@@ -62,7 +62,7 @@ def room(partition: Partition, app: Application, back: Resources = NOTHING, give
     if app.is_reserving:
         back = app.claimed
     for bound in bounds(partition, app):
-        mine = _left(bound, app, back)
+        mine = left_of(bound, app, back)
         left = left.narrowed(mine if not given or isinstance(bound.taken, Queue) else mine.room(given))
     return left
 
@@ -79,7 +79,7 @@ def refusal(
     """
     back = app.claimed if app.is_reserving else NOTHING
     for bound in bounds(partition, app):
-        left = _left(bound, app, back).room(planned if isinstance(bound.taken, Queue) else planned + given)
+        left = left_of(bound, app, back).room(planned if isinstance(bound.taken, Queue) else planned + given)
         excess = left.excess(wanted)
         if excess:
             owner = app.id if app.gang.pledge or app.claimed else None
@@ -110,7 +110,8 @@ def _shortfall(bound: Bound, left: Limit, wanted: Resources, name: str) -> Short
     )
 
 
-def _left(bound: Bound, app: Application, back: Resources) -> Limit:
+def left_of(bound: Bound, app: Application, back: Resources) -> Limit:
+    """What the application may still take of one maximum; `back`: of the room held for asks, what is its own."""
     holder = bound.taken
     taken = holder.allocated
     if holder.pledged:

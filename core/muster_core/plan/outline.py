@@ -42,18 +42,22 @@ class Outline:
     room for more, it was not looked for. `blocks`: no application of the leaf that has not
     started may go before this one (semantics 11). `checked`: the empty cluster was
     asked about; `in_vain`: places for all of a gang were looked for and not found; `notice`: a
-    warning for people, `short_of`: the task group it is about, if nodes would help.
+    warning for people, `short_of`: the task group it is about, if nodes would help. `impossible`: why the gang
+    can never be reserved under the present queues and limits.
     """
 
     decisions: list[Decision] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
     more: bool = False
+    #: Classes that were not looked at, because the time of the cycle was up: they are in the next one.
+    left: int = 0
     blocks: bool = False
     checked: bool = False
     in_vain: bool = False
     notice: str = ""
     short_of: str = ""
+    impossible: str = ""
 
 
 def shape_of(kind: AskClass) -> Shape:

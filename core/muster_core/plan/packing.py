@@ -23,7 +23,7 @@ from muster_core.model.specs import Topology
 from muster_core.plan.draft import Draft, emptied
 from muster_core.plan.fit import NO_NODES
 from muster_core.plan.search.demand import Demand, Places, Short
-from muster_core.plan.search.domains import Values, ratios, shares_of, values
+from muster_core.plan.search.domains import Values, room_of, shares_of, values
 from muster_core.plan.search.work import Work
 from muster_core.plan.together import lacking_when_empty, place_all
 from muster_core.world.columns import BoolColumn
@@ -151,15 +151,16 @@ def _in_one(draft: Draft, demands: Sequence[Demand], found: Domains) -> Iterator
 
 def _in_few(draft: Draft, demands: Sequence[Demand], found: Domains) -> Iterator[tuple[int, ...]]:
     """Sets of values, the small ones first. Of a set the last one is the fullest that does."""
-    rooms = ratios(draft, demands, found.values)
+    room = room_of(draft, demands, found.values)
     held = list(found.held)
     if held:
         yield tuple(held)
     else:
         yield from _in_one(draft, demands, found)
-    order = [code for code in found.values.by_room(rooms.min(axis=0), most=True) if code not in found.held]
-    reached = rooms[:, held].sum(axis=1)[:, None] + np.cumsum(rooms[:, order], axis=1)
-    enough = np.flatnonzero(reached.min(axis=0) >= 1) + 1
+    shares = (room.amounts / room.wanted[:, None]).min(axis=0)
+    order = [code for code in found.values.by_room(shares, most=True) if code not in found.held]
+    reached = room.amounts[:, held].sum(axis=1)[:, None] + np.cumsum(room.amounts[:, order], axis=1)
+    enough = np.flatnonzero((reached >= room.wanted[:, None]).all(axis=0)) + 1
     if not len(enough):
         return
     fewest = max(int(enough[0]), 1 if held else 2)
@@ -167,8 +168,9 @@ def _in_few(draft: Draft, demands: Sequence[Demand], found: Domains) -> Iterator
         if size > len(order):
             return
         chosen = [*held, *order[: size - 1]]
-        sums = rooms[:, chosen].sum(axis=1)
-        last = next(code for code in reversed(order[size - 1 :]) if (sums + rooms[:, code]).min() >= 1)
+        sums = room.amounts[:, chosen].sum(axis=1)
+        fitting = (code for code in reversed(order[size - 1 :]) if room.is_enough(sums + room.amounts[:, code]))
+        last = next(fitting, order[size - 1])
         yield (*chosen, last)
         if last != order[size - 1]:
             yield (*chosen, order[size - 1])

@@ -1,4 +1,4 @@
-"""Places for a part of a gang: as many of its members as fit, by the one gang that may (semantics 12).
+"""Places for a part of a gang: as many of its members as quota and nodes allow (semantics 12).
 
 A packed gang fills its domains one after the other (plan/packing.py). The rest
 is told which task group lacks how many places. Called by plan/gang.py.

@@ -20,6 +20,7 @@ from muster_core.model.states import QueueState
 from muster_core.plan.access import may_submit
 from muster_core.plan.rule_filter import admits
 from muster_core.world.queues import Queue, QueueTree
+from muster_core.world.users import ANYONE
 
 NOT_PLACED: Final = "application rejected: no placement rule matched"
 _FIX: Final = (
@@ -46,40 +47,74 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupsNeeded:
+    """The queue depends on the groups of the user, which are not known; `reader`: what reads them."""
+
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
 class _NoMatch:
     why: str
 
 
-def choose_queue(tree: QueueTree, rules: Sequence[PlacementRule], application: ApplicationSpec) -> Chosen | str:
-    """The queue of an application, or the reason why no rule has one; a forced one always has one (semantics 19)."""
+def choose_queue(
+    tree: QueueTree, rules: Sequence[PlacementRule], application: ApplicationSpec
+) -> Chosen | GroupsNeeded | str:
+    """The queue of an application, or the reason why no rule has one; a forced one always has one (semantics 19)
+    once the groups that a rule or an access list on its way reads are known.
+    """
     whys = []
     for rule in rules or _IMPLICIT:
         answer = _ask(tree, rule, application)
-        if isinstance(answer, Chosen):
+        if isinstance(answer, Chosen | GroupsNeeded):
             return answer
         whys.append(f"{rule.name}: {answer.why}")
     if application.forced:
-        return Chosen(RECOVERY, () if tree.get(RECOVERY) else (RECOVERY,))
+        return recovery_queue(tree)
     if tree.get(_FALLBACK) is not None:
         fallback = _usable(tree, _FALLBACK, application, create=False)
-        if isinstance(fallback, Chosen):
+        if isinstance(fallback, Chosen | GroupsNeeded):
             return fallback
         whys.append(f"fallback: {fallback.why}")
     return f"{NOT_PLACED} ({'; '.join(whys)}); {_FIX}"
 
 
-def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> Chosen | _NoMatch:
+def recovery_queue(tree: QueueTree) -> Chosen:
+    """The queue of applications that run already and have no other; it is made when it is needed."""
+    return Chosen(RECOVERY, () if tree.get(RECOVERY) else (RECOVERY,))
+
+
+def group_limit_on(queue: Queue) -> str:
+    """What reads the groups of the users of the queue beside rules and access lists; empty = nothing does.
+    A limit of the group "*" alone applies to all users, independent of their groups.
+    """
+    for above in queue.path_up():
+        named = [group for limit in above.limits for group in limit.groups if group != ANYONE]
+        if named:
+            return f"queue {above.path} has a limit for group {named[0]}"
+    return ""
+
+
+def _known_groups(application: ApplicationSpec) -> Sequence[str] | None:
+    return None if application.groups_unknown else application.groups
+
+
+def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> Chosen | GroupsNeeded | _NoMatch:
     path = _path(tree, rule, application)
-    if isinstance(path, _NoMatch):
+    if isinstance(path, _NoMatch | GroupsNeeded):
         return path
     if path == RECOVERY or path.startswith(_IN_RECOVERY):
         return _NoMatch(f"{RECOVERY} is kept for applications that are recovered")
     return _usable(tree, path, application, create=rule.create)
 
 
-def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | _NoMatch:
+def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | GroupsNeeded | _NoMatch:
     """The path a rule names, made from its parent rule where it has one; unchecked against the tree."""
-    if not admits(rule.filter, application.user, application.groups):
+    is_admitted = admits(rule.filter, application.user, _known_groups(application))
+    if is_admitted is None:
+        return GroupsNeeded(f"the filter of placement rule {rule.name} names groups")
+    if not is_admitted:
         return _NoMatch(f"its filter is not for user {application.user}")
     read, absent = _RULES[rule.name]
     name = read(rule, application).strip().lower()
@@ -89,7 +124,7 @@ def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) ->
         path = name
     else:
         above = ROOT if rule.parent is None else _parent_path(tree, rule.parent, application)
-        if isinstance(above, _NoMatch):
+        if isinstance(above, _NoMatch | GroupsNeeded):
             return above
         path = f"{above}.{name if rule.name == 'fixed' else name.replace('.', _DOT)}"
     parts = path.split(".")
@@ -128,8 +163,12 @@ _RULES: Final[dict[str, tuple[Callable[[PlacementRule, ApplicationSpec], str], s
 }
 
 
-def _parent_path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | _NoMatch:
+def _parent_path(
+    tree: QueueTree, rule: PlacementRule, application: ApplicationSpec
+) -> QueuePath | GroupsNeeded | _NoMatch:
     path = _path(tree, rule, application)
+    if isinstance(path, GroupsNeeded):
+        return path
     if isinstance(path, _NoMatch):
         return _NoMatch(f"its parent rule {rule.name}: {path.why}")
     queue = tree.get(path)
@@ -140,7 +179,9 @@ def _parent_path(tree: QueueTree, rule: PlacementRule, application: ApplicationS
     return path
 
 
-def _usable(tree: QueueTree, path: QueuePath, application: ApplicationSpec, *, create: bool) -> Chosen | _NoMatch:
+def _usable(
+    tree: QueueTree, path: QueuePath, application: ApplicationSpec, *, create: bool
+) -> Chosen | GroupsNeeded | _NoMatch:
     queue = tree.get(path)
     if queue is None and not create:
         return _NoMatch(f"queue {path} does not exist and the rule may not create it")
@@ -151,7 +192,10 @@ def _usable(tree: QueueTree, path: QueuePath, application: ApplicationSpec, *, c
     obstacle = _closed_to_children(queue, path) if missing else _closed(queue)
     if obstacle:
         return _NoMatch(obstacle)
-    if not may_submit(queue, application.user, application.groups):
+    is_allowed = may_submit(queue, application.user, _known_groups(application))
+    if is_allowed is None:
+        return GroupsNeeded(f"an access list of queue {path} or of a queue above it names groups")
+    if not is_allowed:
         return _NoMatch(f"user {application.user} may not submit to queue {path}")
     return Chosen(path, tuple(reversed(missing)))
 

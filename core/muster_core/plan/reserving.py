@@ -5,35 +5,47 @@ asked first, on its node and then on all others; a gang that reserves plans
 with all that is held for its members. An ask that may run on one node only
 (DaemonSets) passes by what others hold there.
 
-A leaf holds room for one ask at a time: the first that waits, of the
-application whose turn it is, once it waits for long enough; on the node that
-lacks the least, if that could hold it at all. What preemption makes room for
-is held beside it (plan/preemption/).
+The first asks of a leaf that the nodes refused each have a node reserved once
+they have waited for long enough, up to a number that grows with the cluster:
+with more, a leaf with a long backlog would keep what is freed from the others.
+The node is schedulable, has the least lacking, and could hold the ask once all
+have ended there that may end: foreign, mirror and DaemonSet pods do not, nor
+do placeholders of the gang that waits. What preemption makes room for is
+reserved besides (plan/preemption/).
 
-Differs: a reservation holds the room of one ask, and a leaf has one at a time; YuniKorn closes the node to everybody,
-and lets each waiting ask reserve one.
+Differs: a reservation keeps the resources of one ask, and a leaf has a bounded number; YuniKorn reserves the complete
+node, and each waiting ask may reserve one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
+from typing import Final
 
 import numpy as np
 
 from muster_core.model.decisions import Placement, Reservation
 from muster_core.model.ids import NO_NODE, NodeId
-from muster_core.model.resources import NOTHING
+from muster_core.model.limits import NODE_RESERVATIONS_PER_LEAF, NODES_PER_NODE_RESERVATION
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.shortfall import Lack
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
-from muster_core.plan.ordering import applications, classes
 from muster_core.plan.outline import Outline, shape_of, volumes_of
 from muster_core.plan.swap import has_placeholder
 from muster_core.world.applications import Application, Ask
 from muster_core.world.classes import AskClass
 from muster_core.world.columns import BoolColumn
 from muster_core.world.obstacles import NotTogether
+from muster_core.world.ordering import Key, application_key
 from muster_core.world.queues import Queue
 from muster_core.world.reservations import Hold
 from muster_core.world.world import Partition
+
+#: Scheduling classes of a leaf that are looked at for asks to reserve nodes for.
+_CLASSES: Final = 256
 
 
 def plan(partition: Partition, app: Application) -> Outline:
@@ -83,6 +95,9 @@ def _place(partition: Partition, draft: Draft, kind: AskClass, hold: Hold) -> No
 def draft_for(partition: Partition, app: Application) -> Draft:
     """The nodes as a gang that reserves may use them: with what is held for it."""
     draft = Draft(partition.nodes)
+    takeover = partition.contention.open.get(app.id)
+    for node, amount in takeover.nodes.items() if takeover is not None else ():
+        draft.free(node, amount)
     for hold in partition.reservations.of(app.id):
         draft.free(hold.node, hold.resources)
     return draft
@@ -96,38 +111,68 @@ def lift(partition: Partition, draft: Draft, kind: AskClass, times: int) -> None
                 draft.charge(draft.nodes.rows.row(hold.node), hold.resources, -times)
 
 
-def choose(partition: Partition, leaf: Queue) -> tuple[Ask, Reservation | None] | None:
-    """The ask of the leaf that is first to have room held, and where, if a node could; None = no ask waits for it."""
-    if partition.reservations and any(
-        not hold.preempted for name in leaf.waiting for hold in partition.reservations.of(name)
-    ):
-        return None
-    for app in applications(partition, leaf):
-        ask = _first(partition, app)
-        if ask is not None:
-            node = _nearest(partition, ask.kind)
-            return ask, Reservation(partition.id, app.id, ask.spec.key, node) if node else None
-        if app.waiting:
-            return None
-    return None
+def allowed(partition: Partition) -> int:
+    """How many node reservations one leaf may have; those that preemption made do not count."""
+    return min(NODE_RESERVATIONS_PER_LEAF, 1 + len(partition.nodes) // NODES_PER_NODE_RESERVATION)
 
 
-def _first(partition: Partition, app: Application) -> Ask | None:
-    if app.is_reserving and (app.spec.is_whole or partition.partial != app.id):
-        return None
-    for kind in classes(app):
-        ask = app.asks[next(iter(app.waiting[kind]))]
-        if ask.said is Lack.NODES and not has_placeholder(app, kind):
-            return ask
-    return None
+def may_reserve(partition: Partition, app: Application) -> bool:
+    """Whether a reserved node could help the application: not a gang that wants all or nothing, nor one that a
+    take-over decides about.
+    """
+    if not app.is_reserving:
+        return True
+    return not (app.spec.is_whole or app.gang.lost_to or app.id in partition.contention.open)
 
 
-def _nearest(partition: Partition, kind: AskClass) -> NodeId:
-    """The node that lacks the least of what is asked; ties go to the lowest id. Empty = none could hold it."""
+def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
+    """The asks of the leaf that the nodes refused and that have no reservation, the first to be served first.
+
+    Looks at the first applications of each class, not at all that wait.
+    """
+    at_most = allowed(partition) - leaf.node_reservations
+    found: list[tuple[Key, int, int, Ask]] = []
+    for kind, names in islice(leaf.classes.items(), _CLASSES if at_most > 0 else 0):
+        left = at_most
+        for name in islice(names, at_most):
+            app = partition.applications[name]
+            if has_placeholder(app, kind) or not may_reserve(partition, app):
+                continue
+            key = application_key(partition, app)
+            asks = list(islice(_refused(partition, app, kind), left))
+            found += ((key, -kind.priority, len(found) + index, ask) for index, ask in enumerate(asks))
+            left -= len(asks)
+            if not left:
+                break
+    return [ask for *_, ask in sorted(found, key=itemgetter(0, 1, 2))]
+
+
+def _refused(partition: Partition, app: Application, kind: AskClass) -> Iterator[Ask]:
+    """Asks of a class that no node had room for, oldest first. Newcomers, which were not told yet, are last."""
+    for key in app.waiting[kind]:
+        ask = app.asks[key]
+        if (app.id, key) not in partition.reservations.by_ask:
+            if ask.said is not Lack.NODES:
+                return
+            yield ask
+
+
+def choose(partition: Partition, ask: Ask) -> Reservation | None:
+    """The node to reserve for an ask; None = no node could ever hold it, or all those are reserved."""
+    app = partition.applications[ask.spec.application]
+    node = _nearest(partition, app, ask.kind)
+    return Reservation(partition.id, app.id, ask.spec.key, node) if node else None
+
+
+def _nearest(partition: Partition, app: Application, kind: AskClass) -> NodeId:
+    """The node with the least lacking of what is asked, first among those where the application has nothing itself;
+    ties go to the lowest id. Empty = none could hold it.
+    """
     draft = Draft(partition.nodes)
-    possible = fit.allowed(draft, shape_of(kind)) & _large_enough(draft, kind)
+    own = _own(partition, app)
+    possible = fit.allowed(draft, shape_of(kind)) & _large_enough(draft, kind, own)
     if not kind.required_node:
-        possible = possible & _unreserved(partition, draft)
+        possible = possible & draft.schedulable & _unreserved(partition, draft)
     rows = np.flatnonzero(possible)
     if not len(rows):
         return NO_NODE
@@ -136,17 +181,31 @@ def _nearest(partition: Partition, kind: AskClass) -> NodeId:
         column = draft.available(name)
         if column is not None:
             np.maximum(lacking, (amount - column[rows]) / amount, out=lacking)
+    has_own = np.array([row in own for row in rows.tolist()], dtype=np.bool_)
     ranks = draft.nodes.rows.ranks()[rows]
-    return draft.nodes.rows.at(int(rows[np.lexsort((ranks, lacking))[0]]))
+    return draft.nodes.rows.at(int(rows[np.lexsort((ranks, lacking, has_own))[0]]))
 
 
-def _large_enough(draft: Draft, kind: AskClass) -> BoolColumn:
-    empty = draft.fork()
-    empty.empty()
+def _own(partition: Partition, app: Application) -> dict[int, Resources]:
+    """What a gang that reserves has on each row: it keeps that until it has all its places."""
+    found: dict[int, Resources] = {}
+    if app.is_reserving:
+        for one in app.allocations.values():
+            if one.releasing is None:
+                row = partition.nodes.rows.row(one.node)
+                found[row] = found.get(row, NOTHING) + one.spec.resources
+    return found
+
+
+def _large_enough(draft: Draft, kind: AskClass, own: dict[int, Resources]) -> BoolColumn:
+    """Nodes that could hold one of the class once all have ended that may end; `own` does not."""
     fitting = np.ones(draft.size, dtype=np.bool_)
     for name, amount in kind.resources.items():
-        column = empty.available(name)
+        column = draft.at_best(name)
         fitting = np.zeros(draft.size, dtype=np.bool_) if column is None else fitting & (column >= amount)
+        for row, kept in own.items():
+            if column is not None and column.item(row) - kept[name] < amount:
+                fitting[row] = False
     return fitting
 
 

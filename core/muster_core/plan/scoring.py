@@ -7,12 +7,13 @@ A node's used share is the mean over the weighted resources of what is taken of
 its capacity; a resource that it does not have counts as unused. An ask for
 none of the weighted resources is spread by the number of pods instead, else
 all of them would end on one node. Ties go to the lowest node id (style 18).
-On top come kube-scheduler's scores of what nodes are (liking/node_facts), and
-where no order is configured how evenly a node is used (liking/balance), in its
-measure: the share that is used is a key of up to 1 for its 100 points (ADR 0017).
+On top come kube-scheduler's scores of what the pod itself prefers (liking/node_facts).
+What nobody wrote counts only where no order is configured: images that lie on a node,
+and how evenly it is used (liking/balance). All are in its measure: the share that is
+used is a key of up to 1 for its 100 points (ADR 0017).
 
-Differs: what a pod prefers comes before the order of nodes, and where none is configured, balance with it; YuniKorn
-goes by the order alone.
+Differs: preferences in the pod's own spec are added to the configured node order, and images and balance too if no
+order is configured; YuniKorn uses the order alone.
 
 Source: contract 2.2, nodesortpolicy; Kubernetes 1.36, the default profile of kube-scheduler.
 """
@@ -26,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.facts import Preferences
 from muster_core.plan.draft import Draft
 from muster_core.plan.liking import node_facts
 from muster_core.plan.liking.balance import Amount, Balance
@@ -48,6 +50,13 @@ _EVEN: Final = ("vcore", "memory")
 POINTS: Final = 100.0
 
 
+def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:
+    """Without images where an order of nodes is configured: the pod does not ask for them."""
+    if sort.balanced or not (preferences.images or preferences.volume_images):
+        return preferences
+    return Preferences(preferences.terms)
+
+
 class Preference:
     """How a shape sees the nodes: a key per row, the lowest is preferred."""
 
@@ -66,11 +75,12 @@ class Preference:
                 factor = _SIGNS[sort.order] * weight / total
                 whole = _whole(draft, name, capacity, sort)
                 self._parts.append((factor, asked[name], whole, available, _reciprocal(draft, name, capacity)))
-        liked = node_facts.points(shape.constraints, shape.occupant.facts.preferences, draft.nodes)
+        preferences = _that_count(shape.occupant.facts.preferences, sort)
+        liked = node_facts.points(shape.constraints, preferences, draft.nodes)
         self._liked: FloatColumn | None = liked
         self._balance = _balance(draft, shape) if sort.balanced else None
         self._standings = draft.nodes.standings if draft.is_bare else None
-        wishes = None if liked is None else (shape.constraints, shape.occupant.facts.preferences)
+        wishes = None if liked is None else (shape.constraints, preferences)
         self._about: Hashable = (asked, sort, wishes)
 
     def keys(self, rows: IntColumn | None = None, placed: int = 0) -> FloatColumn:

@@ -21,12 +21,12 @@ from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility.volumes import binding
 from muster_core.plan.guards import guards
-from muster_core.plan.ordering import classes
 from muster_core.plan.outline import Outline, Unplaced, has_untold, shape_of, volumes_of
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Allocation, Application
 from muster_core.world.classes import AskClass, occupant_of
 from muster_core.world.obstacles import NoNode, NotTogether
+from muster_core.world.ordering import classes
 from muster_core.world.world import Partition
 
 #: Placeholders that are tried for one ask with a placement constraint.

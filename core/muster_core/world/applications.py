@@ -70,13 +70,15 @@ class Allocation:
     node: NodeId
     allocated_ns: int
     releasing: Termination | None = None
+    #: When it was told to go.
+    released_ns: int = 0
     #: The ask that takes over when this placeholder is gone.
     successor: AllocationKey | None = None
     #: It took over from a placeholder (REST: placeholderUsed).
     replaced_placeholder: bool = False
     #: What it was last reported to really use (seed 001, UtilizationReport); None = never.
     utilization: Resources | None = None
-    #: The number of the preemption that told it to go; 0 = none did.
+    #: The number of the preemption that waits for it to go; 0 = none does.
     preemption: int = 0
     #: Since when it is as large as it is; 0 = since it was allocated.
     sized_ns: int = 0
@@ -136,6 +138,9 @@ class Application:  # long: every write to an application goes through here
     shown: int | None = None
     #: The group it counts for, empty = none; None = not chosen yet (contract 2.7).
     group: str | None = None
+    #: Why its new requests wait, whatever there is room for: its queue or its user's groups are not known.
+    #: Empty = they do not. What replaces a placeholder is not new.
+    withheld: str = ""
     #: That was noted (contract 6.1, UG_APP_LINK).
     linked: bool = False
     #: It counts as running in its queues, for its user and its group.
@@ -144,18 +149,26 @@ class Application:  # long: every write to an application goes through here
     cannot_run: Detail = Detail.NONE
     #: It is not tried before this moment: too much of it had no place (contract 2.5); 0 = it is awake.
     asleep_until_ns: int = 0
+    #: Attempts in a row that raised an exception.
+    failures: int = 0
     #: When it was last tried it kept those of its leaf from starting that had not started yet (semantics 11).
     blocks: bool = False
+    #: Classes that its last plan did not look at for lack of time; 0 = it came to its end.
+    unplanned: int = 0
+    #: How often such a plan came no further than the one before: something changed that it had found out.
+    restarts: int = 0
     #: Its end was decided; it comes with the last confirmed release (semantics 1).
     ending: bool = False
     #: Which completing clock runs; a clock of another number is stale.
     completing: int = 0
 
     id: ApplicationId = field(init=False)
+    #: The ID that people see.
+    name: str = field(init=False)
 
     def __post_init__(self) -> None:
         """Know its id itself: nothing is read more often."""
-        self.id = self.spec.id
+        self.id, self.name = self.spec.id, self.spec.name
 
     @property
     def pending(self) -> Resources:
@@ -231,6 +244,7 @@ class Application:  # long: every write to an application goes through here
         if spec.placeholder:
             if allocation.releasing is None:
                 self._no_longer_live(allocation)
+            self.gang.recovered.pop(allocation.id, None)
             self.gang.allocated = self.gang.allocated.plus(spec.resources, -1)
         else:
             self.real_allocations -= 1
@@ -244,11 +258,12 @@ class Application:  # long: every write to an application goes through here
         else:
             del self.ids[spec.key]
 
-    def mark_releasing(self, allocation: Allocation, termination: Termination) -> None:
+    def mark_releasing(self, allocation: Allocation, termination: Termination, now_ns: int) -> None:
         """The allocation was told to go: it is no longer reserved, nor told again."""
         if allocation.spec.placeholder:
             self._no_longer_live(allocation)
         allocation.releasing = termination
+        allocation.released_ns = now_ns
 
     def put_in_class(self, ask: Ask, tags: Tags) -> None:
         """Some of its tags came to matter: an ask that waits does so among its equals from now on."""
@@ -272,6 +287,7 @@ class Application:  # long: every write to an application goes through here
             del keys[ask.spec.key]
             if not keys:
                 del self.waiting[ask.kind]
+                _leave_class(self, ask.kind)
                 self.priorities.replace(ask.kind.priority, None)
                 self.refusals.pop(ask.kind, None)
 
@@ -280,8 +296,26 @@ def _let_wait(app: Application, ask: Ask) -> None:
     keys = app.waiting.get(ask.kind)
     if keys is None:
         keys = app.waiting[ask.kind] = {}
+        app.queue.classes.setdefault(ask.kind, {})[app.id] = None
         app.priorities.replace(None, ask.kind.priority)
     keys[ask.spec.key] = None
+
+
+def _leave_class(app: Application, kind: AskClass) -> None:
+    names = app.queue.classes[kind]
+    del names[app.id]
+    if not names:
+        del app.queue.classes[kind]
+
+
+def enter_queue(app: Application, leaf: Queue) -> None:
+    """The application is of another leaf from now on; sums and priorities are the caller's business."""
+    for kind in app.waiting:
+        _leave_class(app, kind)
+        leaf.classes.setdefault(kind, {})[app.id] = None
+    del app.queue.applications[app.id]
+    app.queue, app.group = leaf, None
+    leaf.applications[app.id] = None
 
 
 def resize_sums(app: Application, allocation: Allocation, old: Resources) -> None:

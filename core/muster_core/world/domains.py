@@ -15,6 +15,8 @@ from muster_core.world.columns import CodeColumn, FloatColumn, IntColumn
 
 #: Cells of fewer rows than this on average are not worth telling apart from rows.
 _WORTH: Final = 2
+#: Codes of combined keys that an int64 tells apart.
+_MOST_CODES: Final = 2**62
 
 
 class Domains:
@@ -56,8 +58,13 @@ class Cells:
             self.codes = {key: one.codes for key, one in domains.items()}
             return
         combined = np.zeros(size, dtype=np.int64)
+        span = 1
         for one in domains.values():
+            if span * (one.count + 1) > _MOST_CODES:  # number the combinations so far anew: there are at most `size`
+                combined = np.unique(combined, return_inverse=True)[1]
+                span = size
             combined = combined * (one.count + 1) + one.codes + 1
+            span *= one.count + 1
         _, self.first, self.of = np.unique(combined, return_index=True, return_inverse=True)
         self.codes = {key: one.codes[self.first] for key, one in domains.items()}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from muster_core.model.ids import AllocationId, TaskGroup
+from muster_core.model.ids import AllocationId, ApplicationId, TaskGroup
 from muster_core.model.resources import NOTHING, Resources
+from muster_core.world.takeovers import GangKey
 
 
 @dataclass(slots=True, eq=False)
@@ -38,14 +39,30 @@ class Gang:
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
     groups: dict[TaskGroup, GroupCount] = field(default_factory=dict)
     over: bool = False
-    #: It was seen with places when it was reported: its partial placement is not of
-    #: this world's making (semantics 12, 17).
-    recovered: bool = False
+    #: Its placeholders that were reported: that they are a part of its places is not of this world's making.
+    recovered: dict[AllocationId, None] = field(default_factory=dict)
+    #: Its place among gangs that contend for the same resources; None = nothing was asked for yet.
+    key: GangKey | None = None
+    #: Gangs that took over reservations of this one and are not complete yet: it is not planned before they are.
+    lost_to: dict[ApplicationId, None] = field(default_factory=dict)
+    #: Take-overs that failed in a row, when the next one may be tried, and the nodes' epoch of the last one.
+    takeover_failures: int = 0
+    takeover_at_ns: int = 0
+    takeover_epoch: int = -1
+    #: The timer of a failed take-over rang, and nothing had changed: the next plan tries none.
+    skips_takeover: bool = False
     #: How often in a row places for all its members were looked for in vain.
     searches: int = 0
-    #: Capacity of the cluster when it was asked whether an empty one could hold the gang.
+    #: Capacity of the cluster when it was asked whether an empty one could hold the gang, and whether it could not.
     checked_at: Resources | None = None
-    #: Which placeholder clock runs; a clock of another number is stale.
+    exceeds_nodes: bool = False
+    #: Which placeholder timer runs; one of another number is stale. 0 = none: nothing was reserved yet, or it pauses.
     clock: int = 0
     #: From when on it runs.
     since_ns: int = 0
+    #: For how long it ran before it paused.
+    elapsed_ns: int = 0
+    #: It runs although nothing was reserved yet: an Atomic gang waits for requests, or the gang is impossible.
+    is_early: bool = False
+    #: Why its queue or its limits can never hold it; empty = they may.
+    impossible: str = ""

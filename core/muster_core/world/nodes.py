@@ -59,7 +59,8 @@ class NodeRecord:
 @dataclass(frozen=True, slots=True)
 class Columns:
     """All nodes at once; `size` rows, `open` where a node is that takes new allocations, `cordoned`
-    where it is closed to those alone that do not tolerate it.
+    where it is closed to those alone that do not tolerate it. `permanent`: what is never freed for a pod that waits:
+    foreign allocations, mirror pods among them, and those of DaemonSets.
     """
 
     size: int
@@ -67,6 +68,7 @@ class Columns:
     availables: Amounts
     occupied: Amounts
     claimed: Amounts
+    permanent: Amounts
     open: BoolColumn
     cordoned: BoolColumn
 
@@ -87,6 +89,7 @@ class NodeTable:  # long: every write to a node goes through here
         "_measured",
         "_occupied",
         "_open",
+        "_permanent",
         "_records",
         "answers",
         "attributes",
@@ -145,6 +148,8 @@ class NodeTable:  # long: every write to a node goes through here
         self._occupied = Amounts()
         #: Held for asks that wait (world/reservations.py).
         self._claimed = Amounts()
+        #: Of foreign allocations and of those that may run on no other node.
+        self._permanent = Amounts()
         #: What is taken by the last report less what was allocated when it came; 0 without a report.
         self._measured = Amounts()
         self._open = Flags()
@@ -162,7 +167,7 @@ class NodeTable:  # long: every write to a node goes through here
         """Take a node in; returns its row. Raises DuplicateSubject."""
         row = self.rows.add(spec.id)
         size = self.rows.size
-        for amounts in (self._capacity, self._available, self._occupied, self._claimed, self._measured):
+        for amounts in self._amounts():
             amounts.reach(size)
         self._capacity.change(row, spec.capacity, 1)
         self._occupied.change(row, spec.occupied, 1)
@@ -228,7 +233,7 @@ class NodeTable:  # long: every write to a node goes through here
         self.images.remove(row, spec.images)
         self.occupants.attachments.node(row, None)
         self._open.set(row, value=False)
-        for amounts in (self._capacity, self._available, self._occupied, self._claimed, self._measured):
+        for amounts in self._amounts():
             amounts.clear(row)
         self.capacity_total -= spec.capacity
         self.reciprocals.clear()
@@ -260,6 +265,11 @@ class NodeTable:  # long: every write to a node goes through here
         if foreign:
             record = self._records[node]
             record.foreign = record.foreign.plus(resources, count)
+            self._permanent.change(row, resources, count)
+
+    def keep(self, node: NodeId, resources: Resources, times: int) -> None:
+        """Count what was taken for a DaemonSet's pod as never freed, or (-1) no longer. Raises UnknownSubject."""
+        self._permanent.change(self.rows.row(node), resources, times)
 
     def take_all(self, taken: Mapping[NodeId, int], resources: Resources) -> None:
         """`take` on many nodes at once, so often as each says. Raises UnknownSubject before the first write."""
@@ -338,6 +348,10 @@ class NodeTable:  # long: every write to a node goes through here
             key, ((self.rows.row(name), record.spec) for name, record in self._records.items())
         )
 
+    def permanent(self, node: NodeId) -> Resources:
+        """What is never freed there for a pod that waits. Raises UnknownSubject."""
+        return self._permanent.at(self.rows.row(node))
+
     def columns(self) -> Columns:
         """The view of plan/ on all nodes; void as soon as a node comes or goes."""
         size = self.rows.size
@@ -347,9 +361,14 @@ class NodeTable:  # long: every write to a node goes through here
             self._available,
             self._occupied,
             self._claimed,
+            self._permanent,
             self._open.view(size),
             self._cordoned.view(size),
         )
+
+    def _amounts(self) -> tuple[Amounts, ...]:
+        """Every set of columns of amounts."""
+        return self._capacity, self._available, self._occupied, self._claimed, self._permanent, self._measured
 
     def _enter(self, row: int, spec: NodeSpec) -> None:
         self.labels.add(row, spec.labels)

@@ -29,6 +29,13 @@ def note(app: Application) -> bool:
     return True
 
 
+def leave(app: Application) -> None:
+    """The application leaves its queue, which shows no priority of it any more."""
+    app.queue.priorities.replace(app.shown, None)
+    app.shown = None
+    _rise(app.queue)
+
+
 def shown_by(queue: Queue) -> int | None:
     """What a queue shows to its parent; None where nothing waits."""
     top = queue.priorities.top

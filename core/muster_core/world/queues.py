@@ -16,14 +16,15 @@ from muster_core.model.ids import RECOVERY, ROOT, ApplicationId, QueuePath, chil
 from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.states import QueueState
-from muster_core.world.lines import Agenda
+from muster_core.world.classes import AskClass
+from muster_core.world.preemptions import Search
 from muster_core.world.sums import Sum
 from muster_core.world.tally import Tally
 
 
 @dataclass(slots=True, eq=False)
 class Shares:
-    """What plan/ordering.py found out about a queue, and the very values it was of: it holds for no others."""
+    """What world/ordering.py found out about a queue, and the very values it was of: it holds for no others."""
 
     share: float = 0.0
     allocated: Resources | None = None
@@ -63,13 +64,17 @@ class Queue:
     applications: dict[ApplicationId, None] = field(default_factory=dict)
     #: Those of them with an ask that waits.
     waiting: dict[ApplicationId, None] = field(default_factory=dict)
+    #: The same by scheduling class: applications of the leaf with an ask of the class that waits.
+    classes: dict[AskClass, dict[ApplicationId, None]] = field(default_factory=dict)
+    #: Node reservations of a leaf's asks, without those that preemption made.
+    node_reservations: int = 0
     #: Of allocations, placeholders and held swap targets alike.
     allocated: Resources = NOTHING
     #: Of asks that wait; read as `pending`.
     waits: Sum = field(default_factory=Sum)
-    #: More than the maximum is allocated, and rightly so: it was reported as existing,
-    #: or the maximum was lowered under it.
-    excused: bool = False
+    #: Over quota, tolerated: how much more than the maximum is allocated, because it was reported as existing or the
+    #: maximum was lowered below it. No decision makes it more.
+    tolerated: Resources = NOTHING
     #: Applications below here that count against `max_applications`: Running, or Accepted with an allocation.
     running: int = 0
     #: Allocations of a leaf that were made, and that went, since the queue is there.
@@ -83,6 +88,7 @@ class Queue:
     reservation_clock: int = 0
     preemption_clock: int = 0
     preemption_at_ns: int = 0
+    preemption: Search = field(default_factory=Search)
     #: When what is over a lowered maximum is preempted, and which clock it is; 0 = not at all.
     quota_at_ns: int = 0
     quota_clock: int = 0
@@ -97,8 +103,8 @@ class Queue:
     priorities: Tally = field(default_factory=Tally)
     #: The priority that it shows to its parent; None = nothing waits below here.
     shown: int | None = None
-    #: Of a leaf.
-    agenda: Agenda = field(default_factory=Agenda)
+    #: Gangs of a leaf that keep those behind them from starting (semantics 11).
+    blockers: dict[ApplicationId, None] = field(default_factory=dict)
     shares: Shares = field(default_factory=Shares)
     #: Those above it, the root last: a queue never moves.
     above: tuple[Queue, ...] = field(init=False)

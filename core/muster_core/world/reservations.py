@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.resources import Resources
 
 #: An ask, among those of all applications.
@@ -50,6 +50,9 @@ class Reservations:
     by_ask: dict[AskId, Hold] = field(default_factory=dict)
     by_node: dict[NodeId, dict[AskId, Hold]] = field(default_factory=dict)
     by_application: dict[ApplicationId, dict[AllocationKey, Hold]] = field(default_factory=dict)
+    #: Leaves with asks that no node could come to hold, while the nodes' `facts_epoch` is `without_node_since`.
+    without_node: dict[QueuePath, None] = field(default_factory=dict)
+    without_node_since: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.by_ask)

@@ -1,10 +1,9 @@
 """Where allocations with which tags are: what affinity to other allocations counts (seed 001).
 
-Only those keys are kept that some constraint reads, in every allocation's
-`projection`; allocations with equal projections are counted together, per node
-row. Off until the first constraint comes, so that a cluster without any pays
-nothing (semantics 21). A key that was read once stays: keys are few, and the
-asks of all applications are put in classes by them.
+Only those tags are kept that some selector reads, in every allocation's
+`projection` (selector_labels.py); allocations with equal projections are counted
+together, per node row. Off until the first constraint comes, so that a cluster
+without any pays nothing (semantics 21).
 
 Written by engine/ledger.py and engine/affinity.py; read by plan/.
 """
@@ -14,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from muster_core.model import limits
 from muster_core.model.errors import UnknownSubject
-from muster_core.model.placement import NO_TAGS, Tags, Target, TargetOperator, matches
+from muster_core.model.placement import Tags, Target, TargetOperator, matches
+from muster_core.world.selector_labels import SelectorLabels
 
-#: Tag keys that the selectors of a partition's asks may read between them.
-MOST_KEYS: Final = 1024
 #: Pairs of key and value whose coming is told apart from that of others.
 _MOST_WANTED: Final = 65_536
 
@@ -26,37 +25,34 @@ _MOST_WANTED: Final = 65_536
 class TagCounts:
     """How many allocations of each projection are on each row."""
 
-    __slots__ = ("_counts", "_having", "_wanted_keys", "_wanted_pairs", "is_on", "keys", "wants_any")
+    __slots__ = ("_counts", "_having", "_most_wanted", "_wanted_keys", "_wanted_pairs", "labels", "wants_any")
 
     def __init__(self) -> None:
-        self.is_on = False
-        #: Sorted.
-        self.keys: tuple[str, ...] = ()
+        self.labels = SelectorLabels()
         #: Any allocation that comes may be what an ask waits for.
         self.wants_any = False
         self._wanted_pairs: dict[tuple[str, str], None] = {}
         self._wanted_keys: dict[str, None] = {}
+        #: More pairs than this are looked through for those that nobody waits for any more.
+        self._most_wanted = limits.IDLE_SELECTOR_VALUES
         self._counts: dict[Tags, dict[int, int]] = {}
         #: Projections by one pair of theirs.
         self._having: dict[str, dict[str, dict[Tags, None]]] = {}
 
     def project(self, tags: Mapping[str, str]) -> Tags:
         """What of these tags is kept."""
-        if not self.keys:
-            return NO_TAGS
-        return tuple([(key, tags[key]) for key in self.keys if key in tags])
+        return self.labels.project(tags)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is counted."""
+        return self.labels.is_on
 
     def clear(self, keys: Iterable[str]) -> None:
-        """Begin to count anew, with these keys."""
-        self.is_on = True
-        self.keys = tuple(sorted(keys))
+        """Begin to count anew, with these tags of all allocations."""
+        self.labels.read(keys)
         self._counts.clear()
         self._having.clear()
-
-    def widen(self, keys: Iterable[str]) -> None:
-        """Keep these keys as well. Whoever is counted and has one of them is to be removed before and added after."""
-        self.is_on = True
-        self.keys = tuple(sorted({*self.keys, *keys}))
 
     def add(self, row: int, projection: Tags) -> None:
         """One more of these on the row."""
@@ -100,6 +96,19 @@ class TagCounts:
                 self._wanted_keys[target.key] = None
                 return
         self.wants_any = True
+
+    def wants_many(self) -> bool:
+        """Whether `want_only` is worth looking at all asks."""
+        return self.wants_any or len(self._wanted_pairs) > self._most_wanted
+
+    def want_only(self, wanted: Iterable[tuple[Target, ...]]) -> None:
+        """Only these may be what asks wait for."""
+        self.wants_any = False
+        self._wanted_pairs.clear()
+        self._wanted_keys.clear()
+        for targets in wanted:
+            self.want(targets)
+        self._most_wanted = 2 * len(self._wanted_pairs) + limits.IDLE_SELECTOR_VALUES
 
     def is_wanted(self, projection: Tags) -> bool:
         """Whether one more of these may be what an ask waits for."""

@@ -112,6 +112,29 @@ class UserLedger:
             if not mine:
                 del accounts[name]
 
+    def regroup(self, app: Application) -> None:
+        """Choose the application's group again, and move the counted usage from the previous group."""
+        before, app.group = app.group, None
+        if before is None:
+            return
+        group = app.group = self.group_of(app)
+        if group == before:
+            return
+        used, pledge = app.allocated + app.gang.allocated, app.gang.pledge
+        for name, times in ((before, -1), (group, 1)):
+            for queue in app.queue.path_up() if name else ():
+                account = self.groups.setdefault(name, {}).setdefault(queue.path, Account())
+                account.allocated = account.allocated.plus(used, times)
+                if app.gang.backed:
+                    account.pledged = account.pledged.plus(pledge, times)
+                else:
+                    account.awaited = account.awaited.plus(pledge, times)
+                account.running += times if app.counted else 0
+        self.close(app)
+        app.group = before
+        self.close(app)
+        app.group = group
+
     def group_of(self, app: Application) -> str:
         """The group that the application counts for, empty = none: from the leaf up, the first that limits name
         and the user is in, else everybody else's where there is one.

@@ -12,19 +12,20 @@ from typing import Final
 from muster_core.model.config import Configuration, PartitionConfig, Timing
 from muster_core.model.events import Clock
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath, RmId
-from muster_core.model.notes import Change, Detail, EventNoted, Noted, Notice
+from muster_core.model.notes import Change, Detail, EventNoted, Notice
 from muster_core.model.resources import NOTHING, Resources
-from muster_core.model.specs import AllocationSpec
+from muster_core.model.specs import AllocationSpec, ApplicationSpec
 from muster_core.model.states import ApplicationState, ManagerState
 from muster_core.world.applications import Allocation, Application
 from muster_core.world.inquiries import Inquiries
-from muster_core.world.lines import Line
 from muster_core.world.misfits import Misfits
 from muster_core.world.nodes import NodeTable
-from muster_core.world.obstacles import Obstacles
+from muster_core.world.outbox import Outbox
 from muster_core.world.preemptions import Preemptions
 from muster_core.world.queues import QueueTree, make_tree
 from muster_core.world.reservations import Reservations
+from muster_core.world.scheduling_queue import Line, Obstacles, SchedulingQueue
+from muster_core.world.takeovers import Contention
 from muster_core.world.users import UserLedger
 
 #: Ended applications that are kept for people to look at.
@@ -74,16 +75,16 @@ class Partition:
     ended: dict[tuple[QueuePath, ApplicationState], int] = field(default_factory=dict)
     #: Which clock runs for the oldest of them; 0 = none.
     expiring: int = 0
-    #: The one gang that may hold a part of its places (semantics 12).
-    partial: ApplicationId | None = None
+    #: Incomplete gangs that want the same resources (semantics 12).
+    contention: Contention = field(default_factory=Contention)
     #: Room that is held on nodes.
     reservations: Reservations = field(default_factory=Reservations)
     preemptions: Preemptions = field(default_factory=Preemptions)
     inquiries: Inquiries = field(default_factory=Inquiries)
-    #: Leaves with something on their agenda, in the order in which they came to it.
-    stirred: dict[QueuePath, None] = field(default_factory=dict)
-    #: Leaves with somebody to be tried whatever the lines say.
-    due: dict[QueuePath, None] = field(default_factory=dict)
+    #: Applications that are neither accepted nor rejected before the groups of their user are known.
+    undecided: dict[ApplicationId, ApplicationSpec] = field(default_factory=dict)
+    #: Applications, undecided or not, whose user's groups are not known, by user.
+    unresolved: dict[str, dict[ApplicationId, None]] = field(default_factory=dict)
     #: Leaves that gave something back since the last pass was over.
     shrunk: dict[QueuePath, None] = field(default_factory=dict)
     #: Gangs that had places before a restart and have them held anew before anybody else is served, first come first.
@@ -92,17 +93,29 @@ class Partition:
     waiting: dict[QueuePath, None] = field(default_factory=dict)
     #: Classes that nodes had too little room for (semantics 22).
     misfits: Misfits = field(default_factory=Misfits)
-    #: Who stands before what (semantics 22).
-    obstacles: Obstacles = field(default_factory=Obstacles)
+    #: Which application is tried next, and the blocking reasons of the others (semantics 22).
+    scheduling: SchedulingQueue = field(init=False)
     #: When a node that could be emptied was last sought.
     sought_ns: int = 0
+    #: Failed cycles in a row, and until when no other is tried; 0 = it is not backing off.
+    failures: int = 0
+    asleep_until_ns: int = 0
     #: Decisions that no longer held when they were committed: a bug of plan/ each.
     void_decisions: int = 0
     sequence: int = 0
     #: Whether changes are noted; what is said to people is noted always.
     tracking: bool = True
-    #: What was noted in the present step or cycle, which hands it out at its end.
-    notes: list[Noted] = field(default_factory=list)
+    #: What the loop has not carried out yet: the world's, shared by its partitions.
+    outbox: Outbox = field(default_factory=Outbox)
+
+    def __post_init__(self) -> None:
+        """Give it a scheduling queue of its own."""
+        self.scheduling = SchedulingQueue(self)
+
+    @property
+    def obstacles(self) -> Obstacles:
+        """The lines before obstacles."""
+        return self.scheduling.obstacles
 
     @property
     def is_closing(self) -> bool:
@@ -119,10 +132,19 @@ class Partition:
         reference: str = "",
         resource: Resources = NOTHING,
         message: str = "",
+        app_name: str = "",
     ) -> None:
-        """Note one change, or without `change` and `detail` a word to people; step and cycle hand it out."""
+        """Note one change, or without `change` and `detail` a word to people; step and cycle hand it out.
+
+        `app_name`: of an application that is not in the partition; of others it is known.
+        """
         if self.tracking or (change is Change.NONE and detail is Detail.NONE):
-            self.notes.append(EventNoted(self.rm, about, subject, message, reference, change, detail, resource))
+            named = subject if about is Notice.APPLICATION else reference
+            if not app_name and (app := self.applications.get(ApplicationId(named))) is not None:
+                app_name = app.spec.shown_as
+            self.outbox.note(
+                EventNoted(self.rm, about, subject, message, reference, change, detail, resource, app_name)
+            )
 
     def next_number(self) -> int:
         """A number never given before in this partition: orders submissions, tells clocks apart."""
@@ -131,24 +153,17 @@ class Partition:
 
     def stir_one(self, app: Application) -> None:
         """Something of its own changed: this application is tried again, if it waits."""
-        leaf = app.queue
-        if app.id in leaf.waiting:
-            leaf.agenda.stirred[app.id] = None
-            self.due[leaf.path] = self.stirred[leaf.path] = None
+        self.scheduling.requeue(app)
 
     def unstir(self, app: Application) -> None:
         """The application was tried, or waits no longer."""
-        leaf = app.queue
-        leaf.agenda.stirred.pop(app.id, None)
-        if not leaf.agenda.stirred:
-            self.due.pop(leaf.path, None)
+        self.scheduling.dequeue(app)
 
     def stir(self, path: QueuePath) -> None:
         """Something changed for this leaf: its waiting applications are tried again."""
         if path in self.waiting:
-            leaf = self.queues.by_path[path]
-            leaf.agenda.stirred.update(leaf.waiting)
-            self.due[path] = self.stirred[path] = None
+            for name in self.queues.by_path[path].waiting:
+                self.scheduling.requeue(self.applications[name])
 
     def stir_all(self) -> None:
         """Something changed for everybody. Rare: what grew opens the lines before it instead."""
@@ -157,13 +172,7 @@ class Partition:
 
     def open(self, line: Line | None) -> None:
         """Those who stand in this line are tried again, until one of them is refused."""
-        if line is None:
-            return
-        line.is_open = True
-        self.obstacles.opened[line] = None
-        for path in line.waiting:
-            self.queues.by_path[path].agenda.opened[line] = None
-            self.stirred[path] = None
+        self.scheduling.open(line)
 
 
 @dataclass(slots=True, eq=False)
@@ -174,28 +183,31 @@ class World:
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
     #: What was heard and left without effect, by kind (semantics 4).
     ignored: dict[str, int] = field(default_factory=dict)
+    #: Effects that wait for the loop.
+    outbox: Outbox = field(default_factory=Outbox)
+
+    #: How many cycles were run.
+    cycles: int = 0
 
     def ignore(self, kind: str) -> None:
         """Count something that was heard and left without effect."""
         self.ignored[kind] = self.ignored.get(kind, 0) + 1
 
-    def take_notes(self) -> list[Noted]:
-        """What was noted since this was last asked, partition by partition."""
-        taken: list[Noted] = []
-        for partition in self.partitions.values():
-            if partition.notes:
-                taken += partition.notes
-                partition.notes = []
-        return taken
 
-
-def make_partition(partition: PartitionId, manager: Manager, config: PartitionConfig, timing: Timing) -> Partition:
-    """An empty partition of this configuration. Its numbers begin where no earlier session's
+def make_partition(world: World, partition: PartitionId, manager: Manager, config: PartitionConfig) -> Partition:
+    """An empty partition of this configuration, not in the world yet. Its numbers begin where no earlier session's
     can have come to: clocks of that one may still be set.
     """
     tree = make_tree(config.root)
     first = manager.generation << _NUMBER_BITS
-    tracking = manager.configuration.tracking
     return Partition(
-        partition, manager.id, config, timing, tree, sequence=first, tracking=tracking, inquiries=manager.inquiries
+        partition,
+        manager.id,
+        config,
+        manager.configuration.timing,
+        tree,
+        sequence=first,
+        tracking=manager.configuration.tracking,
+        inquiries=manager.inquiries,
+        outbox=world.outbox,
     )

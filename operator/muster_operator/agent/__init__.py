@@ -8,5 +8,4 @@ Pure: one ledger with one owner, ``now`` (seconds of any steady clock) as an arg
     answering.answered(ledger, result, now)            how a command ended
     reminders.next_due(ledger), remind(ledger, now)    the one timer that the shell runs for the agent
     recovery.begin, is_answered, report_nodes, submit_asks, open_nodes, pause    how a session begins (semantics 19)
-    resync.known_pods, known_nodes, missed_pods, missed_nodes                    what a re-list shows as missed deletes
 """

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from muster_operator.agent import applications, endings, mounting, refusals, tasks, telling, unwritten
+from muster_operator.agent import applications, creations, endings, mounting, refusals, tasks, telling, unwritten
 from muster_operator.agent.ledger import Ledger, Phase, SlotState, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.commands import (
@@ -120,12 +120,12 @@ def _is_for_want_of_a_namespace(result: CommandFailed) -> bool:
 def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceholder, now: float) -> None:
     app = ledger.applications.get(command.spec.app)
     slot = app.slots.get(command.spec.name) if app else None
-    if app is None or slot is None or slot.state is not SlotState.ORDERED:
-        return
-    if isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result):
+    if app is None or (isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result)):
         return  # its pods go one by one, and with them the gang
-    if isinstance(result, CommandFailed) and not result.may_pass:
-        endings.give_up_gang(ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}")
-        return
-    slot.state = SlotState.CREATED
-    slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT
+    if slot is not None and slot.state is SlotState.ORDERED:
+        if isinstance(result, CommandFailed) and not result.may_pass:
+            endings.give_up_gang(ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}")
+        else:
+            slot.state = SlotState.CREATED
+            slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT
+    creations.answered(ledger, out, app, command.spec.name)

@@ -146,9 +146,14 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     """Make the pod a task of its application, without any consequence yet."""
-    task = Task(pod, app.id)
+    task = Task(pod, app.id, counts=app.standing)
+    ledger.tasks_by_node.add(task.uid, pod.node)
     ledger.tasks[task.uid] = task
-    (app.placeholders if pod.membership.placeholder else app.members)[task.uid] = task
+    if pod.membership.placeholder:
+        app.placeholders[task.uid] = task
+        app.placeholder_names.add(pod.ref.name)
+    else:
+        app.members[task.uid] = task
     tasks.step(task, TaskEvent.WAIT)
     if pod.node is not None:
         task.node = pod.node
@@ -209,7 +214,8 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
         submit_waiting(ledger, out, app, now)
     else:
         _reserve_by_pods(ledger, out, app, app.gang, now)
-    check_reserved(ledger, out, app, now)
+    if app.core_is_running:
+        core_runs(ledger, out, app, now)
 
 
 def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
@@ -234,18 +240,22 @@ def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -
     """
     if app.state is not AppState.RESERVING or not app.core_is_running:
         return
-    gangs.forget_unseen(app)
     if not app.open_slots:
         telling.progress(out, app, words.ACTION_RESERVATION_COMPLETE, reserving.all_there(app))
         reserving.over(app)
         run(ledger, out, app, now)
 
 
+def core_runs(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The core has all reservations: stop waiting for placeholders that were not seen yet."""
+    gangs.forget_unseen(ledger, out, app)
+    check_reserved(ledger, out, app, now)
+
+
 def run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """The members may ask; a placeholder that never got a node is of no use any more."""
     step(app, AppEvent.RUN)
-    app.slots.clear()
-    app.open_slots.clear()
+    gangs.forget_all(ledger, out, app)
     for task in list(app.placeholders.values()):
         if task.state in {TaskState.PENDING, TaskState.SCHEDULING}:
             tasks.kill(ledger, out, task, now, "the application runs")

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from muster_operator.agent.ledger import Application, Ledger, Task
+from muster_operator.agent.ledger import Application, Ledger, Phase, Task
+from muster_operator.model import limits
 from muster_operator.model.allocations import AllocationSpec, AskSpec
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.groups import GangDefinition, Placement, TaskGroup
@@ -17,11 +18,9 @@ from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.translate.company import company_tag
 from muster_operator.translate.placeholders import placeholder_labels
 from muster_operator.translate.preferences import preferences_tag
+from muster_operator.translate.raw import text_bytes
 from muster_si import keys
 
-#: Longer ones the core does not read: it will not warn of a gang that could never fit, nor hold places for it.
-_MAX_MEMBERS_TAG: Final = 65_536
-_IMAGE_PULL_SECRETS: Final = "imagePullSecrets"
 #: What is of no use of a pod that has its node.
 _OF_ASKS: Final = frozenset({keys.TAG_CONSTRAINTS, keys.TAG_PREFERENCES, keys.TAG_REQUIRED_NODE})
 
@@ -58,7 +57,8 @@ def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
     """The allocation of a pod of ours that has its node already."""
     ask = ask_of(ledger, task)
     if task.pod.scheduled_at_ms is not None:
-        ask = structs.replace(ask, tags={**ask.tags, keys.TAG_ALLOCATED_AT: str(task.pod.scheduled_at_ms)})
+        at_ms = task.pod.scheduled_at_ms + ledger.clock_ahead_ms
+        ask = structs.replace(ask, tags={**ask.tags, keys.TAG_ALLOCATED_AT: str(at_ms)})
     return AllocationSpec(ask, node, task.allocation_id)
 
 
@@ -77,7 +77,7 @@ def as_occupant(pod: Pod) -> ForeignPod:
 
 def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
     """A task group, with the same facts as its placeholders will have."""
-    labels = placeholder_labels(group, app.id, app.queue)
+    labels = placeholder_labels(group, app.name, app.queue)
     company = company_tag(json.loads(group.pod_fields), app.namespace, labels)
     facts = {"constraints": group.constraints, "podConstraints": company}
     return {
@@ -111,12 +111,18 @@ def _members_tag(ledger: Ledger, app: Application, gang: GangDefinition) -> str:
 
 def can_announce(ledger: Ledger, app: Application, gang: GangDefinition) -> bool:
     """Whether the core can be told of the members before they ask."""
-    return len(_members_tag(ledger, app, gang)) <= _MAX_MEMBERS_TAG
+    return _fits(_members_tag(ledger, app, gang))
+
+
+def _fits(members: str) -> bool:
+    """The core ignores longer texts: it does not warn of a gang that can never fit, and does not reserve for it."""
+    return text_bytes(members) <= limits.GANG_MEMBERS_TAG_BYTES
 
 
 def _gang_tags(ledger: Ledger, app: Application, gang: GangDefinition) -> dict[str, str]:
-    tags = {keys.APP_TAG_TASK_GROUPS: app.source.task_groups}
-    if len(members := _members_tag(ledger, app, gang)) <= _MAX_MEMBERS_TAG:
+    """Tags that describe a gang. Differs: the text of the annotation is not sent; these tags contain all of it."""
+    tags: dict[str, str] = {}
+    if _fits(members := _members_tag(ledger, app, gang)):
         tags[keys.APP_TAG_MEMBERS] = members
     if app.source.parameters:
         tags[keys.APP_TAG_POLICY_PARAMETERS] = app.source.parameters
@@ -135,11 +141,10 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     pod = app.originator
     namespace = ledger.namespaces.get(pod.ref.namespace)
     tags = {keys.APP_TAG_NAMESPACE: pod.ref.namespace, **(namespace.tags if namespace else {})}
-    tags[keys.APP_TAG_CREATION_TIME] = str(app.created_s)
-    if any(task.pod.node for task in app.members.values()):
+    tags[keys.APP_TAG_APPLICATION_ID] = app.name
+    tags[keys.APP_TAG_CREATION_TIME] = str(app.created_s + ledger.clock_ahead_ms // 1000)
+    if ledger.phase is Phase.RECOVERING and any(task.pod.node for task in app.members.values()):
         tags[keys.APP_TAG_CREATE_FORCE] = "true"
-    if pod.image_pull_secrets:
-        tags[_IMAGE_PULL_SECRETS] = ",".join(pod.image_pull_secrets)
     if app.gang is None or not app.gang.size:
         return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)
     return ApplicationSpec(

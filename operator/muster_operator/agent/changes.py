@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from muster_operator.agent import applications, endings, occupants, tasks, telling
+from muster_operator.agent import applications, endings, occupants, standing, tasks, telling
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
+from muster_operator.model.ids import application_name
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.pods import Membership, Pod
 from muster_operator.model.states import TaskState
@@ -28,8 +29,13 @@ _WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, Ta
 
 
 def of_the_same_kind(task: Task, pod: Pod) -> Pod:
-    """A placeholder stays one, and a member a member, whatever somebody writes on it afterwards."""
-    was, now = task.pod.membership, pod.membership
+    """A placeholder stays one, and a member a member, independent of later changes to its metadata.
+
+    Where that cannot be read any more, what the pod was asked for with stays too.
+    """
+    old, was, now = task.pod, task.pod.membership, pod.membership
+    if now.refusal and pod.node is None:
+        pod = structs.replace(pod, tags=old.tags, common=old.common, resources=old.resources)
     if now.placeholder is was.placeholder:
         return pod
     return structs.replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
@@ -41,9 +47,17 @@ def is_anothers(task: Task, pod: Pod) -> bool:
     return is_free and task.state in _WAITING and pod.membership.app != task.app
 
 
+def is_refused(task: Task, pod: Pod) -> bool:
+    """Whether the pod, which waits, cannot be scheduled as it is now: it is asked for again when it changes."""
+    is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
+    return is_waiting and bool(pod.membership.refusal) and not pod.membership.placeholder
+
+
 def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
     """A pod of an application looks like this."""
     old, task.pod = task.pod, pod
+    standing.recount(task)
+    ledger.tasks_by_node.add(task.uid, pod.node)
     app = ledger.applications.get(task.app)
     if app is not None and app.originator.ref.uid == task.uid:
         app.originator = pod
@@ -75,10 +89,11 @@ def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Memb
     if app is None or new.placeholder:
         return
     if new.app not in {old.app, task.app}:
-        note = f"application id {new.app} is ignored: the pod has its place as one of application {task.app}"
+        named = application_name(new.app)
+        note = f"application ID {named} is ignored: the pod already belongs to application {app.name}"
         telling.warn(out, task.pod.ref, words.REASON_SCHEDULING, f"{note}; make it anew to move it")
     elif new.queue not in {old.queue, app.queue} and new.app == task.app:
-        note = f"queue {new.queue or '(none)'} is ignored: application {app.id} is in {app.queue or 'no named queue'}"
+        note = f"queue {new.queue or '(none)'} is ignored: application {app.name} is in {app.queue or 'no named queue'}"
         telling.warn(out, task.pod.ref, words.REASON_SCHEDULING, f"{note} since its first pod")
 
 

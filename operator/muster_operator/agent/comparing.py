@@ -14,7 +14,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster_operator.agent import occupants
+from muster_operator.agent import occupants, refusals
 from muster_operator.agent.asks import allocation_of, ask_of
 from muster_operator.agent.ledger import Ledger, Occupant, Task
 from muster_operator.agent.obeying import obey
@@ -184,7 +184,7 @@ def _tell_again(comparison: Comparison, key: PodUid) -> None:
         if task.node is not None:
             comparison.out.news.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
     else:
-        comparison.ledger.places.pop(key, None)  # a place of nobody's: who comes for it is scheduled as usual
+        refusals.taken(comparison.ledger, key)  # a place of nobody's: who comes for it is scheduled as usual
 
 
 # -- nodes: that they are there, open or not, and what others run on them -----

@@ -57,7 +57,7 @@ def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: s
     """The core refused the application."""
     applications.step(app, AppEvent.REJECT)
     app.is_over = True
-    fail(ledger, out, app, now, (words.REASON_APPLICATION_REJECTED, f"Application {app.id} was rejected: {reason}"))
+    fail(ledger, out, app, now, (words.REASON_APPLICATION_REJECTED, f"Application {app.name} was rejected: {reason}"))
 
 
 def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
@@ -145,11 +145,12 @@ def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     refusals.over(ledger, app)
     ledger.applications.pop(app.id, None)
     ledger.cramped.discard(app.id)
-    remaining = [task.pod for task in app.members.values()]
-    for pod in remaining:
-        ledger.tasks.pop(pod.ref.uid, None)
-    for pod in remaining:
-        applications.join(ledger, out, pod, now)
+    remaining = list(app.members.values())
+    for task in remaining:
+        ledger.tasks.pop(task.uid, None)
+        ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)
+    for task in remaining:
+        applications.join(ledger, out, task.pod, now)
 
 
 def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
@@ -166,6 +167,7 @@ def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
 
 def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
     app.placeholders.pop(task.uid, None)
+    app.placeholder_names.discard(task.pod.ref.name)
     slot = gangs.close_slot(app, task.pod.ref.name)
     if app.state is AppState.RESERVING and slot is not None:
         is_missed = task.release in _REPLACEABLE and not app.core_is_running

@@ -7,6 +7,7 @@ of the core and a restart of the operator are the same walk.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -17,7 +18,14 @@ from muster_operator.model.allocations import AllocationSpec, TerminationType
 from muster_operator.model.commands import FailPod, MarkResumed
 from muster_operator.model.facts import Fact
 from muster_operator.model.groups import GangDefinition
-from muster_operator.model.ids import NO_ALLOCATION_ID, AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.ids import (
+    NO_ALLOCATION_ID,
+    AllocationId,
+    AppId,
+    NodeName,
+    PodUid,
+    application_name,
+)
 from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject, ObjectKind
@@ -26,6 +34,38 @@ from muster_operator.model.results import Result
 from muster_operator.model.settings import Settings
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.verdicts import Verdict
+
+
+class ByNode:
+    """Pods by the node that they are on, or on their way to, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._uids: dict[NodeName, dict[PodUid, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._uids)
+
+    def on(self, node: NodeName) -> tuple[PodUid, ...]:
+        """The pods of a node."""
+        return tuple(self._uids.get(node, ()))
+
+    def add(self, uid: PodUid, node: NodeName | None) -> None:
+        """The pod is there; without a node it is nowhere."""
+        if node is not None:
+            self._uids.setdefault(node, {})[uid] = None
+
+    def remove(self, uid: PodUid, *nodes: NodeName | None) -> None:
+        """The pod is on none of these any more."""
+        for node in nodes:
+            there = self._uids.get(node) if node is not None else None
+            if node is not None and there is not None:
+                there.pop(uid, None)
+                if not there:
+                    del self._uids[node]
+
+    def clear(self) -> None:
+        """There are no pods."""
+        self._uids.clear()
 
 
 class Phase(Enum):
@@ -64,6 +104,9 @@ class Task(Struct, gc=False):
     binds: int = 0
     #: While its claims are on their way to their volumes; the pod is bound after that.
     mounting: Mounting | None = None
+    #: Of its application (``Application.standing``), and the task group for which it is counted there (agent/standing).
+    counts: dict[str, int] = {}
+    counted: str | None = None
 
     @property
     def uid(self) -> PodUid:
@@ -73,9 +116,8 @@ class Task(Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A kubelet refused a pod of this task group; whoever replaces it keeps off these nodes until then."""
+    """A kubelet rejected a pod; its replacement avoids these nodes until then."""
 
-    group: str
     nodes: tuple[NodeName, ...]
     until: float
 
@@ -118,6 +160,33 @@ class Slot:
 
 
 @dataclass(slots=True)
+class Creations:
+    """The placeholders of one application that are still to be created (agent/creations).
+
+    ``missing``: members of each task group without a slot, ``ordinals`` where the search for a free name goes on;
+    ``again``: slots to be created once more; ``open``: names that were ordered and not answered.
+    """
+
+    missing: dict[str, int] = field(default_factory=dict)
+    ordinals: dict[str, int] = field(default_factory=dict)
+    again: deque[str] = field(default_factory=deque)
+    open: set[str] = field(default_factory=set)
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether any is still to be ordered."""
+        return bool(self.missing or self.again)
+
+
+@dataclass(slots=True)
+class NamespaceCreations:
+    """Of all applications of a namespace: how many creations are open, and who waits to order more, in turn."""
+
+    open: int = 0
+    waiting: dict[AppId, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Application:
     """An application of the session.
 
@@ -143,6 +212,10 @@ class Application:
     placeholders: dict[PodUid, Task] = field(default_factory=dict)
     slots: dict[str, Slot] = field(default_factory=dict)
     open_slots: set[str] = field(default_factory=set)
+    creations: Creations = field(default_factory=Creations)
+    placeholder_names: set[str] = field(default_factory=set)
+    #: How many pods hold a member's place, by task group (agent/standing).
+    standing: dict[str, int] = field(default_factory=dict)
     core_has_begun: bool = False
     core_is_running: bool = False
     is_over: bool = False
@@ -160,8 +233,18 @@ class Application:
     impossible: Condition | None = None
     reached: tuple[int, int] = (0, 0)
     look_pause: float = 0.0
-    #: Pods that a kubelet refused and that nobody has replaced yet, the oldest first.
-    refusals: list[Refusal] = field(default_factory=list)
+    #: By task group: pods that a kubelet refused and that nobody has replaced yet, the oldest first.
+    refusals: dict[str, deque[Refusal]] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> int:
+        """How many placeholders it waits for, those to be created too."""
+        return len(self.slots) + sum(self.creations.missing.values())
+
+    @property
+    def name(self) -> str:
+        """The application ID without namespace, as written on the pods."""
+        return application_name(self.id)
 
 
 class Served(Struct, frozen=True, gc=False):
@@ -228,6 +311,8 @@ class Ledger:
 
     settings: Settings = field(default_factory=Settings)
     phase: Phase = Phase.GATHERING
+    #: Milliseconds to add to the API server's times to have them by our clock, which is the core's; for one session.
+    clock_ahead_ms: int = 0
 
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     #: Whose pods are still there.
@@ -246,8 +331,16 @@ class Ledger:
     #: Pods of which something was told that is told once.
     noticed: set[PodUid] = field(default_factory=set)
     deletions: dict[PodUid, Deletion] = field(default_factory=dict)
+    #: Namespaces and names of those.
+    deleting: set[tuple[str, str]] = field(default_factory=set)
     #: By the key that the core knows them by; they outlive a session, for nothing in Kubernetes shows them.
     places: dict[PodUid, Place] = field(default_factory=dict)
+    #: The keys of those, by application and task group.
+    places_of: dict[AppId, dict[str, set[PodUid]]] = field(default_factory=dict)
+    #: Where pods are: of other schedulers; of tasks, as we and as the API server see it; of strays.
+    foreign_by_node: ByNode = field(default_factory=ByNode)
+    tasks_by_node: ByNode = field(default_factory=ByNode)
+    strays_by_node: ByNode = field(default_factory=ByNode)
 
     applications: dict[AppId, Application] = field(default_factory=dict)
     #: Gangs that no cluster of these nodes could hold, until there are other nodes.
@@ -257,6 +350,8 @@ class Ledger:
     strays: dict[PodUid, Occupant] = field(default_factory=dict)
     #: Pods on nodes that have not been seen, or that the core has not taken in.
     homeless: dict[NodeName, set[PodUid]] = field(default_factory=dict)
+    #: By namespace; only those where something is to be created.
+    creations: dict[str, NamespaceCreations] = field(default_factory=dict)
     #: Submissions that were removed before the core answered them.
     unanswered: dict[AppId, int] = field(default_factory=dict)
     #: Writes that are to be ordered again, by pod.
@@ -264,3 +359,9 @@ class Ledger:
     deadlines: list[tuple[float, int, Deadline]] = field(default_factory=list)
     deadline_count: int = 0
     postponed: list[Fact | Verdict | Result] = field(default_factory=list)
+
+    def forget_deletion(self, uid: PodUid) -> None:
+        """The pod that was told to go is gone."""
+        deletion = self.deletions.pop(uid, None)
+        if deletion is not None:
+            self.deleting.discard((deletion.pod.namespace, deletion.pod.name))

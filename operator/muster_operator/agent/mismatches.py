@@ -33,7 +33,7 @@ def tell(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
             telling.warn(out, pod.ref, words.REASON_SCHEDULING, note)
     if app.gang is not None:
         _tell_unknown_group(out, app, app.gang, pod)
-    elif not app.source.task_groups.strip() and not ledger.settings.disable_gang and not app.is_told_no_gang:
+    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_told_no_gang:
         app.is_told_no_gang = _tell_missing_definition(out, app, pod)
 
 
@@ -51,11 +51,11 @@ def _differences(app: Application, pod: Pod) -> Iterator[str]:
     fix = f"give what does not belong to it a {words.LABEL_APP_ID} of its own"
     if member.queue and member.queue != app.queue:
         has = f"is in queue {app.queue}" if app.queue else "names no queue"
-        yield f"queue: {member.queue} is ignored, application {app.id} {has} since its first pod; {fix}"
+        yield f"queue: {member.queue} is ignored, application {app.name} {has} since its first pod; {fix}"
     if member.user not in {app.user, _NOBODY}:
-        yield f"user: {member.user.user} is ignored, application {app.id} is that of {app.user.user}; {fix}"
+        yield f"user: {member.user.user} is ignored, application {app.name} is that of {app.user.user}; {fix}"
     if pod.ref.namespace != app.namespace:
-        where = f"namespace {pod.ref.namespace} is not that of application {app.id}, which began in"
+        where = f"namespace {pod.ref.namespace} is not that of application {app.name}, which began in"
         yield f"{where} {app.namespace} and has the quota of that; {fix}"
 
 
@@ -65,7 +65,7 @@ def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
         return
     known = ", ".join(known.name for known in gang.groups)
     note = (
-        f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {pod.membership.app}; the "
+        f"{words.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {app.name}; the "
         f"pod is scheduled without one, write one of: {known[:400]}"
     )
     if _is_new(app, note):
@@ -75,16 +75,16 @@ def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, po
 def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
     """Whether there was something to warn of."""
     wanted = {
-        words.ANNOTATION_TASK_GROUPS: pod.membership.gang.task_groups,
+        words.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
         words.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
     }
     key = next((key for key, value in wanted.items() if value), None)
     if key is None:
         return False
     note = (
-        f"{key}: application {app.id} began with pod {app.originator.ref.name}, which defines no task groups; the pod "
-        f"is scheduled without a gang. Write {words.ANNOTATION_TASK_GROUPS} on every pod of the application, and give "
-        f"a gang a {words.LABEL_APP_ID} of its own"
+        f"{key}: application {app.name} began with pod {app.originator.ref.name}, which defines no task groups; the "
+        f"pod is scheduled without a gang. Write {words.ANNOTATION_TASK_GROUPS} on every pod of the application, and "
+        f"give a gang a {words.LABEL_APP_ID} of its own"
     )
     telling.warn_gang(out, pod.ref, words.ACTION_TASK_GROUPS_ERROR, note)
     return True

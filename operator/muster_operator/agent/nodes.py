@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
-from muster_operator.agent import mounting, occupants, refusals, reserving, tasks, telling
+from muster_operator.agent import mounting, occupants, refusals, reserving, standing, tasks, telling
 from muster_operator.agent.applications import ANSWERED
 from muster_operator.agent.asks import allocation_of
 from muster_operator.agent.ledger import Ledger
@@ -36,6 +37,7 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
             return None  # its bind failed while the node was away
         if app is not None and app.state in ANSWERED:
             task.held = True
+            standing.recount(task)
             return allocation_of(ledger, task, node)
         # The core would not take it as the application's; its room is counted all the same.
         occupants.stray_of(ledger, task.pod)
@@ -47,9 +49,12 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
     return occupants.as_reported(occupant, node)
 
 
-def existing_places(ledger: Ledger, node: NodeName) -> list[AllocationSpec]:
-    """Places on a node that a new session's core is told of: no pod is in them, so no pod tells of them."""
-    return [place.known for place in ledger.places.values() if place.node == node]
+def existing_places(ledger: Ledger) -> dict[NodeName, list[AllocationSpec]]:
+    """Reservations by node without a pod, sent to the core in a new session because no pod represents them."""
+    places: dict[NodeName, list[AllocationSpec]] = defaultdict(list)
+    for place in ledger.places.values():
+        places[place.node].append(place.known)
+    return places
 
 
 def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> None:
@@ -119,16 +124,17 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
     """
     out.news.append(NodeDecommissioned(name))
     refusals.node_gone(ledger, name)
-    for task in list(ledger.tasks.values()):
-        if name in {task.node, task.pod.node}:
-            task.held = False
-            if task.mounting is not None:
-                mounting.fail(ledger, out, task, now, f"node {name} is gone")
-                continue
-            tasks.await_node(ledger, task.uid, name)
-            if task.pod.membership.placeholder:
-                tasks.kill(ledger, out, task, now, f"node {name} is gone")
-    for occupant in (*ledger.foreign.values(), *ledger.strays.values()):
-        if occupant.pod.node == name:
-            occupant.reported = False
-            tasks.await_node(ledger, occupant.pod.ref.uid, name)
+    for uid in ledger.tasks_by_node.on(name):
+        task = ledger.tasks[uid]
+        task.held = False
+        standing.recount(task)
+        if task.mounting is not None:
+            mounting.fail(ledger, out, task, now, f"node {name} is gone")
+            continue
+        tasks.await_node(ledger, uid, name)
+        if task.pod.membership.placeholder:
+            tasks.kill(ledger, out, task, now, f"node {name} is gone")
+    for there, occupants_there in ((ledger.foreign_by_node, ledger.foreign), (ledger.strays_by_node, ledger.strays)):
+        for uid in there.on(name):
+            occupants_there[uid].reported = False
+            tasks.await_node(ledger, uid, name)

@@ -11,6 +11,7 @@ from muster_operator.agent import (
     occupants,
     refusals,
     reserving,
+    standing,
     tasks,
     telling,
     waiting,
@@ -135,6 +136,7 @@ def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUi
         return
     if task.pod.membership.placeholder:
         task.release = order.termination
+        standing.recount(task)
         tasks.kill(ledger, out, task, now, order.message or "the core took the ask back")
         return
     task.asked = False
@@ -163,6 +165,7 @@ def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: f
     if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER and task.release is None:
         tasks.mark_disrupted(out, task, order.message)
     task.release = order.termination
+    standing.recount(task)
     task.allocation_id = order.allocation_id or task.allocation_id
     tasks.kill(ledger, out, task, now, order.message or order.termination.name)
 
@@ -178,6 +181,7 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
         return
     if task is not None and task.state is TaskState.KILLING and task.asked:
         task.asked, task.held, task.allocation_id = False, True, verdict.allocation_id
+        standing.recount(task)
         return
     if task is not None and task.state is TaskState.BOUND and task.held:
         return  # it was bound elsewhere while this was on its way, and all of its key was taken back then
@@ -191,7 +195,7 @@ def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> 
 
 
 def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: float) -> None:
-    tasks.allocate(task, verdict.node)
+    tasks.allocate(ledger, task, verdict.node)
     if verdict.node in ledger.nodes:
         if verdict.volumes:
             mounting.begin(ledger, out, task, verdict.volumes, now)
@@ -230,6 +234,7 @@ def _allocation_rejected(ledger: Ledger, out: Outcome, verdict: AllocationReject
         return
     telling.warn(out, task.pod.ref, words.REASON_TASK_REJECTED, verdict.reason)
     task.held = False
+    standing.recount(task)
     occupants.make_stray(ledger, out, task.pod)
 
 
@@ -279,8 +284,8 @@ def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: floa
 def _goes_on(ledger: Ledger, out: Outcome, app: Application, now: float, *, is_running: bool) -> None:
     app.core_is_running = is_running
     match app.state:
-        case AppState.RESERVING:
-            applications.check_reserved(ledger, out, app, now)
+        case AppState.RESERVING if is_running:
+            applications.core_runs(ledger, out, app, now)
         case AppState.RESUMING if not app.placeholders:
             applications.run(ledger, out, app, now)
         case AppState.RUNNING:

@@ -50,8 +50,8 @@ def record(ledger: Ledger, fact: Fact) -> None:
         case PodGone(uid):
             ledger.pods.pop(uid, None)
             ledger.served.pop(uid, None)
-            ledger.foreign.pop(uid, None)
-            ledger.deletions.pop(uid, None)
+            _forget_foreign(ledger, uid)
+            ledger.forget_deletion(uid)
         case NodeSeen(node):
             ledger.nodes[node.name] = node
         case NodeGone(name):
@@ -96,11 +96,20 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
         else:
             ledger.pods[uid] = pod
     elif pod.has_ended:
-        ledger.foreign.pop(uid, None)
+        _forget_foreign(ledger, uid)
     elif uid in ledger.foreign:
+        ledger.foreign_by_node.remove(uid, ledger.foreign[uid].pod.node)
+        ledger.foreign_by_node.add(uid, pod.node)
         ledger.foreign[uid].pod = pod
     else:
+        ledger.foreign_by_node.add(uid, pod.node)
         ledger.foreign[uid] = Occupant(pod)
+
+
+def _forget_foreign(ledger: Ledger, uid: PodUid) -> None:
+    occupant = ledger.foreign.pop(uid, None)
+    if occupant is not None:
+        ledger.foreign_by_node.remove(uid, occupant.pod.node)
 
 
 def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:

@@ -69,6 +69,7 @@ def foreign_seen(ledger: Ledger, out: Outcome, pod: ForeignPod) -> None:
 
 def stray_of(ledger: Ledger, pod: Pod) -> Occupant:
     """The pod's entry as one that only takes room."""
+    ledger.strays_by_node.add(pod.ref.uid, pod.node)
     return ledger.strays.setdefault(pod.ref.uid, Occupant(as_occupant(pod)))
 
 
@@ -83,4 +84,5 @@ def stray_gone(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
     """A stray is gone or has ended."""
     occupant = ledger.strays.pop(uid, None)
     if occupant is not None:
+        ledger.strays_by_node.remove(uid, occupant.pod.node)
         release(ledger, out, occupant)

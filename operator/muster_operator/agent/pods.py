@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import applications, changes, endings, gangs, occupants, refusals, tasks, telling
+from muster_operator.agent import applications, changes, endings, gangs, occupants, refusals, standing, tasks, telling
 from muster_operator.agent.ledger import Ledger
 from muster_operator.model import vocabulary as words
 from muster_operator.model.commands import SetCondition
@@ -25,7 +25,7 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         pod = changes.of_the_same_kind(task, pod)
     if pod.has_ended:
         _ended(ledger, out, pod, now)
-    elif task is not None and changes.is_anothers(task, pod):
+    elif task is not None and (changes.is_anothers(task, pod) or changes.is_refused(task, pod)):
         endings.task_ended(ledger, out, task, now)
         _appeared(ledger, out, pod, now)
     elif task is not None:
@@ -38,7 +38,7 @@ def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 def own_pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """A pod of ours no longer exists; it is taken off the record already."""
-    ledger.deletions.pop(uid, None)
+    ledger.forget_deletion(uid)
     ledger.noticed.discard(uid)
     task = ledger.tasks.get(uid)
     if task is not None:
@@ -52,6 +52,7 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     task = ledger.tasks.get(pod.ref.uid)
     if task is not None:
         task.pod = pod
+        standing.recount(task)
         refusals.refused(ledger, out, task, now)
         endings.task_ended(ledger, out, task, now)
     occupants.stray_gone(ledger, out, pod.ref.uid)

@@ -41,6 +41,9 @@ from muster_operator.model.verdicts import (
 #: Pods or so that are handled without letting others run: some 10 ms.
 TURN: Final = 500
 
+#: Pods that are only looked at without letting others run: some 5 ms.
+WALKED: Final = 10_000
+
 _VERDICTS = AllocationVerdict | ApplicationVerdict | CoreEvents | NodeVerdict | Recommendations | SchedulingStates
 
 
@@ -62,7 +65,11 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
         yield Outcome(news=told)
     ended = served.by_application(ledger)
     out, done = Outcome(), 0
-    for members, placeholders in _by_application(ledger):
+    for group in _by_application(ledger):
+        if group is None:
+            yield Outcome()
+            continue
+        members, placeholders = group
         for pod in members:
             if not pods.is_held_back(ledger, out, pod):
                 _rejoin(ledger, out, pod, now)
@@ -84,13 +91,17 @@ def _clear(ledger: Ledger) -> None:
     """Forget the session that was."""
     ledger.applications.clear()
     ledger.cramped.clear()
+    ledger.creations.clear()
     ledger.tasks.clear()
+    ledger.tasks_by_node.clear()
     ledger.strays.clear()
+    ledger.strays_by_node.clear()
     ledger.homeless.clear()
     ledger.unanswered.clear()
     ledger.unwritten.clear()
     ledger.deadlines.clear()
     ledger.deletions.clear()
+    ledger.deleting.clear()
     ledger.storage.waiting.clear()
     # These three lose what went while there was no session.
     ledger.arrived = dict.fromkeys(ledger.arrived.keys() & ledger.nodes.keys(), 1)
@@ -100,27 +111,34 @@ def _clear(ledger: Ledger) -> None:
         occupant.reported = False
 
 
-def _by_application(ledger: Ledger) -> list[tuple[list[Pod], list[Pod]]]:
-    """Members and placeholders of each application, originator first; the oldest application first.
+def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | None]:
+    """Members and placeholders of each application, originator first; the oldest application first. None = a pause.
 
     The originator is the owner of placeholders that exist, or has the mark of a gang that was given up, else it is the
     oldest pod; among equals one that defines a gang.
     """
-    known = {pod.membership.owner for pod in ledger.pods.values() if pod.membership.placeholder}
-    known |= ledger.resumed | {pod.ref.uid for pod in ledger.pods.values() if pod.membership.resumed}
+    known: set[PodUid | None] = set(ledger.resumed)
+    groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
+    ages: dict[AppId, int] = {}
+    for count, pod in enumerate(list(ledger.pods.values()), start=1):
+        member = pod.membership
+        groups[member.app][1 if member.placeholder else 0].append(pod)
+        ages[member.app] = min(ages.get(member.app, pod.created_s), pod.created_s)
+        if member.placeholder:
+            known.add(member.owner)
+        if member.resumed:
+            known.add(pod.ref.uid)
+        if not count % WALKED:
+            yield None
 
     def rank(pod: Pod) -> tuple[bool, int, bool, str, PodUid]:
         defines = bool(pod.membership.gang.task_groups)
         return pod.ref.uid not in known, pod.created_s, not defines, pod.ref.name, pod.ref.uid
 
-    groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
-    for pod in sorted(ledger.pods.values(), key=rank):
-        groups[pod.membership.app][1 if pod.membership.placeholder else 0].append(pod)
-    return [groups[app] for app in sorted(groups, key=lambda app: (_age(groups[app]), app))]
-
-
-def _age(group: tuple[list[Pod], list[Pod]]) -> int:
-    return min(pod.created_s for pods_of_kind in group for pod in pods_of_kind)
+    for app in sorted(groups, key=lambda app: (ages[app], app)):
+        for pods_of_kind in groups[app]:
+            pods_of_kind.sort(key=rank)
+        yield groups[app]
 
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
@@ -160,14 +178,17 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """Report every node, drained, with what is on it."""
     out, done = Outcome(), 0
     refusals.resume(ledger, now)
+    places = existing_places(ledger)
     on_node: dict[NodeName, list[PodUid]] = defaultdict(list)
     occupying = (entry.pod for entries in (ledger.tasks, ledger.foreign, ledger.strays) for entry in entries.values())
-    for pod in occupying:
+    for count, pod in enumerate(list(occupying), start=1):
         if pod.node is not None:
             on_node[pod.node].append(pod.ref.uid)
+        if not count % WALKED:
+            yield Outcome()
     for node in ledger.nodes.values():
         existing = (existing_allocation(ledger, uid, node.name) for uid in sorted(on_node.pop(node.name, [])))
-        there = [spec for spec in existing if spec is not None] + existing_places(ledger, node.name)
+        there = [spec for spec in existing if spec is not None] + places[node.name]
         out.news.append(NodeCreated(as_told(ledger, node), drained=True, existing=tuple(there)))
         done += 1 + len(there)
         if done >= TURN:

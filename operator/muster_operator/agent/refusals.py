@@ -13,18 +13,21 @@ Differs: YuniKorn gives the place of a refused member to whoever is next.
 
 from __future__ import annotations
 
+from collections import deque
+
 from msgspec.structs import replace
 
-from muster_operator.agent import tasks, telling
+from muster_operator.agent import standing, tasks, telling
 from muster_operator.agent.asks import ask_of
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Application, Deadline, Ledger, Look, Place, Refusal, Task
+from muster_operator.model import limits
 from muster_operator.model import vocabulary as words
-from muster_operator.model.allocations import AllocationSpec, TerminationType
+from muster_operator.model.allocations import AllocationSpec
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.news import AllocationReleased, AllocationReported
 from muster_operator.model.outcome import Outcome
-from muster_operator.model.states import AppState, TaskState
+from muster_operator.model.states import AppState
 from muster_si import keys
 
 #: Makes the key of a place from the UID of the pod that was refused.
@@ -40,7 +43,8 @@ def refused(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     is_free = keys.TAG_REQUIRED_NODE not in task.pod.tags
     if is_free and (is_kept or not task.pod.membership.placeholder):
         nodes = tasks.nodes_to_avoid(task.avoid, node)
-        app.refusals.append(Refusal(task.pod.membership.task_group, nodes, now + ledger.settings.avoid_node_s))
+        refused_before = app.refusals.setdefault(task.pod.membership.task_group, deque(maxlen=limits.GANG_REFUSALS))
+        refused_before.append(Refusal(nodes, now + ledger.settings.avoid_node_s))
     if app.gang is not None:
         _tell(ledger, out, app, task, is_kept=is_kept)
 
@@ -54,7 +58,9 @@ def keep_place(ledger: Ledger, out: Outcome, task: Task, now: float) -> bool:
     # It is kept from now on: that its pod had the node for long would end a time-out of placeholders at once.
     place = AllocationSpec(replace(ask_of(ledger, task), key=key, placeholder=True, originator=False), node)
     until = now + ledger.settings.keep_place_s
-    ledger.places[key] = Place(task.app, task.pod.membership.task_group, node, place, until)
+    group = task.pod.membership.task_group
+    ledger.places[key] = Place(task.app, group, node, place, until)
+    ledger.places_of.setdefault(task.app, {}).setdefault(group, set()).add(key)
     remember(ledger, Deadline(until, Look.PLACE, key))
     out.news.append(AllocationReported(place))
     return True
@@ -73,18 +79,10 @@ def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
     name = task.pod.membership.task_group
     group = app.gang.group(name) if app.gang is not None else None
     runs = app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.core_is_running)
-    if group is None or not runs or app.originator.ref.uid in ledger.resumed or not _stands(task):
+    if group is None or not runs or app.originator.ref.uid in ledger.resumed or not standing.stands(task):
         return False
-    others = (*app.members.values(), *app.placeholders.values())
-    left = sum(_stands(other) and other.pod.membership.task_group == name for other in others) - 1
-    left += sum((place.app, place.group) == (app.id, name) for place in ledger.places.values())
+    left = app.standing.get(name, 0) - 1 + len(ledger.places_of.get(app.id, {}).get(name, ()))
     return left < group.min_member
-
-
-def _stands(task: Task) -> bool:
-    """Whether it is a member's place that stays one: also a placeholder that goes for its member."""
-    is_swapped = task.release is TerminationType.PLACEHOLDER_REPLACED
-    return task.held and (is_swapped or (task.release is None and task.state is not TaskState.KILLING))
 
 
 def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept: bool) -> None:
@@ -100,13 +98,11 @@ def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept
 
 def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:
     """A pod joins: if it replaces a refused one of its task group, it keeps off the nodes that refused."""
-    if not app.refusals:
-        return
-    app.refusals = [refusal for refusal in app.refusals if refusal.until > now]
-    group = task.pod.membership.task_group
-    found = next((refusal for refusal in app.refusals if refusal.group == group), None)
-    if found is not None and task.node is None and keys.TAG_REQUIRED_NODE not in task.pod.tags:
-        app.refusals.remove(found)
+    waiting = app.refusals.get(task.pod.membership.task_group)
+    while waiting and waiting[0].until <= now:
+        waiting.popleft()
+    if waiting and task.node is None and keys.TAG_REQUIRED_NODE not in task.pod.tags:
+        found = waiting.popleft()
         tasks.keep_off(ledger, task, found.nodes, found.until)
 
 
@@ -118,29 +114,39 @@ def resume(ledger: Ledger, now: float) -> None:
         app = ledger.applications.get(place.app)
         goes_on = app is not None and app.gang is not None and app.state is AppState.ACCEPTED
         if not goes_on or place.node not in ledger.nodes or place.until <= now:
-            del ledger.places[key]
+            taken(ledger, key)
         else:
             remember(ledger, Deadline(place.until, Look.PLACE, key))
 
 
 def taken(ledger: Ledger, key: PodUid) -> None:
     """The core gave the place to a pod, or took it back."""
-    ledger.places.pop(key, None)
+    place = ledger.places.pop(key, None)
+    if place is None:
+        return
+    of_app = ledger.places_of[place.app]
+    of_app[place.group].discard(key)
+    if not of_app[place.group]:
+        del of_app[place.group]
+    if not of_app:
+        del ledger.places_of[place.app]
 
 
 def node_gone(ledger: Ledger, node: NodeName) -> None:
     """The core dropped the places with their node."""
-    ledger.places = {key: place for key, place in ledger.places.items() if place.node != node}
+    for key in [key for key, place in ledger.places.items() if place.node == node]:
+        taken(ledger, key)
 
 
 def over(ledger: Ledger, app: Application) -> None:
     """The core does not know the application any more."""
-    ledger.places = {key: place for key, place in ledger.places.items() if place.app != app.id}
+    for key in [key for of_group in ledger.places_of.get(app.id, {}).values() for key in of_group]:
+        taken(ledger, key)
 
 
 def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
     """Nobody came for the place in time; one that was taken, and is kept once more, has its own."""
     place = ledger.places.get(key)
     if place is not None and place.until <= now:
-        del ledger.places[key]
+        taken(ledger, key)
         out.news.append(AllocationReleased(place.app, key, message="nobody came for the place that was kept"))

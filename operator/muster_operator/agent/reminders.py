@@ -121,10 +121,10 @@ def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) ->
     app = ledger.applications.get(app_id)
     if app is None or app.state is not AppState.RESERVING:
         return
-    lost = gangs.order_again(out, app)
+    lost = gangs.order_again(ledger, out, app)
     if lost is not None:
         endings.give_up_gang(
             ledger, out, app, now, f"placeholder {lost.name} was created {lost.tries} times and never seen"
         )
-    elif any(slot.state is not SlotState.SEEN for slot in app.slots.values()):
+    elif app.creations.are_waiting or any(slot.state is not SlotState.SEEN for slot in app.slots.values()):
         gangs.watch_creations(ledger, app, now)

@@ -52,7 +52,7 @@ def look(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
         if not is_ours or app.look_pause >= _OURS_S:
             _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _LONGEST_PAUSE_S)
     elif bound and bound != app.reached[1]:
-        note = f"{bound} of {len(app.slots)} placeholders have their node"
+        note = f"{bound} of {app.wanted} placeholders have their node"
         telling.progress(out, app, words.ACTION_PLACEHOLDER_ALLOCATED, note)
     app.reached = reached
     watch(ledger, app, now, min(app.look_pause * 2, _LONGEST_PAUSE_S))
@@ -69,7 +69,7 @@ def _is_on_our_way(app: Application) -> bool:
     if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
         return False
     seen, _ = how_far(app)
-    return seen < len(app.slots) or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
+    return seen < app.wanted or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
 
 
 def all_there(app: Application) -> str:
@@ -171,7 +171,7 @@ def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_a
                 _wait(ledger, out, task, _of_direct(app), now)
         return
     originator = app.originator.ref
-    note = f"gang {app.id} waits for its places; pod {originator.name} says how far it is"
+    note = f"gang {app.name} waits for its places; pod {originator.name} says how far it is"
     for task in app.members.values():
         is_first = task.uid == originator.uid
         if task.state is TaskState.PENDING and (by_all or is_first):
@@ -190,7 +190,7 @@ def _of_direct(app: Application) -> Condition:
     lack = app.shortage
     if app.impossible is not None and lack is not None and lack.reason == words.CONDITION_UNSCHEDULABLE:
         return app.impossible
-    note = f"gang {app.id} waits for its places"
+    note = f"gang {app.name} waits for its places"
     return Condition(lack.reason, f"{note}: {lack.message}") if lack else Condition(words.CONDITION_SKIPPED, note)
 
 
@@ -200,5 +200,5 @@ def _of_originator(app: Application) -> Condition:
     if app.impossible is not None and lack is not None and lack.reason == words.CONDITION_UNSCHEDULABLE:
         return app.impossible
     bound = len(app.slots) - len(app.open_slots)
-    note = f"gang {app.id} waits for its places: {bound} of {len(app.slots)} placeholders have their node"
+    note = f"gang {app.name} waits for its places: {bound} of {app.wanted} placeholders have their node"
     return Condition(words.CONDITION_SKIPPED, f"{note}; {lack.message}" if lack else note)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import telling, volumes
+from muster_operator.agent import standing, telling, volumes
 from muster_operator.agent.asks import allocation_of, ask_of
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Task
@@ -37,11 +37,13 @@ def submit(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     out.news.append(AskSubmitted(ask_of(ledger, task)))
 
 
-def allocate(task: Task, node: NodeName) -> None:
+def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
     """The core gave it a node; it is bound there by ``order_bind``, when its claims are."""
     step(task, TaskEvent.ALLOCATE)
     task.asked, task.held, task.node = False, True, node
     task.shortage = None
+    standing.recount(task)
+    ledger.tasks_by_node.add(task.uid, node)
 
 
 def order_bind(out: Outcome, task: Task) -> None:
@@ -72,6 +74,8 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     take_back(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:
         out.news.append(AllocationReleased(task.app, task.uid, TerminationType.STOPPED_BY_RM, message=why))
+    ledger.tasks_by_node.remove(task.uid, task.node)
+    ledger.tasks_by_node.add(task.uid, node)
     task.node = node
     task.allocation_id = NO_ALLOCATION_ID
     step(task, TaskEvent.BIND)
@@ -104,6 +108,7 @@ def report_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
         await_node(ledger, task.uid, task.node)
         return
     task.held = True
+    standing.recount(task)
     out.news.append(AllocationReported(allocation_of(ledger, task, task.node)))
 
 
@@ -122,6 +127,7 @@ def take_back(out: Outcome, task: Task, termination: TerminationType, message: s
     if task.asked:
         out.news.append(AskReleased(task.app, task.uid, termination, message))
     task.held = task.asked = False
+    standing.recount(task)
 
 
 def nodes_to_avoid(nodes: tuple[NodeName, ...], node: NodeName) -> tuple[NodeName, ...]:
@@ -144,6 +150,7 @@ def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str
         keep_off(ledger, task, (task.node,), now + ledger.settings.avoid_node_s)
     step(task, TaskEvent.ROLL_BACK)
     await_no_node(ledger, task.uid, task.node)
+    ledger.tasks_by_node.remove(task.uid, task.node)
     task.node, task.asked, task.allocation_id = None, True, NO_ALLOCATION_ID
     out.news.append(AskSubmitted(ask_of(ledger, task)))
 
@@ -153,6 +160,7 @@ def order_delete(ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: 
     if pod.uid in ledger.deletions:
         return
     ledger.deletions[pod.uid] = Deletion(pod, reason, at_once)
+    ledger.deleting.add((pod.namespace, pod.name))
     remember(ledger, Deadline(now + ledger.settings.delete_retry_s, Look.DELETION, pod.uid))
     out.commands.append(DeletePod(pod, reason, at_once))
 
@@ -170,6 +178,7 @@ def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> N
     volumes.abandon(ledger, out, task)
     if task.state is not TaskState.KILLING:
         step(task, TaskEvent.KILL)
+        standing.recount(task)
     order_delete(ledger, out, task.pod.ref, now, reason, at_once=task.pod.membership.placeholder)
 
 
@@ -188,4 +197,5 @@ def end(ledger: Ledger, out: Outcome, task: Task) -> None:
     take_back(out, task, task.release or TerminationType.STOPPED_BY_RM)
     step(task, TaskEvent.KILLED if task.state is TaskState.KILLING else TaskEvent.COMPLETE)
     ledger.tasks.pop(task.uid, None)
+    ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)
     await_no_node(ledger, task.uid, task.node)

@@ -1,7 +1,7 @@
 """What kopf calls for pods, nodes, namespaces, priority classes, storage: each hands the object to the agent's inbox.
 
-`on.event` only, no return value, no patch, no body: they are fed by the fast lane, or by kopf itself where that is not
-possible.
+`on.event` only, no return value, no patch, no body. kopf feeds them through its queues; those in `fast_path.FAST` are
+fed past the queues unless `MUSTER_FAST_PATH` is off.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from typing import Any, Final
 
 import kopf
 
+from muster_operator.handlers import lifecycle
 from muster_operator.handlers.memo import Memo
 
 REGISTRY: Final = kopf.OperatorRegistry()
-
-
-@kopf.on.login(registry=REGISTRY)
-async def log_in(memo: Memo, **_: Any) -> kopf.AiohttpSession:
-    """The way to the API server that kopf shall go: ours, with our connections and our credentials."""
-    return await memo.session.for_streams()
+lifecycle.register(REGISTRY)
 
 
 @kopf.on.event("", "v1", "pods", registry=REGISTRY)

@@ -10,16 +10,12 @@ from typing import Any, Final
 
 import kopf
 
+from muster_operator.handlers import lifecycle
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.config.configmaps import NAMES
 
 REGISTRY: Final = kopf.OperatorRegistry()
-
-
-@kopf.on.login(registry=REGISTRY)
-async def log_in(memo: Memo, **_: Any) -> kopf.AiohttpSession:
-    """The way to the API server that kopf shall go: ours, with our connections and our credentials."""
-    return await memo.session.for_streams()
+lifecycle.register(REGISTRY)
 
 
 @kopf.on.event("", "v1", "configmaps", registry=REGISTRY)

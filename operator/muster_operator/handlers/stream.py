@@ -1,14 +1,16 @@
-"""List, then watch, and go on watching from where a cut stream ended (Kubernetes, API concepts: efficient detection).
+"""List, then watch, and resume a watch where it was cut (Kubernetes, API concepts: efficient detection).
 
-A list is told as a whole, because nothing else says what vanished unseen. The watch begins at the list's
-resourceVersion; each event and each bookmark moves that on, after the handlers had it, so a stream that is cut or that
-its server ends is taken up without a list, which for 20,000 pods is 160 MB. kopf's own watcher lists again after a 410
-or an error and cannot be told a version; the request below it (`handlers.watch`) can. A new list is made only
+The watch begins at the list's resourceVersion; each event and each bookmark moves that on, after the handlers had it,
+so a stream that is cut or that its server ends is resumed without a list, which for 20,000 pods is 160 MB. A new list
+is needed only
 
 * where the API server says 410 Gone: it no longer knows what came after that version,
 * where a bookmark is older than what was seen: the store was restored from a backup,
-* where the server refuses that version `REFUSALS` times in a row, for whatever reason,
-* and every `RELIST_S`, to compare.
+* where the server refuses that version `REFUSALS` times in a row, for whatever reason.
+
+To find what no event reported, the state is compared with a list every `COMPARE_S`, and at once where something
+contradicts it. That list runs next to the watch, which goes on: the listener sorts out what is newer
+(`link.versions`). Lists are streamed (WatchList) where the API server serves that, else they come page by page.
 
 No selectors: pods that have ended are watched too. A selector on `status.phase` would show the end of a pod as DELETED,
 with its last state, so that much could be told; but a placeholder that ended has to be deleted, also after a restart,
@@ -20,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -30,7 +32,7 @@ import kopf
 import structlog
 from kopf._cogs.clients import errors
 
-from muster_operator.handlers.watch import lines
+from muster_operator.handlers.watch import From, lines
 from muster_operator.link.api.decoding import decoded_event, decoded_object, decoded_pod, decoded_pod_event
 from muster_operator.link.api.listing import pages
 from muster_operator.link.api.session import KubeSession
@@ -39,11 +41,16 @@ from muster_operator.translate.sketch import Sketch
 
 log = structlog.get_logger("muster.stream")
 
-#: Seconds between lists while nothing goes wrong. Every list costs the API server a full read; a missed deletion
-#: costs its room until the next one.
-RELIST_S: Final = 300.0
-#: Seconds until a list that failed is asked for again; meanwhile the watch goes on.
+#: Seconds between comparisons while nothing goes wrong. Each costs the API server a full read.
+COMPARE_S: Final = 3600.0
+#: Seconds between comparisons that a contradiction asks for.
+SUSPECT_S: Final = 300.0
+#: Seconds until a comparison that failed is tried again; meanwhile the watch goes on.
 RETRY_LIST_S: Final = 30.0
+#: Seconds without a byte after which a watch is cut: API servers send each one a bookmark a minute.
+SILENT_S: Final = 75.0
+#: The same for a list that is streamed: its first objects come at once, or the server does not serve it.
+SILENT_LIST_S: Final = 15.0
 #: Seconds to wait after a stream that brought nothing; the last one repeats for as long as the process lives.
 BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: Pauses and times between lists are longer by up to this share, so that not all streams come at once.
@@ -56,6 +63,9 @@ REFUSALS: Final = 3
 TURN: Final = 100
 
 _GONE: Final = 410
+#: Answers to a streamed list of servers that do not know it.
+_NOT_STREAMED: Final = frozenset({400, 422})
+_END_OF_LIST: Final = "k8s.io/initial-events-end"
 #: How an event and an object of a list are read, where not as all others.
 _DECODERS: Final = {"pods": (decoded_pod_event, decoded_pod)}
 
@@ -65,11 +75,14 @@ Handler = Callable[..., Awaitable[None]]
 class Listener(Protocol):
     """What a stream tells beside the events."""
 
-    async def list_begun(self, plural: str) -> None:
-        """Take note that a list is about to be asked for."""
+    def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
+        """A list is about to be requested; the handlers get its objects. `is_reset`: the store was set back."""
 
-    async def listed(self, plural: str, keys: frozenset[str]) -> None:
-        """Take a complete list, by the keys of `key_of`."""
+    async def listed(self, plural: str, version: str = "") -> None:
+        """The list is complete; its version."""
+
+    async def comparison_due(self, plural: str, within_s: float) -> None:
+        """Wait until something contradicts the known state, at most that many seconds."""
 
     def stream_broke(self, plural: str, reason: str) -> None:
         """Count that a stream had to be started over."""
@@ -78,7 +91,7 @@ class Listener(Protocol):
         """Count that what happened meanwhile is lost, and only a list can tell."""
 
     def heard(self, plural: str) -> None:
-        """Note that the watch lives: it brought something."""
+        """Note that the watch lives: it brought bytes."""
 
     def bookmark(self, plural: str) -> None:
         """Count a bookmark, which nobody takes."""
@@ -105,65 +118,121 @@ class Expired(Exception):
 
 
 #: What a stream survives; the last three are an answer that is not what an API server says.
-_FAILURES: Final = (
+FAILURES: Final = (
     *(Expired, Refused, ApiRefused, Unreachable, errors.APIError, aiohttp.ClientError, TimeoutError),
     *(ValueError, LookupError, TypeError),
 )
 
 
-class Stream:
-    """One resource, listed and watched for ever."""
+class _Pace:
+    """How fast a list is read: one in the background takes half of the time, so that events of the watch come first."""
 
-    def __init__(self, topic: Topic, settings: kopf.OperatorSettings, relist_s: float = RELIST_S) -> None:
-        self._topic, self._settings, self._relist_s = topic, settings, relist_s
+    def __init__(self, *, is_background: bool) -> None:
+        self._is_background, self._count, self._since = is_background, 0, time.monotonic()
+
+    async def give_way(self) -> None:
+        """One more object was handled."""
+        self._count += 1
+        if self._is_background and not self._count % TURN:
+            await asyncio.sleep(time.monotonic() - self._since)
+            self._since = time.monotonic()
+
+
+class Stream:
+    """One resource, listed and watched for as long as the task runs."""
+
+    def __init__(self, topic: Topic, settings: kopf.OperatorSettings, compare_s: float = COMPARE_S) -> None:
+        self._topic, self._settings, self._compare_s = topic, settings, compare_s
         self._plural: str = topic.resource.plural
         self._decode_event, self._decode_object = _DECODERS.get(self._plural, (decoded_event, decoded_object))
         self._version = ""  # empty = list first
-        self._list_due = 0.0
+        self._is_reset = False
+        self._streams_lists = True
+        self._comparing: asyncio.Task[None] | None = None
         self._failures = self._refusals = self._taken = self._handled = 0
 
     async def run(self) -> None:
-        """Feed the handlers until cancelled. Whatever the API server does, the stream is taken up again."""
-        while True:
-            began, taken, reason = time.monotonic(), self._taken, ""
-            try:
-                await self._list_or_watch()
-            except _FAILURES as error:
-                reason = self._failed(error)
-            if not reason and (self._taken > taken or time.monotonic() - began > GOOD_STREAM_S):
-                self._failures = 0
-            else:
-                await self._pause(reason)
-
-    async def _list_or_watch(self) -> None:
-        """One list, or one watch until it ends or it is time for a list."""
-        if not self._version or time.monotonic() >= self._list_due:
-            self._list_due = time.monotonic() + RETRY_LIST_S
-            await self._list()
-            self._list_due = time.monotonic() + _longer(self._relist_s)
-            return
+        """Feed the handlers until cancelled. Whatever the API server does, the stream is resumed."""
         try:
-            async with asyncio.timeout(self._list_due - time.monotonic()):
-                await self._watch()
-        except TimeoutError:
-            if time.monotonic() < self._list_due:
-                raise
-            self._taken += 1  # it served its time
+            while True:
+                began, taken, reason = time.monotonic(), self._taken, ""
+                try:
+                    await (self._watch() if self._version else self._synchronise())
+                except FAILURES as error:
+                    reason = self._failed(error)
+                if not reason and (self._taken > taken or time.monotonic() - began > GOOD_STREAM_S):
+                    self._failures = 0
+                else:
+                    await self._pause(reason)
+        finally:
+            self._stop_comparing()
 
-    async def _list(self) -> None:
-        """Everything that there is, page by page."""
-        topic, keys, version = self._topic, set[str](), ""
-        await topic.listener.list_begun(self._plural)
-        async with aclosing(pages(topic.session, topic.resource.get_url(namespace=topic.namespace))) as stream:
+    async def _synchronise(self) -> None:
+        """Know everything that there is, and from which version on to watch."""
+        self._stop_comparing()
+        self._version = await self._list("")
+        self._is_reset, self._refusals = False, 0
+        self._taken += 1
+        self._comparing = asyncio.create_task(self._compare(), name=f"comparison of {self._plural}")
+
+    def _stop_comparing(self) -> None:
+        if self._comparing is not None:
+            self._comparing.cancel()
+            self._comparing = None
+
+    async def _compare(self) -> None:
+        """Compare what is known with a list, now and then, next to the watch."""
+        within_s = self._compare_s
+        while True:
+            await self._topic.listener.comparison_due(self._plural, _longer(within_s))
+            try:
+                await self._list(self._version)
+            except FAILURES as error:
+                log.warning("comparison with a list failed", resource=self._plural, reason=str(error))
+                within_s = RETRY_LIST_S
+            else:
+                within_s = self._compare_s
+                await asyncio.sleep(_longer(min(SUSPECT_S, self._compare_s)))
+
+    async def _list(self, not_older_than: str) -> str:
+        """Everything that there is; returns the version of the list."""
+        listener = self._topic.listener
+        listener.list_begun(self._plural, is_reset=self._is_reset)
+        pace = _Pace(is_background=bool(not_older_than))
+        version = await self._streamed_list(not_older_than, pace) if self._streams_lists else ""
+        if not version:
+            version = await self._paged_list(not_older_than, pace)
+        await listener.listed(self._plural, version)
+        return version
+
+    async def _streamed_list(self, not_older_than: str, pace: _Pace) -> str:
+        """Its version, empty = this server streams no lists, or not now."""
+        try:
+            async with aclosing(self._events(From(not_older_than, SILENT_LIST_S, is_list=True))) as events:
+                async for event in events:
+                    kind, raw = event["type"], event["object"]
+                    if kind != "BOOKMARK":
+                        await self._handle({"type": None if kind == "ADDED" else kind, "object": raw})
+                        await pace.give_way()
+                    elif (raw["metadata"].get("annotations") or {}).get(_END_OF_LIST) == "true":
+                        return str(raw["metadata"]["resourceVersion"])
+        except (errors.APIError, Refused) as refused:
+            if getattr(refused, "status", None) not in _NOT_STREAMED:
+                raise
+            self._streams_lists = False
+        log.info("streamed lists not supported, listing in pages", resource=self._plural)
+        return ""
+
+    async def _paged_list(self, not_older_than: str, pace: _Pace) -> str:
+        topic, version = self._topic, ""
+        url = topic.resource.get_url(namespace=topic.namespace)
+        async with aclosing(pages(topic.session, url, not_older_than)) as stream:
             async for page in stream:
                 version = page.version
                 for item in page.items:
-                    raw = self._decode_object(item)
-                    keys.add(key_of(self._plural, raw))
-                    await self._handle({"type": None, "object": raw})
-        await topic.listener.listed(self._plural, frozenset(keys))
-        self._version, self._refusals = version, 0
-        self._taken += 1
+                    await self._handle({"type": None, "object": self._decode_object(item)})
+                    await pace.give_way()
+        return version
 
     async def _watch(self) -> None:
         """What changed since our version, until the stream ends.
@@ -172,30 +241,44 @@ class Stream:
             Expired: that is not known any more.
             Refused: the stream reports an error.
         """
-        topic = self._topic
-        async with aclosing(lines(topic.resource, topic.namespace, self._version, self._settings)) as stream:
-            async for some in stream:
-                if some:
-                    topic.listener.heard(self._plural)
-                for line in some:
-                    if line:
-                        await self._take(self._decode_event(line))
+        async with aclosing(self._events(From(self._version, SILENT_S))) as events:
+            async for event in events:
+                await self._take(event)
 
     async def _take(self, event: Any) -> None:
         kind, raw = event["type"], event["object"]
-        if kind == "ERROR":
-            if raw.get("code") == _GONE:
-                raise Expired(raw.get("message", ""))
-            raise Refused(f"the watch reports {raw}")
         version = raw.metadata.resource_version if isinstance(raw, Sketch) else raw["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             await self._handle(event)
         elif _is_older(version, self._version):
+            self._is_reset = True
             raise Expired(f"the server is at {version} and was at {self._version}: its store was set back")
         else:
             self._topic.listener.bookmark(self._plural)
         self._version, self._refusals = version, 0
         self._taken += 1
+
+    async def _events(self, since: From) -> AsyncGenerator[Any, None]:
+        """The events of a watch, until it ends.
+
+        Raises:
+            Expired: what came after that version is not known any more.
+            Refused: the stream reports an error.
+        """
+        topic = self._topic
+        async with aclosing(lines(topic.resource, topic.namespace, since, self._settings)) as stream:
+            async for some in stream:
+                topic.listener.heard(self._plural)
+                for line in some:
+                    if not line:
+                        continue
+                    event = self._decode_event(line)
+                    if event["type"] == "ERROR":
+                        raw = event["object"]
+                        if raw.get("code") == _GONE:
+                            raise Expired(raw.get("message", ""))
+                        raise Refused(f"the watch reports {raw}")
+                    yield event
 
     async def _handle(self, event: Any) -> None:
         """Give the event to every handler, and others a turn now and then."""
@@ -212,12 +295,12 @@ class Stream:
         """
         if isinstance(error, Expired) or getattr(error, "status", None) == _GONE:
             self._topic.listener.stream_expired(self._plural)
-            log.info("a watch expired, listing anew", resource=self._plural, reason=str(error))
+            log.info("watch expired, listing again", resource=self._plural, reason=str(error))
             self._version = ""
             return ""
         self._refusals += 1
         if self._refusals >= REFUSALS:
-            self._version, self._refusals = "", 0
+            self._version, self._refusals, self._is_reset = "", 0, True
         return f"{type(error).__name__}: {error}"
 
     async def _pause(self, reason: str) -> None:
@@ -226,17 +309,6 @@ class Stream:
         self._topic.listener.stream_broke(self._plural, reason or "it ended at once")
         log.warning("stream started over", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
         await asyncio.sleep(delay_s)
-
-
-def key_of(plural: str, raw: Any) -> str:
-    """What tells an object from others of its kind in a list: a pod's uid, another's name, or namespace and name."""
-    if isinstance(raw, Sketch):
-        return raw.metadata.uid
-    metadata = raw["metadata"]
-    if plural == "pods":
-        return str(metadata["uid"])
-    namespace = metadata.get("namespace")
-    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
 def _longer(seconds: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
@@ -22,31 +23,54 @@ log = logging.getLogger("muster.watch")
 _CUT: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
 
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where a watch begins: after `version`; or, `is_list`, with all objects of a state that is not older than it.
+
+    Such a list ends with a bookmark that says so (Kubernetes, API concepts: streaming lists). `silent_s`: without a
+    byte for so long, the stream ends.
+    """
+
+    version: str
+    silent_s: float
+    is_list: bool = False
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """As the API server reads them."""
+        found = {"watch": "true", "allowWatchBookmarks": "true"}
+        if self.version:
+            found["resourceVersion"] = self.version
+        if self.is_list:
+            found |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        return found
+
+
 async def lines(
-    resource: Any, namespace: Any, since: str, settings: kopf.OperatorSettings
+    resource: Any, namespace: Any, since: From, settings: kopf.OperatorSettings
 ) -> AsyncGenerator[list[bytes], None]:
-    """What changed since that version, an event a line, until the stream ends or is silent for too long.
+    """What the stream brings, an event a line, until it ends or is silent for too long. A piece may hold none.
 
     Raises:
         APIError: the API server does not serve it.
     """
-    params = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": since}
     networking, watching = settings.networking, settings.watching
     timeout = aiohttp.ClientTimeout(
         total=watching.client_timeout, sock_connect=networking.connect_timeout or networking.request_timeout
     )
     try:
-        response = await api.request(
-            method="get",
-            url=resource.get_url(namespace=namespace, params=params),
-            settings=settings,
-            timeout=timeout,
-            logger=log,
-        )
+        async with asyncio.timeout(since.silent_s):
+            response = await api.request(
+                method="get",
+                url=resource.get_url(namespace=namespace, params=since.parameters),
+                settings=settings,
+                timeout=timeout,
+                logger=log,
+            )
         async with response:
             rest = b""
             while not response.content.at_eof():
-                async with asyncio.timeout(watching.inactivity_timeout):
+                async with asyncio.timeout(since.silent_s):
                     piece = await response.content.readany()
                 *some, rest = (rest + piece if rest else piece).split(b"\n")
                 yield some

@@ -4,6 +4,7 @@ LinkError
 ├── NoCredentials     no way into the cluster is configured
 ├── Unreachable       the API server did not answer (connection, time-out)
 │   └── NotLeading    it was not asked, or its answer not awaited: we may not write
+├── Uncertain         a look at another scheduler failed: neither yes nor no
 ├── ApiRefused        the API server answered with an error status
 ├── PartEnded         a part that has to run for ever ended
 │   └── LeadershipLost    another operator leads
@@ -49,6 +50,10 @@ class ApiRefused(LinkError):
         super().__init__(f"{what}: {status} {reason}")
         self.status = status
         self.reason = reason
+
+
+class Uncertain(LinkError):
+    """The API server answered, but not what was asked: whether another scheduler runs is unknown."""
 
 
 class PartEnded(LinkError):

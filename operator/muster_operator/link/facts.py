@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from muster_operator.link.versions import key_of
 from muster_operator.model.facts import (
     AttachmentGone,
     AttachmentSeen,
@@ -30,7 +31,7 @@ from muster_operator.translate import storage
 from muster_operator.translate.namespaces import read_namespace, read_priority_class
 from muster_operator.translate.nodes import read_node
 from muster_operator.translate.pods import read_pod
-from muster_operator.translate.raw import Raw, mapping, text
+from muster_operator.translate.raw import Raw
 
 DELETED: Final = "DELETED"
 
@@ -38,25 +39,27 @@ DELETED: Final = "DELETED"
 def fact_of(plural: str, kind: str | None, raw: Raw, settings: Settings) -> Fact | None:
     """What a watch event says; None for an object that cannot be read or a resource that is not watched."""
     if kind == DELETED:
-        return _gone(plural, mapping(raw.get("metadata")))
+        return gone(plural, key_of(plural, raw))
     reader = _READERS.get(plural)
     return reader(raw, settings) if reader is not None else None
 
 
-def _gone(plural: str, metadata: Raw) -> Fact | None:
-    """A priority class that is gone is still the one its pods were made with: no fact."""
-    name, uid, namespace = (text(metadata.get(field)) for field in ("name", "uid", "namespace"))
+def gone(plural: str, key: str) -> Fact | None:
+    """That an object is gone: a pod's UID, another's name, with its namespace in front where it lies in one.
+
+    A priority class that is gone is still the one its pods were made with: no fact.
+    """
     match plural:
-        case "pods" if uid:
-            return PodGone(PodUid(uid))
-        case "nodes" if name:
-            return NodeGone(NodeName(name))
-        case "namespaces" if name:
-            return NamespaceGone(name)
-        case _ if name:
-            return gone_of_storage(plural, f"{namespace}/{name}" if namespace else name)
-        case _:
+        case _ if not key:
             return None
+        case "pods":
+            return PodGone(PodUid(key))
+        case "nodes":
+            return NodeGone(NodeName(key))
+        case "namespaces":
+            return NamespaceGone(key)
+        case _:
+            return gone_of_storage(plural, key)
 
 
 def gone_of_storage(plural: str, key: str) -> Fact | None:

@@ -1,7 +1,8 @@
 """The agent's inbox: everything that happens anywhere ends here, in order, and one task takes it out (`link.loop`).
 
-Objects of watch streams become facts at its door (`link.door`). Streams wait when too much waits already; the core's
-callbacks and the results of commands never wait.
+Objects of watch streams become facts at its door (`link.door`). A list waits when too much waits already. A watch never
+waits: while the core is slow, the newest states of objects are kept here (`link.pending`), and the core's callbacks and
+the results of commands pass them.
 """
 
 from __future__ import annotations
@@ -9,25 +10,34 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import structlog
 from msgspec import Struct
 
 from muster_operator.link.door import Door
-from muster_operator.link.hearing import Hearing
+from muster_operator.link.facts import DELETED
+from muster_operator.link.freshness import WatchFreshness
 from muster_operator.link.metrics import Metrics
+from muster_operator.link.pending import PendingObjects
 from muster_operator.link.si.core import FromCore, Session
-from muster_operator.link.versions import READ
+from muster_operator.link.versions import READ, key_of
 from muster_operator.model.commands import PostEvent
 from muster_operator.model.facts import Fact
 from muster_operator.model.inventory import Inventory
+from muster_operator.model.limits import LOGGED_DELETIONS
 from muster_operator.model.results import Result
 from muster_operator.model.settings import Settings
 from muster_operator.translate.raw import Raw
 from muster_operator.translate.sketch import Sketch
 
-#: Inputs that may wait before the watch streams are held back.
+log = structlog.get_logger("muster.inbox")
+
+#: Missed deletions of a list that are handled before others run.
+TURN: Final = 100
+#: Inputs that may wait before lists are held back.
 LIMIT: Final = 2000
 
 
@@ -47,18 +57,10 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class ListBegun:
-    """A list of these objects is about to be asked for."""
-
-    plural: str
-
-
-@dataclass(frozen=True, slots=True)
 class Listed:
-    """That list is complete and these are in it: uids of pods, names of others, `namespace/name` in namespaces."""
+    """A list of these objects is complete, and all that follows from it is in the inbox before this."""
 
     plural: str
-    keys: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Ended(Struct, frozen=True, gc=False):
 
 #: What becomes of a session, or of what was asked in one.
 OfSession = SessionUp | SessionLost | Went | Fenced | Compared
-Input = Seen | Unreadable | ListBegun | Listed | OfSession | Said | Ended
+Input = Seen | Unreadable | Listed | OfSession | Said | Ended
 
 
 class Onlooker(Protocol):
@@ -122,55 +124,81 @@ class Onlooker(Protocol):
     def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
         """Take an object as a watch stream shows it."""
 
-    def listed(self, plural: str, names: frozenset[str]) -> None:
-        """Take a complete list of cluster-wide objects."""
+    def listed(self, plural: str) -> None:
+        """A list is complete: all objects that it shows, and all deletions, were reported."""
 
 
 class Inbox:  # long: what four protocols tell ends here, and each word of them is one line
-    """Implements what kopf's handlers, the fast lane, the session and the writers tell to."""
+    """Implements what kopf's handlers, the fast path, the session and the writers tell to."""
 
     def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
         self._door = Door(settings)
-        self.hearing = Hearing()
+        self.freshness = WatchFreshness()
         self._also: dict[str, Onlooker] = {}
-        self._waiting: deque[Input] = deque()
+        self._suspected: dict[str, asyncio.Event] = {}
+        self._inputs: deque[tuple[int, Input]] = deque()
+        self._objects: PendingObjects[Listed] = PendingObjects(metrics.coalesced.inc)
+        self._count = 0  # of all inputs so far
+        self._is_core_slow = False
         self._something, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._inputs) + len(self._objects)
 
     def show_also(self, onlooker: Onlooker, *plurals: str) -> None:
         """From now on somebody else sees these objects too, at once and without a watch of their own."""
         self._also |= dict.fromkeys(plurals, onlooker)
 
     async def watched(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
-        """Take an object from a watch stream; waits while the inbox is full."""
+        """Take an object. A list waits while the inbox is full, a watch never: its updates are coalesced."""
         self._metrics.count_watched(plural, kind or "LIST")
-        if len(self._waiting) >= self._limit:
+        if kind is None and len(self) >= self._limit:
             self._room.clear()
             await self._room.wait()
         if plural in self._also and not isinstance(raw, Sketch):  # which is of a pod, and nobody else sees pods
             self._also[plural].watched(plural, kind, raw)
         self._take_in(plural, kind, raw)
 
-    async def list_begun(self, plural: str) -> None:
-        """Take note that a list is about to be asked for."""
-        self.put(ListBegun(plural))
+    def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
+        """A list is about to be requested; its objects are taken as `watched`. `is_reset`: the store was set back."""
+        self._door.begin_list(plural, is_reset=is_reset)
 
-    async def listed(self, plural: str, keys: frozenset[str]) -> None:
-        """Take a complete list."""
+    async def listed(self, plural: str, version: str = "") -> None:
+        """The list is complete, and of that version; what was deleted unseen is gone now."""
+        for missed, (key, fact) in enumerate(self._door.end_list(plural, version), start=1):
+            if missed <= LOGGED_DELETIONS:
+                log.warning("list revealed a deletion that no watch event reported", resource=plural, key=key)
+            self._metrics.repairs.labels(plural).inc()
+            if plural in self._also:
+                self._also[plural].watched(plural, DELETED, {"metadata": {"name": key}})
+            if fact is not None:
+                self._put_fact(plural, key, fact)
+            if not missed % TURN:
+                await asyncio.sleep(0)
         self._metrics.lists.labels(plural).inc()
-        self.hearing.note(plural)
+        self.freshness.note(plural)
         if plural in self._also:
-            self._also[plural].listed(plural, keys)
-        self.put(Listed(plural, keys))
+            self._also[plural].listed(plural)
+        self._put_listed(plural)
+
+    async def comparison_due(self, plural: str, within_s: float) -> None:
+        """Return when something contradicts what is known of these objects, or after that many seconds."""
+        wanted = self._suspected.setdefault(plural, asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await wanted.wait()
+        wanted.clear()
+
+    def suspect(self, *plurals: str) -> None:
+        """Something contradicts what is known of these objects: compare it with a list soon."""
+        for plural in plurals:
+            self._suspected.setdefault(plural, asyncio.Event()).set()
 
     def not_served(self, plural: str) -> None:
         """Take note that there is nothing of this kind, nor will be: the list of it is complete."""
-        self.put(ListBegun(plural))
-        self.put(Listed(plural, frozenset()))
+        self._put_listed(plural)
 
     def stream_broke(self, plural: str, reason: str) -> None:
         """Count a watch stream that had to be started over."""
@@ -183,7 +211,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
     def heard(self, plural: str) -> None:
         """Note that a watch stream lives."""
         self._metrics.heard(plural)
-        self.hearing.note(plural)
+        self.freshness.note(plural)
 
     def bookmark(self, plural: str) -> None:
         """Count a bookmark, which nobody takes."""
@@ -196,6 +224,11 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
     def session_lost(self, session: Session, reason: str) -> None:
         """Take the end of a session."""
         self.put(SessionLost(session, reason))
+        self._hold_objects(held=False)
+
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
+        """So much waits for the core that objects are left here, or does no more."""
+        self._hold_objects(held=is_slow and not session.over.done())
 
     def said(self, session: Session, message: FromCore) -> None:
         """Take a word of the core."""
@@ -211,32 +244,55 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._take_in("pods", READ, raw)
 
     def put(self, item: Input) -> None:
-        """Take any input; never waits."""
-        self._waiting.append(item)
+        """Take any input but an object; never waits."""
+        self._count += 1
+        self._inputs.append((self._count, item))
         self._something.set()
 
     def _take_in(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
+        key = key_of(plural, raw)
         try:
-            fact = self._door.fact(plural, kind, raw)
+            fact = self._door.fact(plural, key, kind, raw)
         except Exception as error:  # noqa: BLE001 - the loop counts and logs it, as it does with its own
             self.put(Unreadable(plural, raw, error))
             return
         if fact is not None:
-            self.put(Seen(fact))
+            self._put_fact(plural, key, fact)
+
+    def _put_fact(self, plural: str, key: str, fact: Fact) -> None:
+        self._count += 1
+        self._objects.put(self._count, plural, key, fact)
+        if not self._is_core_slow:
+            self._something.set()
+
+    def _put_listed(self, plural: str) -> None:
+        self._count += 1
+        self._objects.mark(self._count, Listed(plural))
+        self._something.set()
+
+    def _hold_objects(self, *, held: bool) -> None:
+        self._is_core_slow = held
+        if not held:
+            self._something.set()
 
     def take(self) -> Input | None:
-        """The oldest input, None = nothing waits."""
-        if not self._waiting:
+        """The oldest input, None = nothing waits. While the core is slow, objects are passed over."""
+        inputs, objects = self._inputs, self._objects
+        if len(objects) and not self._is_core_slow and not (inputs and inputs[0][0] < objects.oldest):
+            found = objects.take()
+            item: Input = found if isinstance(found, Listed) else Seen(found)
+        elif inputs:
+            item = inputs.popleft()[1]
+        else:
             self._something.clear()
             return None
-        item = self._waiting.popleft()
-        if len(self._waiting) < self._limit // 2:
+        if len(self) < self._limit // 2:
             self._room.set()
         return item
 
     async def something(self, within_s: float | None) -> None:
         """Return when there is an input, or after that many seconds (None = however long it takes)."""
-        if self._waiting:
+        if self._inputs or (len(self._objects) and not self._is_core_slow):
             return
         self._something.clear()
         try:

@@ -34,12 +34,12 @@ class LogLevel(StrEnum):
 _SUBSYSTEMS: Final = {
     "muster.admission": "admission.webhook",
     "muster.core": "shim.rmcallback",
+    "muster.fast_path": "kubernetes",
     "muster.config": "shim.config",
     "muster.credentials": "kubernetes",
-    "muster.fastlane": "kubernetes",
+    "muster.comparison": "kubernetes",
     "muster.kube": "shim.client",
     "muster.loop": "shim.context",
-    "muster.relist": "kubernetes",
     "muster.session": "shim.scheduler",
 }
 #: Everything of the operator that has no name of its own.

@@ -23,7 +23,6 @@ from muster_operator.link.inbox import (
     Fenced,
     Inbox,
     Input,
-    ListBegun,
     Listed,
     OfSession,
     Said,
@@ -34,12 +33,12 @@ from muster_operator.link.inbox import (
     Went,
 )
 from muster_operator.link.metrics import Metrics
-from muster_operator.link.relists import Missed, missed_by
+from muster_operator.link.naming import named_input
 from muster_operator.link.si.comparing import PAUSE_S, Comparing
 from muster_operator.link.si.core import is_state_dump
 from muster_operator.link.si.current import Binds, Current, Stage
 from muster_operator.link.si.decode import decoded, decoded_callback
-from muster_operator.model.commands import Command
+from muster_operator.model.commands import Order
 from muster_operator.model.outcome import Outcome
 from muster_si import muster_pb2
 
@@ -47,8 +46,6 @@ log = structlog.get_logger("muster.loop")
 
 #: Seconds the loop works without letting others run (architecture 3).
 TURN_S: Final = 0.010
-#: Characters of an input that failed, in the log.
-SHOWN: Final = 4000
 
 
 class Loop:
@@ -61,15 +58,15 @@ class Loop:
         self,
         ledger: Ledger,
         inbox: Inbox,
-        submit: Callable[[Command], None],
+        submit: Callable[[Order], None],
         metrics: Metrics,
         compare_s: float = PAUSE_S,
         binds: Binds | None = None,
     ) -> None:
         self._ledger, self._inbox, self._submit, self._metrics = ledger, inbox, submit, metrics
-        self._current = Current(ledger, inbox.put, Comparing(ledger, inbox.put, metrics, compare_s), binds)
+        comparing = Comparing(ledger, inbox.put, metrics, compare_s, suspect=inbox.suspect)
+        self._current = Current(ledger, inbox.put, comparing, binds)
         self.recovered = self._current.recovered
-        self._missed: dict[str, Missed] = {}
         self._collector = Collector()
 
     @property
@@ -82,8 +79,18 @@ class Loop:
         """What keeps it from beginning a session at once, once it may; empty = nothing."""
         if not self._current.has_listed:
             return Stage.LISTING.value
-        silent = self._inbox.hearing.silent
-        return f"nothing heard of for long: {silent}" if silent else ""
+        stale = self._inbox.freshness.stale
+        return f"stale watches: {stale}" if stale else ""
+
+    @property
+    def held(self) -> str:
+        """What keeps decisions from being carried out although we lead; empty = nothing."""
+        freshness = self._inbox.freshness
+        return "" if freshness.may_decide else f"not binding, stale watches: {freshness.stale}"
+
+    def use_clock(self, ahead_s: Callable[[], float]) -> None:
+        """Times of objects are the API server's; ours is so many seconds ahead. Asked when a session begins."""
+        self._current.clock_ahead_s = ahead_s
 
     def drain(self) -> None:
         """Obey and tell the core nothing more; results of commands are still taken."""
@@ -130,7 +137,7 @@ class Loop:
             kind = type(item).__name__ if item is not None else "Reminder"
             self._metrics.failures.labels(kind).inc()
             del out.news[news:], out.commands[commands:]
-            log.exception("the agent failed on an input, going on", input=repr(item)[:SHOWN])
+            log.exception("the agent failed on an input, going on", **named_input(item))
             self._current.failed()
 
     def _handle(self, item: Input | None, out: Outcome, now: float) -> None:
@@ -144,23 +151,12 @@ class Loop:
                 self._said(item, out, now)
             case Ended():
                 answering.take(self._ledger, out, item.result, now)
-            case ListBegun() | Listed():
-                self._list(item, out, now)
+            case Listed():
+                self._current.listed(item.plural)
             case SessionUp() | SessionLost() | Went() | Fenced() | Compared():
                 _add(out, self._current.changed(item, now))
             case None:
                 _add(out, reminders.remind(self._ledger, now))
-
-    def _list(self, item: ListBegun | Listed, out: Outcome, now: float) -> None:
-        """What was known before a list was asked for and is not in it has vanished unseen."""
-        if isinstance(item, ListBegun):
-            self._missed[item.plural] = missed_by(item.plural, self._ledger)
-            return
-        for fact in self._missed.pop(item.plural)(item.keys):
-            log.warning("vanished unseen, a list shows it", resource=item.plural, fact=fact)
-            self._metrics.repairs.labels(item.plural).inc()
-            observing.take(self._ledger, out, fact, now)
-        self._current.listed(item.plural)
 
     def _go_on(self, out: Outcome, now: float) -> None:
         """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19).

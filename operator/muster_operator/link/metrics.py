@@ -46,6 +46,11 @@ class Metrics:
         self.transitions = Gauge(
             "muster_operator_lease_transitions", "How often the lease has changed hands", registry=self.registry
         )
+        self.held = Gauge(
+            "muster_operator_decisions_held",
+            "1 = the watch of pods or nodes is stale: binds, deletes and creates wait",
+            registry=self.registry,
+        )
         self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
         self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
 
@@ -62,11 +67,14 @@ class Metrics:
         )
         self._silence = Gauge(
             "muster_operator_watch_silence_seconds",
-            "Since the last event or bookmark of a watch stream; the API server sends a bookmark a minute",
+            "Seconds since the last byte of a watch or the last complete list; a bookmark is due every minute",
             ("resource",),
             registry=self.registry,
         )
         self.streams_broken = self._counter("watch_restarts", "Watch streams that had to be started over", "resource")
+        self.coalesced = self._counter(
+            "coalesced_updates", "Object updates that a newer update replaced while the core was slow"
+        )
         self.repairs = self._counter(
             "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
         )

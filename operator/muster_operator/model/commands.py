@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 
 from muster_operator.model.enums import NumberEnum
 from muster_operator.model.groups import PlaceholderSpec
-from muster_operator.model.ids import NodeName
+from muster_operator.model.ids import AppId, NodeName
 from muster_operator.model.pods import PodRef
 from muster_operator.model.storage import ClaimRef
 
@@ -155,3 +155,15 @@ class PostEvent(Struct, frozen=True, gc=False):
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
 StorageCommand = ClaimVolume | SelectNode
 Command = CreatePlaceholder | PodCommand | StorageCommand | PostEvent
+
+
+class CancelCreations(Struct, frozen=True, gc=False):
+    """Drop the creations of this application that were ordered before and are not under way. None of them is answered.
+
+    Nothing is written: it is for the link's own queue.
+    """
+
+    app: AppId
+
+
+Order = Command | CancelCreations

@@ -68,9 +68,10 @@ class NodeCreated(Struct, frozen=True, gc=False):
 
 
 class NodeUpdated(Struct, frozen=True, gc=False):
-    """Capacity or attributes of a known node changed."""
+    """Capacity or attributes of a known node changed; or ``existing``: more pods on it than its creation could say."""
 
     node: Node
+    existing: tuple[AllocationSpec, ...] = ()
 
 
 class NodeDrained(Struct, frozen=True, gc=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from muster_operator.model.commands import Command
+from muster_operator.model.commands import Order
 from muster_operator.model.news import News
 
 
@@ -12,7 +12,7 @@ class Outcome(Struct):
     """Filled by the agent while it handles one input, then handed to the link whole."""
 
     news: list[News] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    commands: list[Order] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.news or self.commands)

@@ -41,15 +41,21 @@ class UserInfo:
     groups: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class GangSource:
     """The two annotations that define a gang, as written (contract 1.3, 1.4). Empty text means absent.
 
-    They are read when the pod creates its application and copied to the placeholders, so the text is kept.
+    They are read when the pod creates its application, so the text is kept. ``problem``: why it is not: it is too long.
     """
 
     task_groups: str = ""
     parameters: str = ""
+    problem: str = ""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the pod says anything of task groups, readable or not."""
+        return bool(self.task_groups.strip() or self.problem)
 
 
 class Condition(Struct, frozen=True, gc=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from muster_operator.model.groups import Placement
 
@@ -39,6 +40,9 @@ class Settings:
 
     unique_app_ids: bool = False
     """``admissionController.filtering.generateUniqueAppId``: a pod without an id gets an application of its own."""
+
+    sharing_groups: Mapping[str, str] = field(default_factory=dict)
+    """``applications.sharingGroups``: by namespace, the group whose namespaces share application IDs."""
 
     instance_type_label: str = "node.kubernetes.io/instance-type"
     """``service.nodeInstanceTypeNodeLabelKey``, the node label that names its instance type."""

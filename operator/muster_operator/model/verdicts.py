@@ -22,8 +22,6 @@ class Allocated(Struct, frozen=True, gc=False):
     key: PodUid
     node: NodeName
     allocation_id: AllocationId = NO_ALLOCATION_ID
-    placeholder: bool = False
-    task_group: str = ""
     volumes: ChosenVolumes = field(default_factory=dict)
 
 
@@ -143,13 +141,12 @@ class EventKind(StrEnum):
 
 class CoreEvent(Struct, frozen=True, gc=False):
     """A core event. ``object_id``: the ask's key of a request, the application, node or queue itself;
-    ``reference_id``: the application of a request. ``detail`` is the name of the change detail."""
+    ``reference_id``: the application of a request."""
 
     kind: EventKind
     object_id: str
     reference_id: str
     message: str
-    detail: str = ""
 
 
 class CoreEvents(Struct, frozen=True, gc=False):

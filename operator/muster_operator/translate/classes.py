@@ -8,6 +8,7 @@ whose facts hang on its name, is read whole. Reading one of a class takes 7 us, 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,12 +18,14 @@ import orjson
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import Encoder
 
+from muster_operator.model import limits
 from muster_operator.model import vocabulary as words
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
 from muster_operator.model.settings import Settings
+from muster_operator.model.shares import Shares
 from muster_operator.translate.pods import read_pod
-from muster_operator.translate.raw import epoch_ms
+from muster_operator.translate.raw import epoch_ms, text_bytes
 from muster_operator.translate.sketch import (
     Annotations,
     ContainerStatus,
@@ -36,10 +39,8 @@ from muster_operator.translate.sketch import (
 from muster_operator.translate.sketch import Condition as ConditionPart
 from muster_si import keys
 
-#: Classes remembered; beyond it the memo starts anew. One is some 2 KB.
-_REMEMBERED: Final = 2048
-#: Longest key: what says more is no class of many.
-_LONGEST: Final = 16_384
+#: Bytes of a class beside what its key says.
+_OVERHEAD: Final = 2_048
 #: Texts remembered, so that each is in memory once.
 _SHARED: Final = 16_384
 #: Labels that say to which application a pod belongs.
@@ -103,12 +104,51 @@ class _Class:
     tags: dict[str, str]
 
 
-class PodClasses:
-    """Remembers classes for as long as the settings stay the same, `limit` at most."""
+class _Known:
+    """Classes by namespace and key, `limit_bytes` at most.
 
-    def __init__(self, limit: int = _REMEMBERED) -> None:
-        self._limit = limit
-        self._known: dict[bytes, _Class | None] = {}
+    Beyond it the namespace with most classes loses the one that it used least recently, so that nobody who varies an
+    annotation takes the classes of others.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._bytes = limit_bytes, 0
+        self._classes: dict[str, OrderedDict[bytes, tuple[_Class | None, int]]] = {}
+        self._shares = Shares()
+
+    def __len__(self) -> int:
+        return sum(len(classes) for classes in self._classes.values())
+
+    def clear(self) -> None:
+        self._classes.clear()
+        self._shares.clear()
+        self._bytes = 0
+
+    def find(self, namespace: str, key: bytes) -> tuple[_Class | None, int] | None:
+        """The class, and its bytes; None = it is not known."""
+        classes = self._classes.get(namespace)
+        found = classes.get(key) if classes is not None else None
+        if classes is not None and found is not None:
+            classes.move_to_end(key)
+        return found
+
+    def add(self, namespace: str, key: bytes, found: _Class | None, size: int) -> None:
+        self._classes.setdefault(namespace, OrderedDict())[key] = found, size
+        self._shares.add(namespace)
+        self._bytes += size
+        while self._bytes > self._limit:
+            largest = self._shares.largest()
+            self._bytes -= self._classes[largest].popitem(last=False)[1][1]
+            self._shares.remove(largest)
+            if not self._classes[largest]:
+                del self._classes[largest]
+
+
+class PodClasses:
+    """Remembers classes for as long as the settings stay the same, `limit_bytes` at most."""
+
+    def __init__(self, limit_bytes: int = limits.CLASSES_BYTES) -> None:
+        self._known = _Known(limit_bytes)
         self._settings: Settings | None = None
         self._label_tags: dict[str, str] = {}
         self._texts: dict[str, str] = {}
@@ -217,16 +257,18 @@ class PodClasses:
 
     def _class_of(self, sketch: Sketch, settings: Settings) -> _Class | None:
         """The class of a sketch; None: it is of none."""
-        key = _key(sketch)
-        try:
-            return self._known[key]
-        except KeyError:
-            pass
-        if len(key) > _LONGEST:
+        labels = sketch.metadata.labels or {}
+        if len(labels) > limits.CLASS_LABELS:
             return None
-        if len(self._known) >= self._limit:
-            self._known.clear()
-        found = self._known[key] = self._first(_read(key, settings), sketch.metadata.labels or {})
+        key = _key(sketch)
+        if len(key) > limits.CLASS_BYTES:
+            return None
+        namespace = sketch.metadata.namespace
+        known = self._known.find(namespace, key)
+        if known is not None:
+            return known[0]
+        found = self._first(_read(key, settings), labels)
+        self._known.add(namespace, key, found, _OVERHEAD + (1 if found is None else 3) * len(key))
         return found
 
     def _first(self, pod: Pod | ForeignPod | None, labels: Mapping[str, str]) -> _Class | None:
@@ -235,11 +277,13 @@ class PodClasses:
             return None
         prefix = keys.TAG_POD_LABEL_PREFIX
         near = {tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)}
+        if sum(map(text_bytes, near.values())) > limits.POD_TAGS_BYTES // 2:
+            return None  # with the labels of one of them it may be more than a pod may say
         tags = {**self._of_labels(labels), **near, keys.TAG_NAMESPACE: pod.ref.namespace}
         return _Class(pod, near, dict(labels), tags)
 
 
-@lru_cache(maxsize=_SHARED)
+@lru_cache(maxsize=4096)
 def _created(stamp: str | None) -> tuple[int, str]:
     """Epoch seconds of a creation, and the tag that says so."""
     created_s = (epoch_ms(stamp) or 0) // 1000

@@ -133,7 +133,7 @@ def _tag(parts: Raw) -> str:
     return canonical("affinity", said) if said else ""
 
 
-_remembered_tag: Final = remembered(_tag)
+_remembered_tag: Final = remembered("pod affinity and topology spread constraints", _tag)
 
 
 def _looks_at_labels(parts: Raw) -> bool:

@@ -65,7 +65,7 @@ def _tag(parts: Raw) -> str:
     return canonical("constraints", facts) if facts else ""
 
 
-_remembered_tag: Final = remembered(_tag)
+_remembered_tag: Final = remembered("node constraints", _tag)
 
 
 def constraints_tag(spec: Raw) -> str:

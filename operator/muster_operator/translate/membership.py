@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
+from weakref import WeakValueDictionary
 
 import orjson
 
+from muster_operator.model import limits
 from muster_operator.model import vocabulary as words
-from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.ids import PodUid, application_id
 from muster_operator.model.pods import GangSource, Membership, PodRef, UserInfo
 from muster_operator.model.settings import Settings
-from muster_operator.translate.raw import Raw, is_true, items, mapping, objects, strings, text
+from muster_operator.translate.memo import Memo, digest
+from muster_operator.translate.raw import Raw, is_true, items, mapping, objects, strings, text, text_bytes
 
 _MAX_APP_ID: Final = 63
 _NAMESPACE_IN_UNIQUE_ID: Final = 26
@@ -41,7 +43,8 @@ def _first(
         return "", ()
     winner = found[0]
     losers = tuple(
-        f"{what}: {where} {key}={value} is ignored, {winner[0]} {winner[1]}={winner[2]} is used"
+        f"{what}: {where} {key}={value[:_MAX_APP_ID]} is ignored, "
+        f"{winner[0]} {winner[1]}={winner[2][:_MAX_APP_ID]} is used"
         for where, key, value in found[1:]
         if value != winner[2]
     )
@@ -74,20 +77,31 @@ def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
     return named
 
 
-def _refusal(app: str) -> str:
-    if len(app) <= _MAX_APP_ID:
-        return ""
-    return (
-        f"application id {app[:40]}... has {len(app)} characters, more than {_MAX_APP_ID}; "
-        f"set a shorter {words.LABEL_APP_ID}"
-    )
+def _refusal(app: str, queue: str, task_group: str) -> str:
+    if len(app) > _MAX_APP_ID:
+        return (
+            f"application id {app[:40]}... has {len(app)} characters, more than {_MAX_APP_ID}; "
+            f"set a shorter {words.LABEL_APP_ID}"
+        )
+    if (size := text_bytes(queue)) > limits.QUEUE_BYTES:
+        name, most = words.LABEL_QUEUE, limits.QUEUE_BYTES
+        return f"queue {queue[:40]}... has {size} bytes, more than {most}; set a shorter {name}"
+    if (size := text_bytes(task_group)) > limits.TASK_GROUP_NAME_BYTES:
+        name, most = words.ANNOTATION_TASK_GROUP_NAME, limits.TASK_GROUP_NAME_BYTES
+        return f"task group {task_group[:40]}... has {size} bytes, more than {most}; set a shorter {name}"
+    return ""
 
 
-@lru_cache(maxsize=1024)
 def _user(annotation: str) -> tuple[UserInfo, str]:
     """The user, and what is wrong with an annotation that names none."""
     if not annotation:
         return _NOBODY, ""
+    if (size := text_bytes(annotation)) > limits.USER_INFO_BYTES:
+        return _NOBODY, _ignored(f"it has {size} bytes, more than {limits.USER_INFO_BYTES}")
+    return _USERS.get(annotation.encode("utf-8", "replace"), _read_user)
+
+
+def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
     try:
         raw = mapping(orjson.loads(annotation))
     except (orjson.JSONDecodeError, RecursionError) as error:
@@ -96,6 +110,36 @@ def _user(annotation: str) -> tuple[UserInfo, str]:
     if not user:
         return _NOBODY, _ignored('"user" is missing or empty')
     return UserInfo(user, tuple(group for group in map(text, items(raw.get("groups"))) if group)), ""
+
+
+def _weight(found: tuple[UserInfo, str]) -> int:
+    """Bytes of a user: the texts, and an object each."""
+    return 256 + sum(64 + text_bytes(name) for name in (found[0].user, *found[0].groups, found[1]))
+
+
+_USERS: Final[Memo[tuple[UserInfo, str]]] = Memo(_weight)
+#: What pods say of gangs, once each, for as long as a pod says it: all members of a gang say the same.
+_SOURCES: Final[WeakValueDictionary[bytes, GangSource]] = WeakValueDictionary()
+_NO_GANG: Final = GangSource()
+
+
+def _gang_source(annotations: dict[str, str]) -> GangSource:
+    """What the pod says of its gang; a text that is too long is not kept."""
+    groups = annotations.get(words.ANNOTATION_TASK_GROUPS, "")
+    parameters = annotations.get(words.ANNOTATION_PARAMETERS, "")
+    if not groups and not parameters:
+        return _NO_GANG
+    for name, written, most in (
+        (words.ANNOTATION_TASK_GROUPS, groups, limits.TASK_GROUPS_BYTES),
+        (words.ANNOTATION_PARAMETERS, parameters, limits.PARAMETERS_BYTES),
+    ):
+        if (size := text_bytes(written)) > most:
+            return GangSource(problem=f"{name}: {size} bytes, more than {most}; write fewer or shorter entries")
+    key = digest(b"%d %b%b" % (len(groups), groups.encode(), parameters.encode()))
+    known = _SOURCES.get(key)
+    if known is None:
+        known = _SOURCES[key] = GangSource(groups, parameters)
+    return known
 
 
 def _ignored(problem: str) -> str:
@@ -134,18 +178,18 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
     placeholder = says_placeholder and owner is not None and _is_made_by_us(metadata)
     if says_placeholder and not placeholder:
         notices += (f"annotation {words.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
+    task_group = annotations.get(words.ANNOTATION_TASK_GROUP_NAME, "")
+    refusal = _refusal(app, queue, task_group)
     return Membership(
-        app=AppId(app),
-        queue=queue,
-        task_group=annotations.get(words.ANNOTATION_TASK_GROUP_NAME, ""),
+        app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
+        queue="" if refusal else queue,
+        task_group="" if refusal else task_group,
         placeholder=placeholder,
         owner=owner if placeholder else None,
-        gang=GangSource(
-            annotations.get(words.ANNOTATION_TASK_GROUPS, ""), annotations.get(words.ANNOTATION_PARAMETERS, "")
-        ),
+        gang=_gang_source(annotations),
         user=user,
         resumed=annotations.get(words.ANNOTATION_GANG_OUTCOME) == words.GANG_RESUMED,
-        refusal=_refusal(app),
+        refusal=refusal,
         conflicts=notices,
         user_problem=user_problem,
     )

@@ -10,7 +10,7 @@ import orjson
 
 from muster_operator.model import vocabulary as words
 from muster_operator.model.groups import PlaceholderSpec, TaskGroup
-from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.ids import PodUid, application_name
 from muster_operator.model.settings import Settings
 from muster_operator.translate.raw import Raw
 
@@ -19,10 +19,12 @@ _GROUP_PART: Final = 20
 _TAIL: Final = 10
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
+#: Placeholders run nothing, so a service mesh adds no sidecar to them. A task group may say otherwise.
+_NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
-def _tail(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
+def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     """Ten characters that follow from the member alone.
 
     Creating the same member twice, also after a crash, meets its own name and not a second pod.
@@ -39,7 +41,7 @@ def _tail(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
     return tail
 
 
-def placeholder_name(owner: PodUid, app: AppId, group: str, ordinal: int) -> str:
+def placeholder_name(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     """``tg-<app>-<group>-<tail>``; characters that no pod name may hold are replaced by a dash."""
     app_part, group_part = _name_part(app, _APP_PART), _name_part(group, _GROUP_PART)
     return f"tg-{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
@@ -50,7 +52,7 @@ def _name_part(text: str, length: int) -> str:
     return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
 
 
-def placeholder_labels(group: TaskGroup, app: AppId, queue: str) -> dict[str, str]:
+def placeholder_labels(group: TaskGroup, app: str, queue: str) -> dict[str, str]:
     """Ours win over the group's; a value that no label may hold is not among them."""
     labels = dict(group.labels)
     for key, value in ((words.LABEL_APP_ID, app), (words.LABEL_QUEUE, queue)):
@@ -61,16 +63,19 @@ def placeholder_labels(group: TaskGroup, app: AppId, queue: str) -> dict[str, st
 
 
 def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict[str, str]]:
-    """A value that no label may hold goes into the annotation of the same key."""
-    labels = placeholder_labels(spec.group, spec.app, spec.queue)
-    annotations = dict(spec.group.annotations)
-    for key, value in ((words.LABEL_APP_ID, spec.app), (words.LABEL_QUEUE, spec.queue)):
+    """A value that no label may hold goes into the annotation of the same key.
+
+    Differs: placeholders have no ``task-groups``, which YuniKorn copies to each of them; the originator has it.
+    """
+    app = application_name(spec.app)
+    labels = placeholder_labels(spec.group, app, spec.queue)
+    annotations = {**_NO_INJECTION, **spec.group.annotations}
+    for key, value in ((words.LABEL_APP_ID, app), (words.LABEL_QUEUE, spec.queue)):
         annotations.pop(key, None)
         if value and key not in labels:
             annotations[key] = value
     annotations[words.ANNOTATION_PLACEHOLDER] = "true"
     annotations[words.ANNOTATION_TASK_GROUP_NAME] = spec.group.name
-    annotations[words.ANNOTATION_TASK_GROUPS] = spec.source.task_groups
     if spec.source.parameters:
         annotations[words.ANNOTATION_PARAMETERS] = spec.source.parameters
     return labels, annotations

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from itertools import chain, islice
 
+from muster_operator.model import limits
 from muster_operator.model import vocabulary as words
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName, PodUid
@@ -16,13 +18,13 @@ from muster_operator.translate.kubelet import kubelet_refusal
 from muster_operator.translate.membership import membership
 from muster_operator.translate.ports import ports_tag
 from muster_operator.translate.preferences import preferences_tag
-from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text
+from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text, text_bytes
 from muster_operator.translate.requests import pod_resources
 from muster_operator.translate.volumes import volumes_tag
 from muster_si import keys
 
-#: Longest JSON text of one tag that the core reads, in characters.
-_MAX_TEXT: Final = 65_536
+#: The tag, its name for people, and what makes it.
+_Fact = tuple[str, str, Callable[[], str]]
 
 
 def pod_ref(raw: Raw) -> PodRef | None:
@@ -53,43 +55,92 @@ def _name_tags(ref: PodRef) -> dict[str, str]:
     return {keys.TAG_NAMESPACE: ref.namespace, keys.TAG_POD_NAME: ref.name}
 
 
-def _tags(metadata: Raw, spec: Raw, ref: PodRef) -> dict[str, str]:
-    """What others read of the pod where it is, and what it asks of those near it."""
+def labels_bytes(labels: Mapping[str, str]) -> int:
+    """Bytes of labels as sent to the core."""
+    prefix = len(keys.TAG_POD_LABEL_PREFIX)
+    return sum(prefix + text_bytes(key) + text_bytes(value) for key, value in labels.items())
+
+
+def _near_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_Fact]:
+    """What a pod asks of those near it, also where it is already."""
+    tag = keys.TAG_POD_CONSTRAINTS
+    yield tag, "pod affinity and topology spread constraints", lambda: company_tag(spec, ref.namespace, labels)
+    yield keys.CONTAINER_PORTS, "host ports", lambda: ports_tag(spec)
+    if "volumes" in spec:
+        yield keys.TAG_VOLUMES, "volumes", lambda: volumes_tag(spec, ref)
+
+
+def _where_facts(spec: Raw) -> Iterator[_Fact]:
+    """Where a pod may go."""
+    yield keys.TAG_CONSTRAINTS, "node constraints", lambda: constraints_tag(spec)
+    yield keys.TAG_PREFERENCES, "images and node preferences", lambda: preferences_tag(spec)
+
+
+def _tags(metadata: Raw, spec: Raw, ref: PodRef, *, is_waiting: bool, created_s: int | None = None) -> dict[str, str]:
+    """What the core is told of the pod, POD_TAGS_BYTES at most; ``created_s``: of a pod of ours, None = of another's.
+
+    Of a pod that has its node already, or is none of ours, what cannot be used is left out: its room is counted all the
+    same.
+
+    Raises:
+        BadInputError: the pod waits for a node, and a part of it cannot be read or is too large.
+    """
     labels = strings(metadata.get("labels"))
     tags = _name_tags(ref)
-    for key, value in labels.items():
-        tags[keys.TAG_POD_LABEL_PREFIX + key] = value
     if metadata.get("deletionTimestamp"):
         tags[keys.TAG_TERMINATING] = "true"
-    facts = {keys.TAG_POD_CONSTRAINTS: company_tag(spec, ref.namespace, labels), keys.CONTAINER_PORTS: ports_tag(spec)}
-    if "volumes" in spec:
-        facts[keys.TAG_VOLUMES] = volumes_tag(spec, ref)
-    return _with(tags, facts)
-
-
-def _own_tags(metadata: Raw, spec: Raw, ref: PodRef, created_s: int) -> dict[str, str]:
-    """The same, and where the pod may go."""
-    tags = _tags(metadata, spec, ref)
-    tags[keys.TAG_CREATION_TIME] = str(created_s)
-    facts = {keys.TAG_CONSTRAINTS: constraints_tag(spec), keys.TAG_PREFERENCES: preferences_tag(spec)}
-    if node := required_node(metadata, spec):
-        tags[keys.TAG_REQUIRED_NODE] = node
-    return _with(tags, facts)
-
-
-def _with(tags: dict[str, str], facts: dict[str, str]) -> dict[str, str]:
-    for tag, value in facts.items():
-        if len(value) > _MAX_TEXT:
-            raise BadInputError(tag, f"has more than {_MAX_TEXT} characters", "ask for less of it")
-        if value:
-            tags[tag] = value
+    facts = _near_facts(spec, ref, labels)
+    if created_s is not None:
+        tags[keys.TAG_CREATION_TIME] = str(created_s)
+        facts = chain(facts, _where_facts(spec))
+        if node := required_node(metadata, spec):
+            tags[keys.TAG_REQUIRED_NODE] = node
+    room = limits.POD_TAGS_BYTES - labels_bytes(labels)
+    if room >= 0:
+        tags |= {keys.TAG_POD_LABEL_PREFIX + key: value for key, value in labels.items()}
+    elif is_waiting:
+        raise _too_large("labels", limits.POD_TAGS_BYTES - room)
+    else:
+        room = limits.POD_TAGS_BYTES
+    for tag, field, build in facts:
+        try:
+            value = build()
+            if (size := text_bytes(value)) > room:
+                raise _too_large(field, size, limits.POD_TAGS_BYTES - room)
+        except BadInputError:
+            if is_waiting:
+                raise
+        else:
+            room -= size
+            if value:
+                tags[tag] = value
     return tags
+
+
+def _too_large(field: str, size: int, others: int = 0) -> BadInputError:
+    beside = f" in addition to {others} bytes of labels and other constraints" if others else ""
+    problem = f"{size} bytes{beside}, more than {limits.POD_TAGS_BYTES} in total"
+    return BadInputError(field, problem, "write fewer or shorter entries")
+
+
+def _resources(spec: Raw, status: Raw, *, is_waiting: bool) -> dict[str, int]:
+    """What the pod takes; one that waits may name POD_RESOURCES resources."""
+    resources = pod_resources(spec, status)
+    if is_waiting and len(resources) > limits.POD_RESOURCES:
+        problem = f"{len(resources)} different resources, more than {limits.POD_RESOURCES}"
+        raise BadInputError("resource requests", problem, "request fewer resources")
+    return resources
 
 
 def _allow_preemption(metadata: Raw) -> bool | None:
     """True or false as the pod says, None when it says nothing or something else (contract 1.2)."""
     value = strings(metadata.get("annotations")).get(words.ANNOTATION_ALLOW_PREEMPTION)
     return {"true": True, "false": False}.get(value or "")
+
+
+def _names(listed: object) -> tuple[str, ...]:
+    """Names of a list of objects, POD_NAMES at most."""
+    return tuple(text(entry.get("name")) for entry in islice(objects(listed), limits.POD_NAMES))
 
 
 def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
@@ -99,7 +150,7 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
     except BadInputError:
         resources = {keys.PODS: 1}  # a pod that other schedulers placed is there, whatever it says
     try:
-        tags = _tags(metadata, spec, ref)
+        tags = _tags(metadata, spec, ref, is_waiting=False)
     except BadInputError:
         tags = _name_tags(ref)
     is_static = any(owner.get("kind") == "Node" for owner in objects(metadata.get("ownerReferences")))
@@ -117,10 +168,12 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
 def _facts(
     raw: Raw, ref: PodRef, member: Membership, created_s: int
 ) -> tuple[dict[str, int], dict[str, str], Membership]:
-    """Resources and tags; what is wrong with them becomes the membership's refusal."""
+    """Resources and tags; what is wrong with those of a pod that waits becomes the membership's refusal."""
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
+    is_waiting = not text(spec.get("nodeName"))
     try:
-        return pod_resources(spec, status), _own_tags(metadata, spec, ref, created_s), member
+        resources = _resources(spec, status, is_waiting=is_waiting)
+        return resources, _tags(metadata, spec, ref, is_waiting=is_waiting, created_s=created_s), member
     except BadInputError as error:
         return {keys.PODS: 1}, _name_tags(ref), replace(member, refusal=member.refusal or str(error))
 
@@ -139,17 +192,15 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         terminating=bool(metadata.get("deletionTimestamp")),
         created_s=created_s,
         scheduled_at_ms=scheduled_at_ms,
-        gates=tuple(text(gate.get("name")) for gate in objects(spec.get("schedulingGates"))),
-        claims=tuple(text(claim.get("name")) for claim in objects(spec.get("resourceClaims"))),
+        gates=_names(spec.get("schedulingGates")),
+        claims=_names(spec.get("resourceClaims")),
         resources=resources,
         priority=integer(spec.get("priority")),
         priority_class=text(spec.get("priorityClassName")),
         allow_preemption=_allow_preemption(metadata),
         preempts_others=spec.get("preemptionPolicy") != "Never",
         tags=tags,
-        image_pull_secrets=tuple(
-            name for name in (text(entry.get("name")) for entry in objects(spec.get("imagePullSecrets"))) if name
-        ),
+        image_pull_secrets=tuple(name for name in _names(spec.get("imagePullSecrets")) if name),
         condition=condition,
         kubelet_refusal=kubelet_refusal(status),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, Final
 
 from muster_operator.translate.canonical import canonical, remembered
 from muster_operator.translate.constraints import node_term
+from muster_operator.translate.memo import Memo
 from muster_operator.translate.raw import Raw, integer, mapping, objects, text
 
 _MAX_WEIGHT: Final = 100
@@ -39,10 +39,15 @@ def _images(spec: Raw) -> tuple[str, ...]:
     )
 
 
-@lru_cache(maxsize=2048)
+_of_images: Final[Memo[str]] = Memo()
+
+
 def _only(images: tuple[str, ...]) -> str:
     """The tag of the many pods that say nothing else; the order of images says nothing."""
-    return _tag({"images": _normals(images)}) if images else ""
+    if not images:
+        return ""
+    written = "\0".join(images).encode("utf-8", "replace")
+    return _of_images.get(written, lambda _: _tag({"images": _normals(images)}))
 
 
 def _normals(names: Iterable[str]) -> list[str]:
@@ -68,7 +73,7 @@ def _tag(parts: Raw) -> str:
     return canonical("preferences", {field: value for field, value in facts.items() if value})
 
 
-_remembered_tag: Final = remembered(_tag)
+_remembered_tag: Final = remembered("node preferences", _tag)
 
 
 def preferences_tag(spec: Raw) -> str:

@@ -36,8 +36,6 @@ _FIX: Final = 'write a Kubernetes quantity such as "500m", "2" or "4Gi"'
 @lru_cache(maxsize=4096)
 def _parsed(written: str) -> int | str:
     """Nano units, or what is wrong."""
-    if len(written) > _MAX_LENGTH:
-        return "is absurdly long"
     match = _GRAMMAR.fullmatch(written)
     if match is None or not (match["whole"] or match["part"]):
         return "is not a quantity"
@@ -66,9 +64,10 @@ def nanos(field: str, value: Any) -> int:
         raise BadInputError(field, f"{type(value).__name__} is not a quantity", _FIX)
     if isinstance(value, int) and abs(value) > MAX_AMOUNT:
         raise BadInputError(field, "does not fit 64 bits", _FIX)
-    parsed = _parsed(str(value))
+    written = str(value)
+    parsed = _parsed(written) if len(written) <= _MAX_LENGTH else "is absurdly long"
     if isinstance(parsed, str):
-        raise BadInputError(field, f'"{str(value)[:40]}" {parsed}', _FIX)
+        raise BadInputError(field, f'"{written[:40]}" {parsed}', _FIX)
     return parsed
 
 

@@ -14,6 +14,8 @@ Raw = dict[str, Any]
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _EMPTY: Final[Raw] = {}
+#: Characters; RFC 3339 with nanoseconds and an offset has 35.
+_LONGEST_TIME: Final = 64
 
 
 def mapping(value: Any) -> Raw:
@@ -36,6 +38,11 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def text_bytes(value: str) -> int:
+    """Bytes of a text as UTF-8."""
+    return len(value) if value.isascii() else len(value.encode("utf-8", "replace"))
 
 
 def strings(value: Any) -> dict[str, str]:
@@ -64,4 +71,4 @@ def _epoch_ms(stamp: str) -> int | None:
 
 def epoch_ms(value: Any) -> int | None:
     """An RFC 3339 time as epoch milliseconds, None if it is none."""
-    return _epoch_ms(value) if isinstance(value, str) else None
+    return _epoch_ms(value) if isinstance(value, str) and len(value) <= _LONGEST_TIME else None

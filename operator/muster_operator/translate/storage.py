@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from muster_operator.model import limits
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName
 from muster_operator.model.objects import ClusterObject, ObjectKind
@@ -12,7 +13,7 @@ from muster_operator.translate.canonical import canonical
 from muster_operator.translate.constraints import node_term
 from muster_operator.translate.in_tree import DRIVERS, csi_of, migrated
 from muster_operator.translate.quantities import NANO, nanos
-from muster_operator.translate.raw import Raw, integer, items, mapping, objects, strings, text
+from muster_operator.translate.raw import Raw, integer, items, mapping, objects, strings, text, text_bytes
 from muster_si import keys
 
 #: Where the class of volumes and claims was written before it was a field; it still wins.
@@ -31,9 +32,15 @@ def _named(raw: Raw) -> tuple[Raw, Raw, str]:
 
 
 def _told(kind: ObjectKind, name: str, fields: dict[str, Any]) -> ClusterObject:
-    """Fields that say nothing are left out; numbers and empty texts that were written say something."""
+    """Fields that say nothing are left out; numbers and empty texts that were written say something.
+
+    An object that is too large for the core counts as absent there: who needs it waits.
+    """
     said = {field: value for field, value in fields.items() if value is not None and value is not False}
-    return ClusterObject(kind, name, {keys.FACT_OBJECT: canonical(kind.value, said)})
+    written = canonical(kind.value, said)
+    if text_bytes(written) > limits.FACT_BYTES:
+        return ClusterObject(kind, name, gone=True)
+    return ClusterObject(kind, name, {keys.FACT_OBJECT: written})
 
 
 def _bytes(value: Any) -> int | None:

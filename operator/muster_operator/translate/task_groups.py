@@ -7,9 +7,9 @@ the fix; nothing here is ever raised to the caller.
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import Any, Final, NoReturn
 
+from muster_operator.model import limits
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.groups import GangDefinition, GangProblem, Placement, TaskGroup
 from muster_operator.model.pods import GangSource
@@ -17,19 +17,15 @@ from muster_operator.model.resources import MAX_AMOUNT, added, times
 from muster_operator.translate.canonical import canonical
 from muster_operator.translate.company import company_tag
 from muster_operator.translate.constraints import constraints_tag
+from muster_operator.translate.memo import Memo
 from muster_operator.translate.parameters import read_parameters
 from muster_operator.translate.quantities import amount, canonical_name, nanos
-from muster_operator.translate.raw import Raw
+from muster_operator.translate.raw import Raw, text_bytes
 from muster_si import keys
 
 _FIELD: Final = "task-groups"
-#: Kubernetes allows 256 KiB for all annotations of an object.
-_MAX_TEXT: Final = 256 * 1024
 _MAX_DEPTH: Final = 24
-_MAX_NAME: Final = 253
 _MAX_INT32: Final = 2**31 - 1
-#: More pods than any cluster of ours holds; a typing error must not become a flood of pods.
-MAX_MEMBERS: Final = 100_000
 
 _STRING_MAPS: Final = ("labels", "annotations", "nodeSelector")
 _OBJECT_LISTS: Final = ("tolerations", "topologySpreadConstraints")
@@ -45,8 +41,9 @@ def _no_constant(constant: str) -> NoReturn:
 
 def _decoded(text: str) -> Any:
     """The JSON value; numbers with a point stay text, so that no digit is lost."""
-    if len(text) > _MAX_TEXT:
-        raise BadInputError(_FIELD, "is longer than an annotation may be", "define fewer or smaller groups")
+    if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
+        problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
+        raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
     try:
         return json.loads(text, parse_float=str, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -76,8 +73,9 @@ def _check_depth(value: Any) -> None:
 def _name(where: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise BadInputError(f"{where}.name", "is missing or empty", "give every group a name")
-    if len(value) > _MAX_NAME:
-        raise BadInputError(f"{where}.name", f"is longer than {_MAX_NAME} characters", "give the group a shorter name")
+    if text_bytes(value) > limits.TASK_GROUP_NAME_BYTES:
+        problem = f"has more than {limits.TASK_GROUP_NAME_BYTES} bytes"
+        raise BadInputError(f"{where}.name", problem, "give the group a shorter name")
     return value
 
 
@@ -170,6 +168,9 @@ def _groups(text: str) -> tuple[TaskGroup, ...]:
     if not isinstance(value, list) or not value:
         problem = "is not a JSON array" if not isinstance(value, list) else "is an empty array"
         raise BadInputError(_FIELD, problem, "write a JSON array of groups, or remove the annotation")
+    if len(value) > limits.GANG_GROUPS:
+        problem = f"{len(value)} task groups, more than {limits.GANG_GROUPS}"
+        raise BadInputError(_FIELD, problem, "merge task groups with equal members")
     _check_depth(value)
     canonical(_FIELD, value)  # nothing in it may be unwritable
     groups = tuple(_group(index, entry) for index, entry in enumerate(value))
@@ -185,7 +186,7 @@ def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
     """What all placeholders ask for together, their pods included (contract 1.3).
 
     Raises:
-        BadInputError: it does not fit 64 bits, or there are more members than MAX_MEMBERS.
+        BadInputError: it does not fit 64 bits, or there are more members than GANG_MEMBERS.
     """
     total: dict[str, int] = {}
     for index, group in enumerate(groups):
@@ -194,20 +195,34 @@ def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
             if value > MAX_AMOUNT:
                 problem = f"{name} of all members together does not fit 64 bits"
                 raise BadInputError(f"{_FIELD}[{index}].minResource.{name}", problem, "ask for less")
-        if total[keys.PODS] > MAX_MEMBERS:
-            problem = f"more than {MAX_MEMBERS} members in all"
-            raise BadInputError(f"{_FIELD}[{index}].minMember", problem, "write a smaller number")
+        if total[keys.PODS] > limits.GANG_MEMBERS:
+            problem = f"{total[keys.PODS]} members in total, more than {limits.GANG_MEMBERS}"
+            raise BadInputError(f"{_FIELD}[{index}].minMember", problem, "reduce minMember")
     return total
 
 
-@lru_cache(maxsize=256)
 def read_gang(source: GangSource, default: Placement = Placement.RESERVE) -> GangDefinition | GangProblem | None:
     """The gang that a pod defines, what is wrong with it, or None when it defines none.
 
     ``default``: the placement of a gang that names none.
     """
+    if source.problem:
+        return GangProblem(source.problem)
     if not source.task_groups.strip():
         return None
+    key = f"{default} {len(source.parameters)} {source.parameters}{source.task_groups}".encode("utf-8", "replace")
+    return _GANGS.get(key, lambda _: _read_gang(source, default))
+
+
+def _weight(found: GangDefinition | GangProblem) -> int:
+    """Bytes, as measured of gangs with a node selector and a toleration a group; a problem quotes what it is about."""
+    return 1024 + 2048 * len(found.groups) if isinstance(found, GangDefinition) else 1024
+
+
+_GANGS: Final[Memo[GangDefinition | GangProblem]] = Memo(_weight)
+
+
+def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangProblem:
     try:
         groups = _groups(source.task_groups)
         ask = placeholder_ask(groups)

@@ -15,7 +15,7 @@ from tests.e2e.telling import scheduled
 
 NODES = [FakeNode("node-0", cpu="3")]
 #: Of a gang that is larger than the cluster.
-TOLD = {"CreatingPlaceholders", "GangScheduling"}
+TOLD = {"PlaceholderAllocated"}
 
 
 async def make(scene: Scene, name: str, cpu: str) -> None:
@@ -86,7 +86,9 @@ async def test_pods_that_are_seen_before_their_namespace_wait_for_its_quota(open
 async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begins_anew(
     open_scene: OpenScene,
 ) -> None:
-    scene = await open_scene(NODES)
+    scene = await open_scene([FakeNode("node-0", cpu="4")])
+    await scene.create([a_pod("occupies")])
+    await scene.all_bound(1)
     await make(scene, "again", "4")
     for pod in a_gang("gang", [Group("workers", 4)], timeout_s=600, placement="Reserve"):
         await scene.api.create(pod, "again")
@@ -95,7 +97,7 @@ async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begi
         told = {event["action"] for event in await scene.api.find("events", "again")}
         return told >= TOLD and sum(map(is_bound, await scene.api.find("pods", "again"))) == 3
 
-    await scene.eventually("three of four placeholders are bound, and all is told that there is to tell", is_reserving)
+    await scene.eventually("three of four placeholders are bound, and an event says so", is_reserving)
     await take_away(scene, "again")
     writes = scene.writes(of_operator=True)
     made = [write for write in writes if write.what == "create pods"]

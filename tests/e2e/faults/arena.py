@@ -112,9 +112,7 @@ async def arena(home: Cluster, plan: Plan) -> AsyncIterator[Arena]:
 async def _setups(home: Cluster, name: str, server: str, operators: int) -> list[Setup]:
     """Where they will run, with their ConfigMap written; their logs are only of what users can see."""
     namespace = muster_processes.NAMESPACE
-    document: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-configs"}, "data": CONFIG}
-    await home.admin.delete("configmaps", "muster-configs", namespace)
-    await home.admin.create(document, namespace)
+    await muster_processes.configure(home, CONFIG)
     kubeconfig = await home.kubeconfig_for(muster_processes.ACCOUNT, namespace, server)
     setups = []
     for number in range(operators):

@@ -10,8 +10,9 @@ from devcluster.muster import LEASE, NAMESPACE
 from devcluster.nodes import FakeNode
 from muster_operator.admission.certifying.secret import SECRET
 from muster_operator.admission.registering.webhooks import NAME
+from muster_operator.model.vocabulary import PLACEHOLDER_FIELD_MANAGER
 from tests.e2e.conftest import OpenScene
-from tests.e2e.manifests import Group, a_gang
+from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod
 from tests.e2e.scene import Scene
 from tools.manifests import render
 
@@ -65,7 +66,7 @@ async def test_a_trial_that_finds_no_room_says_what_each_member_waits_for(open_s
     await scene.eventually("its pods are gone", lambda: _has_no_pod(scene))
 
 
-async def test_an_uninstall_takes_placeholders_registration_secret_and_lease_and_leaves_pods(
+async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lease_and_nothing_of_another_muster(
     open_scene: OpenScene,
 ) -> None:
     scene = await open_scene([FakeNode("node-0")])
@@ -78,10 +79,15 @@ async def test_an_uninstall_takes_placeholders_registration_secret_and_lease_and
         registered = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
         await api.create(registered | {"metadata": {"name": NAME}, "webhooks": []})
     await api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}, NAMESPACE)
+    others = a_pod("of-another-muster", scheduler="batch")
+    others["metadata"] |= {"annotations": {PLACEHOLDER: "true"}}
+    made_by = {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
+    await api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods", others, made_by)
     code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall")
     assert code == 0, text
-    assert await scene.pods(placeholders=True) == []
-    assert [pod["metadata"]["name"] for pod in await scene.pods()] == [first["metadata"]["name"]]
+    left = {pod["metadata"]["name"] for pod in await api.find("pods", scene.namespace)}
+    assert left == {first["metadata"]["name"], "of-another-muster"}
+    await api.delete("pods", "of-another-muster", scene.namespace, grace_s=0)
     for plural, name, namespace in (
         ("mutatingwebhookconfigurations", NAME, None),
         ("validatingwebhookconfigurations", NAME, None),

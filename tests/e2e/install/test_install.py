@@ -19,11 +19,12 @@ from devcluster.programs import HELM
 from devcluster.waiting import until
 from muster_operator.admission.certifying.secret import SECRET
 from muster_operator.admission.registering.webhooks import name_of
-from muster_operator.model.vocabulary import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
+from muster_operator.model.settings import Settings
+from muster_operator.model.vocabulary import PLACEHOLDER_FIELD_MANAGER
 from tests.e2e.install.conftest import ENFORCED
 from tests.e2e.install.inventory import everything
 from tests.e2e.install.programs import said
-from tests.e2e.manifests import a_pod
+from tests.e2e.manifests import a_placeholder, a_pod
 from tools.chart import CHART
 
 SCHEDULERS = "app=muster,component=scheduler"
@@ -69,9 +70,9 @@ async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
     for kind in ("Mutating", "Validating"):
         registered = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
         await api.create(registered | {"metadata": {"name": name_of(ENFORCED)}, "webhooks": []})
-    await api.create(a_pod("a-users"))
-    placeholder = a_pod("tg-left")
-    placeholder["metadata"]["annotations"][ANNOTATION_PLACEHOLDER] = "true"
+    owner = await api.create(a_pod("a-users"))
+    placeholder = a_placeholder(Settings().placeholder_image, "tg-left")
+    placeholder["metadata"]["ownerReferences"][0] |= {"name": "a-users", "uid": owner["metadata"]["uid"]}
     pods, params = "/api/v1/namespaces/default/pods", {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
     with pytest.raises(ApiError, match="is written by Muster only"):
         await api.request("POST", pods, placeholder, params)

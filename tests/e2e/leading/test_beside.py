@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from devcluster.api import Json
-from devcluster.muster import LEASE
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
 from tests.e2e.scene import Scene
 
+NAMESPACE, NAME = "kube-system", "muster-scheduler-muster"
 YUNIKORN = {"app": "yunikorn", "component": "yunikorn-scheduler"}
 ROLE = "rbac.authorization.k8s.io"
 
@@ -41,25 +41,21 @@ def the_right_to_bind(scene: Scene) -> list[Json]:
 
 @asynccontextmanager
 async def another_muster(scene: Scene) -> AsyncIterator[None]:
-    """One that leads in the scene's namespace, as others see it: a Lease of ours that is renewed."""
-    metadata = {
-        "name": LEASE,
-        "labels": {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"},
-        "annotations": {"internal.yunikorn.apache.org/scheduler-names": "muster,other"},
-    }
-    spec = {"holderIdentity": "another", "leaseDurationSeconds": 2}
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-    await scene.api.create(lease, scene.namespace)
+    """One that serves our scheduler name, as others see it: the Lease of that name, which it renews."""
+    spec = {"holderIdentity": f"{scene.namespace}/muster", "leaseDurationSeconds": 2}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}, "spec": spec}
+    await scene.api.delete("leases", NAME, NAMESPACE)
+    await scene.api.create(lease, NAMESPACE)
 
     async def renew() -> None:
         for count in itertools.count(1):
-            await scene.api.patch("leases", LEASE, {"spec": {"leaseTransitions": count}}, scene.namespace)
+            await scene.api.patch("leases", NAME, {"spec": {"leaseTransitions": count}}, NAMESPACE)
             await asyncio.sleep(0.2)
 
     renewing = asyncio.create_task(renew())
     yield
     renewing.cancel()
-    await scene.api.delete("leases", LEASE, scene.namespace)
+    await scene.api.delete("leases", NAME, NAMESPACE)
 
 
 async def test_a_muster_gives_way_to_one_that_was_there_before(open_scene: OpenScene) -> None:
@@ -68,7 +64,7 @@ async def test_a_muster_gives_way_to_one_that_was_there_before(open_scene: OpenS
         scene.muster.operator.start()
         assert await scene.muster.operator.ended(30)
     assert scene.muster.operator.returncode == 1
-    said = f"another Muster (lease {scene.namespace}/{LEASE}, led by another) serves the scheduler name muster"
+    said = f"another Muster (lease {scene.namespace}/muster) serves the scheduler name muster"
     assert said in scene.muster.operator.tail()
     assert not [write for write in scene.writes(of_operator=True) if write.resource != "subjectaccessreviews"]
 

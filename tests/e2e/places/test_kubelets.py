@@ -29,8 +29,9 @@ async def names(scene: Scene, *, placeholders: bool = False) -> set[str]:
 
 async def test_a_gang_keeps_the_places_that_kubelets_refuse(open_scene: OpenScene) -> None:
     """First a placeholder, while the gang reserves; then a member, whose place another pod would like to have."""
-    nodes = [FakeNode(f"node-{number}", cpu="1") for number in range(2)]
+    nodes = [FakeNode("node-0", cpu="2"), FakeNode("node-1", cpu="1")]
     scene = await open_scene(nodes, queues(resources={"max": {"vcore": "3"}}))
+    await scene.occupy("node-0", "1")
     group = Group("workers", 3, extra={"annotations": NOT_YET})
     gang = a_gang("firm", [group], timeout_s=600, queue="root.leaf", placement="Reserve")
     await scene.create(with_annotations(pod, NOT_YET) for pod in gang)

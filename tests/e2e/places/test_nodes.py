@@ -52,7 +52,8 @@ async def told_of(scene: Scene, *nodes: str) -> set[tuple[str, str]]:
 
 async def test_a_gang_that_reserves_moves_off_nodes_that_are_drained_or_tainted(open_scene: OpenScene) -> None:
     """A placeholder that is evicted, by `kubectl drain` or for a taint, is made again elsewhere."""
-    scene = await open_scene([FakeNode("drained", cpu="2"), FakeNode("tainted", cpu="1")])
+    scene = await open_scene([FakeNode("drained", cpu="4"), FakeNode("tainted", cpu="1")])
+    await scene.occupy("drained", "2")
     await scene.create(a_gang("moves", [Group("workers", 5)], timeout_s=600, placement="Reserve"))
     first = {pod["metadata"]["name"] for pod in await reserved(scene, 3)}
     await scene.api.patch("nodes", "drained", {"spec": {"unschedulable": True}})

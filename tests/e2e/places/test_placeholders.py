@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene, with_pods
@@ -44,9 +42,10 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
     annotations = {key: value for key, value in meta["annotations"].items() if key != LIMIT_RANGER}
     assert annotations == {
         "note": "y",
+        "sidecar.istio.io/inject": "false",
+        "linkerd.io/inject": "disabled",
         PLACEHOLDER: "true",
         f"{PREFIX}task-group-name": "workers",
-        f"{PREFIX}task-groups": json.dumps([group]),
         f"{PREFIX}schedulingPolicyParameters": "placeholderTimeoutInSeconds=600 gangPlacement=Reserve",
     }
     reference = {"apiVersion": "v1", "kind": "Pod", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
@@ -95,8 +94,9 @@ async def test_placeholders_have_the_contracts_shape_and_pass_a_restricted_names
         "service.placeholderRunAsGroup": "2000",
         "service.placeholderFsGroup": "3000",
     }
-    ssd = FakeNode("node-0", cpu="2", labels={"disk": "ssd"}, extra=ROOM)
+    ssd = FakeNode("node-0", cpu="4", labels={"disk": "ssd"}, extra=ROOM)
     scene = await open_scene([ssd], config)
+    await scene.occupy("node-0", "2")
     enforce = {"pod-security.kubernetes.io/enforce": "restricted"}
     await scene.api.patch("namespaces", scene.namespace, {"metadata": {"labels": enforce}})
     limits = {

@@ -111,7 +111,7 @@ def test_a_name_of_ours_that_nobody_serves_is_a_foreign_one() -> None:
 
 def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() -> None:
     pods = [a_pod("p", "muster", applicationId="job", queue="root.nowhere"), a_pod("q", "muster", applicationId="fine")]
-    found = [one for one in workloads.judged(pods, BOTH, {"job": "no rule"}) if one.check == workloads.QUEUE]
+    found = [one for one in workloads.judged(pods, BOTH, {("ns", "job"): "no rule"}) if one.check == workloads.QUEUE]
     assert only(found).said == "1 pod (ns/p) of application job (queue root.nowhere), rejected: no rule"
 
 
@@ -180,7 +180,14 @@ def test_a_webhook_at_an_address_needs_no_service() -> None:
 def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
     documents = [item for item in yaml.safe_load_all((ROOT / "deploy/rbac.yaml").read_text()) if "rules" in item]
     written = {
-        rights.Right(group, resource, verb, name, document["kind"] == "Role")
+        rights.Right(
+            group,
+            resource,
+            verb,
+            name,
+            document["metadata"].get("namespace") == "muster",
+            "kube-system" if document["metadata"].get("namespace") == "kube-system" else "",
+        )
         for document in documents
         for rule in document["rules"]
         for group in rule["apiGroups"]

@@ -84,13 +84,19 @@ class Talk:  # long: a phrase book
             info.schedulableResource.CopyFrom(a_resource({"vcore": vcore, "memory": 2**33, "pods": 110}))
         await self.client.update_node(si_pb2.NodeRequest(rmID=self.rm_id, nodes=[info]))
 
-    async def application(self, name: str = "app", gang: Mapping[str, int] | None = None, **fields: Any) -> None:
+    async def application(
+        self,
+        name: str = "app",
+        gang: Mapping[str, int] | None = None,
+        tags: Mapping[str, str] | None = None,
+        **fields: Any,
+    ) -> None:
         self.sent["application"] += 1
         new = si_pb2.AddApplicationRequest(
             applicationID=name,
             queueName="root.default",
             partitionName="default",
-            tags={"namespace": "default"},
+            tags={"namespace": "default", **(tags or {})},
             placeholderAsk=a_resource(gang or {}),
             gangSchedulingStyle="Soft" if gang else "",
             **fields,

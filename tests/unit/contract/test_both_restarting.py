@@ -10,7 +10,7 @@ from tests.unit.contract.both import Both
 from tests.unit.contract.turmoil import PLACEMENTS
 from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
 
-APP = "half"
+APP = "dev/half"
 MEMBERS = 4
 LONG_S = 600
 

@@ -154,5 +154,5 @@ def test_a_place_and_a_release_arrive_back() -> None:
     verdict = decoded(si_pb2.AllocationResponse.FromString(data))
     assert isinstance(verdict, AllocationVerdict)
     [new], [gone] = verdict.allocated, verdict.released
-    assert (new.app, new.key, new.node, new.allocation_id, new.placeholder) == ("app-1", "uid-1", "n1", "uid-1-0", True)
+    assert (new.app, new.key, new.node, new.allocation_id) == ("app-1", "uid-1", "n1", "uid-1-0")
     assert (gone.key, gone.termination, gone.message) == ("uid-1", TerminationType.TIMEOUT, "late")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster_core.model.ids import RmId
-from muster_si import muster_pb2, si_pb2
+from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.contract.cores import RM, CoreWire, Talk, a_core_wire, a_resource
 
 PREEMPTING = """
@@ -122,11 +122,11 @@ async def test_room_that_went_meanwhile_is_looked_for_anew(wire: CoreWire) -> No
     await talk.allocated("a")
 
 
-async def test_a_gang_that_is_refused_one_place_gets_none_of_that_plan(wire: CoreWire) -> None:
+async def test_an_atomic_gang_that_is_refused_one_place_gets_none_of_that_plan(wire: CoreWire) -> None:
     talk = await attending(wire, predicates=True)
     for name in ("n1", "n2"):
         await talk.node(name, vcore=2000)
-    await talk.application(gang={"vcore": 2000, "pods": 2})
+    await talk.application(gang={"vcore": 2000, "pods": 2}, tags={keys.APP_TAG_GANG_PLACEMENT: keys.PLACEMENT_ATOMIC})
     await talk.accepted()
     await talk.ask("p1", "p2", placeholder=True, taskGroupName="workers")
     asked = (await question(talk, "predicates")).predicates

@@ -38,14 +38,17 @@ def a_container(name: str = "main", **requests: str) -> Raw:
 
 
 def a_pod(name: str = "pod", *, app: str = "", annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
-    """A pod for Muster in namespace ``dev`` whose UID is ``uid-<name>``; ``spec`` are fields of its spec."""
+    """A pod for Muster in namespace ``dev`` whose UID is ``uid-<name>``; ``spec`` are fields of its spec.
+
+    ``app``: the ID of its application, or its identity, ``dev/<id>``.
+    """
     return {
         "metadata": {
             "name": name,
             "namespace": "dev",
             "uid": f"uid-{name}",
             "creationTimestamp": CREATED,
-            "labels": {APP_ID: app} if app else {},
+            "labels": {APP_ID: app.rpartition("/")[2]} if app else {},
             "annotations": annotations or {},
         },
         "spec": {"schedulerName": "muster", "containers": [a_container(cpu="1", memory="1Gi")], **spec},

@@ -17,7 +17,7 @@ from tools import settings as page
 from tools.tables import put
 
 #: Said in a session, by no ConfigMap.
-UNWRITTEN = {keys.EXTRA_FENCE}
+UNWRITTEN = {keys.EXTRA_FENCE, keys.EXTRA_UTILIZATION, keys.EXTRA_TEST_GROUPS}
 #: Begins and ends the key of a subsystem's level.
 PARTS = {keys.SETTING_LOG_PREFIX, keys.SETTING_LOG_SUFFIX}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.unit.repo.tree import PRODUCT, modules, name, parsed
 
-LINES_OF_A_MODULE = 400
-METHODS_OF_A_CLASS = 12
-LINES_OF_A_FUNCTION = 40
+LINES_OF_A_MODULE = 700
+METHODS_OF_A_CLASS = 20
+LINES_OF_A_FUNCTION = 60
 LINES_OF_A_HANDLER = 15
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -44,12 +44,12 @@ def is_kopf_handler(function: Function) -> bool:
     return any(ast.unparse(decorator).startswith("kopf.") for decorator in function.decorator_list)
 
 
-def test_no_module_is_longer_than_400_lines() -> None:
+def test_no_module_is_longer_than_700_lines() -> None:
     lines = {name(path): len(path.read_text().splitlines()) for path in modules()}
     assert {path: count for path, count in lines.items() if count > LINES_OF_A_MODULE} == {}
 
 
-def test_no_class_has_more_than_12_methods() -> None:
+def test_no_class_has_more_than_20_methods() -> None:
     assert [
         f"{name(path)}: {node.name} has {len(methods(node))}"
         for path in modules()
@@ -58,7 +58,7 @@ def test_no_class_has_more_than_12_methods() -> None:
     ] == []
 
 
-def test_no_function_outside_tests_is_longer_than_40_lines() -> None:
+def test_no_function_outside_tests_is_longer_than_60_lines() -> None:
     assert [
         f"{name(path)}: {function.name} has {length(function)}"
         for path in modules(*PRODUCT, "devcluster", "tools", "benchmarks")

@@ -27,7 +27,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         if path.is_dir():
             if path.name not in _MADE_BY_RUNS and (not path.name.startswith(".") or path.name in _HIDDEN_BUT_OURS):
                 yield from _walk(path)
-        elif not path.is_symlink():
+        elif not path.is_symlink() and path.name != ".git":  # a file in a git worktree
             yield path
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
@@ -46,6 +46,8 @@ class Loaded:
     configuration: Configuration
     warnings: tuple[str, ...]
     settings: CoreSettings
+    #: The text is empty or missing: `DEFAULT_TEXT` was read instead of it.
+    is_default: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,12 @@ def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
     with of_file.collecting():
         data = document.read(text, lines)
         if data is None:
-            return examine(DEFAULT_TEXT, extra, file)
+            examined = examine(DEFAULT_TEXT, extra, file)
+            loaded = replace(examined.loaded, is_default=True) if examined.loaded is not None else None
+            return replace(examined, loaded=loaded)
         form = check(data, of_file)
     if form is not None:
-        found = partitions(form, of_file)
+        found = partitions(form, of_file, extra)
     clocks = Timing()
     with of_settings.collecting():
         clocks = timing(extra)

@@ -3,9 +3,8 @@
 A value that means nothing falls back to the default, as YuniKorn's users know
 it; unlike there, the log says so.
 
-Differs: `quota.preemption.delay` holds for the queue that sets it and comes
-down to none, as YuniKorn's documentation has it; its code hands it down. To
-kill what runs is asked for queue by queue.
+Child queues inherit `quota.preemption.delay`, as in YuniKorn; a child that sets
+`0s` keeps its allocations. Queues that are created on demand never have it.
 
 Source: contract 2.5, 14 (17).
 """
@@ -34,7 +33,7 @@ _PRIORITY: Final = "priority.policy"
 _OFFSET: Final = "priority.offset"
 _PREEMPTION: Final = "preemption.policy"
 _QUOTA_DELAY: Final = "quota.preemption.delay"
-_OWN_ONLY: Final = frozenset({_PRIORITY, _OFFSET, _QUOTA_DELAY})
+_OWN_ONLY: Final = frozenset({_PRIORITY, _OFFSET})
 _MOST_OFFSET: Final = 2**31 - 1
 _MOST_COUNT: Final = 2**64 - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")

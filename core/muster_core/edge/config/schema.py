@@ -187,7 +187,7 @@ class NodeSortForm(Form):
 
     type: Annotated[
         str,
-        Meaning("`fair`, `binpacking` or `utilization`: [which nodes first](#order-of-nodes)", "`fair`, with balance"),
+        Meaning("`fair` or `binpacking`: [order of nodes](#order-of-nodes)", "`fair`, with balance"),
     ] = ""
     resourceweights: Annotated[
         dict[str, Weight], Meaning("which resources count for that, and how much", "`vcore: 1, memory: 1`")

@@ -54,6 +54,9 @@ def timing(extra: Mapping[str, str]) -> Timing:
     default = Timing()
     return Timing(
         placeholder_timeout_ns=_positive(extra, keys.EXTRA_PLACEHOLDER_TIMEOUT, default.placeholder_timeout_ns),
+        max_placeholder_timeout_ns=_positive(
+            extra, keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT, default.max_placeholder_timeout_ns
+        ),
         wait_timeout_ns=_span(extra, keys.EXTRA_WAIT_TIMEOUT, default.wait_timeout_ns),
         starvation_age_ns=_span(extra, keys.EXTRA_STARVATION_AGE, default.starvation_age_ns),
         completing_timeout_ns=_span(extra, keys.EXTRA_COMPLETING_TIMEOUT, default.completing_timeout_ns),

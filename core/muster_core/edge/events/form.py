@@ -24,9 +24,14 @@ def text(message: str) -> str:
 def as_json(record: Record) -> dict[str, object]:
     """One record for REST."""
     noted = record.noted
-    found: dict[str, object] = {"type": TYPES[noted.about], "objectID": noted.subject}
-    if noted.reference:
-        found["referenceID"] = noted.reference
+    subject, reference = noted.subject, noted.reference
+    if noted.app_name and noted.about is Notice.APPLICATION:
+        subject = noted.app_name
+    elif noted.app_name:
+        reference = noted.app_name
+    found: dict[str, object] = {"type": TYPES[noted.about], "objectID": subject}
+    if reference:
+        found["referenceID"] = reference
     if noted.message:
         found["message"] = text(noted.message)
     found["timestampNano"] = record.at_ns

@@ -1,12 +1,12 @@
-"""Fills in the groups of users whose applications name none, before the world hears of them.
+"""Fills in the groups of users whose applications name none, before the engine processes the applications.
 
 Called by scheduler.py for each message of applications; it waits for the
 answer, so order within the stream holds. Directories block, and run in a few
-threads. One that says nothing for `patience_s`, or cannot be reached, is left
-alone for half a minute: applications go on without groups meanwhile.
+threads. A directory that does not respond within `patience_s`, or cannot be reached,
+is not queried for 30 s. Applications with unknown groups are marked (`groups_unknown`).
 
-Differs: where a user's groups cannot be found the application goes on without groups, and an event says so; YuniKorn
-rejects it.
+Differs: if a user's groups cannot be found, the application waits if a placement rule, an access list or a limit
+depends on them, and continues otherwise; YuniKorn rejects it.
 """
 
 from __future__ import annotations
@@ -53,14 +53,18 @@ def directories(ldap: Directory | None = None) -> dict[GroupResolver, Directory]
 
 
 class Groups:
-    """The groups of users, remembered. Used from one event loop."""
+    """The groups of users, remembered. Used from one event loop. `retry_s`: after how long users that something waits
+    for are looked up again (retries.py); a "no" is believed no longer than that.
+    """
 
     def __init__(
         self,
         asked: Mapping[GroupResolver, Directory] | None = None,
         now_s: Callable[[], float] = time.monotonic,
         patience_s: float = _PATIENCE_S,
+        retry_s: float = PROBLEM_S + 1.0,
     ) -> None:
+        self.retry_s = retry_s
         self.cache = Cache()
         self._directories = directories() if asked is None else asked
         self._now_s = now_s
@@ -88,10 +92,15 @@ class Groups:
                 continue
             key = _key(event, resolvers)
             answer = Answer((event.spec.user,)) if key is None else answers[key]
-            filled.append(replace(event, spec=replace(event.spec, groups=answer.groups)))
+            filled.append(replace(event, spec=replace(event.spec, groups=answer.groups, groups_unknown=answer.problem)))
             if answer.problem:
                 said.append(_problem(rm, event, answer.problem))
         return filled, said
+
+    async def look_up(self, resolver: GroupResolver, users: Sequence[str]) -> dict[str, Answer]:
+        """Return the directory's groups of these users, each once."""
+        answers = await self._answers({(resolver, user) for user in users})
+        return {user: answer for (_, user), answer in answers.items()}
 
     def close(self) -> None:
         """No more lookups; those under way are not waited for, and whoever asks later is told so."""
@@ -157,4 +166,5 @@ def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]
 
 def _problem(rm: RmId, event: ApplicationAdded, problem: str) -> EventNoted:
     spec = event.spec
-    return EventNoted(rm, Notice.APPLICATION, spec.id, f"the groups of user {spec.user} are not known: {problem}")
+    message = f"groups of user {spec.user} are unknown: {problem}"
+    return EventNoted(rm, Notice.APPLICATION, spec.id, message, app_name=spec.shown_as)

@@ -118,7 +118,8 @@ def families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         ended.update(partition.ended)
     yield counter(
         "yunikorn_queue_app_total",
-        "Applications that ended in a queue, by how. Stays when the queue goes.",
+        "Applications that ended in a queue, by final state. Counts of deleted queues remain; above a limit, the "
+        "oldest are added to the parent queue.",
         [
             ({"queue": path, "state": _LABELS[state]}, ended[path, state])
             for path in dict.fromkeys(path for path, _ in ended)

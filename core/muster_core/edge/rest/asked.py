@@ -73,15 +73,25 @@ class Asked:
             raise not_found(failures.NO_QUEUE)
         return found
 
-    def application(self) -> Application:
-        """A live one, else the newest of that id that ended."""
-        partition, name = self.partition(), ApplicationId(self.text("application"))
-        found = partition.applications.get(name)
-        if found is None:
-            found = next((app for app in reversed(partition.history) if app.id == name), None)
-        if found is None:
-            raise not_found(failures.NO_APPLICATION)
-        return found
+    def application(self, queue: Queue | None = None) -> Application:
+        """A live one, else the newest of that ID that ended; in this queue, and in the namespace of the query.
+
+        The ID is the one that people see, which applications of several namespaces may have, or the one on the wire.
+        """
+        partition, name = self.partition(), self.text("application")
+        namespace = self.query.get("namespace", "")
+        live = partition.applications.get(ApplicationId(name))
+        for apps in ((live,) if live else partition.applications.values(), reversed(partition.history)):
+            found: dict[ApplicationId, Application] = {}
+            for app in apps:
+                if name in (app.name, app.id) and queue in (None, app.queue) and _is_in(app, namespace):
+                    found.setdefault(app.id, app)
+            if len(found) > 1:
+                namespaces = ", ".join(sorted({app.spec.namespace for app in found.values()}))
+                raise bad_request(f"application {name} exists in namespaces {namespaces}: add ?namespace=<one of them>")
+            if found:
+                return next(iter(found.values()))
+        raise not_found(failures.NO_APPLICATION)
 
     def node(self) -> NodeId:
         """A node of the partition."""
@@ -125,3 +135,11 @@ class Asked:
         if status and status not in _STATUSES:
             raise bad_request(f"Only following active statuses are allowed: {', '.join(_STATUSES)}")
         return [app for app in apps if not status or app.state.value.lower() == status]
+
+
+def _is_in(app: Application, namespace: str) -> bool:
+    """Whether the application began in that namespace, or has a pod there. Always true for an empty namespace."""
+    if namespace in ("", app.spec.namespace):
+        return True
+    specs = (*(ask.spec for ask in app.asks.values()), *(item.spec for item in app.allocations.values()))
+    return any(spec.namespace == namespace for spec in specs)

@@ -93,6 +93,7 @@ _COUNT: Final = Query("count", "events in the answer at the most", "integer", le
 _PAST: Final = Query("count", "events of the past to begin with", "integer")
 _MANAGER: Final = Query("rmId", "of this resource manager; ours")
 _INVARIANTS: Final = Query("invariants", "check the ledgers, however long it takes; ours", choices=("1", "true"))
+_NAMESPACE: Final = Query("namespace", "namespace of the application, if several have this ID; Muster extension")
 _SECONDS: Final = Query("seconds", "how long to look", "integer")
 
 _READING: Final = (
@@ -127,13 +128,21 @@ _READING: Final = (
         reading.applications_of_queue_by_state,
         *(_STATUS, _OFFSET, _LIMIT),
     ),
-    _view(f"{_P}/application/{{application}}", 12, "One application.", apps.Application, reading.one_application),
+    _view(
+        f"{_P}/application/{{application}}",
+        12,
+        "One application.",
+        apps.Application,
+        reading.one_application,
+        _NAMESPACE,
+    ),
     _view(
         f"{_P}/queue/{{queue}}/application/{{application}}",
         13,
         "One application of a leaf.",
         apps.Application,
         reading.application_of_queue,
+        _NAMESPACE,
     ),
     _view(f"{_P}/nodes", 14, "Nodes and what runs on them.", list[nodes.Node], reading.all_nodes, _OFFSET, _LIMIT),
     _view(f"{_P}/node/{{node}}", 15, "One node.", nodes.Node, reading.one_node),

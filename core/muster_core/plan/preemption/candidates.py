@@ -80,14 +80,15 @@ class Candidate:
 def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> list[Queue]:
     """Leaves inside the fence that use more than their guarantee of something that is asked for (law 5)."""
     spared = frozenset(but)
-    return [
-        leaf
-        for leaf in leaves_below(root)
-        if leaf.applications
-        and leaf.path not in spared
-        and leaf.policies.preemption is not PreemptionPolicy.DISABLED
-        and any(remaining(leaf)[name] > leaf.guaranteed[name] for name in amount)
-    ]
+    return [leaf for leaf in leaves_below(root) if leaf.path not in spared and is_victim_leaf(leaf, amount)]
+
+
+def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
+    """Whether the leaf does not opt out, and uses more than its guarantee of something that is asked for."""
+    if not leaf.applications or leaf.policies.preemption is PreemptionPolicy.DISABLED:
+        return False
+    left = remaining(leaf)
+    return any(left[name] > leaf.guaranteed[name] for name in amount)
 
 
 class Pool:
@@ -121,6 +122,10 @@ class Pool:
         apps = self._partition.applications
         there = reversed(self._partition.placed.get(node, {}).values())
         return sorted(self._of((apps[one.spec.application], one) for one in there), key=_key)
+
+    def has(self, app: Application, one: Allocation) -> bool:
+        """Whether an allocation may go."""
+        return next(self._of([(app, one)]), None) is not None
 
     def _of(self, pairs: Iterable[tuple[Application, Allocation]]) -> Iterator[Candidate]:
         for app, one in pairs:

@@ -8,12 +8,14 @@ still may run. kube-scheduler looks for victims so, on the node alone.
 from __future__ import annotations
 
 from muster_core.model.ids import NodeId
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan import fit
 from muster_core.plan.draft import Draft
 from muster_core.plan.preemption.candidates import Candidate
 from muster_core.plan.preemption.rights import Balance
 from muster_core.plan.shape import Shape
 from muster_core.world.classes import occupant_of
+from muster_core.world.world import Partition
 
 
 def in_the_way(draft: Draft, shape: Shape, node: NodeId, leaving: list[Candidate]) -> list[Candidate] | None:
@@ -58,6 +60,16 @@ def may_run_without(draft: Draft, shape: Shape, node: NodeId, victims: list[Cand
     for one in victims:
         move(draft, one, 1)
     return may
+
+
+def going(partition: Partition, node: NodeId, now_ns: int) -> Resources:
+    """What is about to be freed on a node: of those that were told to go and that no ask takes over from. What was told
+    longer ago than a release may take may never go, so it is no room.
+    """
+    since_ns = now_ns - partition.timing.release_timeout_ns
+    there = partition.placed.get(node, {}).values()
+    leaving = (one for one in there if one.releasing is not None and one.successor is None)
+    return sum((one.spec.resources for one in leaving if one.released_ns > since_ns), NOTHING)
 
 
 def move(draft: Draft, candidate: Candidate, count: int) -> None:

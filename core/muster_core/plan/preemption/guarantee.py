@@ -19,12 +19,13 @@ from typing import Final
 
 from muster_core.model.decisions import Preemption
 from muster_core.model.ids import AllocationKey, NodeId, QueuePath
+from muster_core.model.limits import MEMBERS_PER_PREEMPTION
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan import fit, headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import shape_of
 from muster_core.plan.preemption.candidates import Candidate, Pool, victim_leaves
-from muster_core.plan.preemption.clearing import in_the_way, may_run_without, move, that_may_go
+from muster_core.plan.preemption.clearing import going, in_the_way, may_run_without, move, that_may_go
 from muster_core.plan.preemption.rights import Balance, fence
 from muster_core.plan.shape import Shape
 from muster_core.world.applications import Application, Ask
@@ -42,20 +43,42 @@ _MOST_NODES: Final = 24
 _LEAST_NODES: Final = 4
 #: Of them, those that have to be cleared of somebody for more than room.
 _MOST_CLEARED: Final = 4
-#: Members of a gang that it is tried for.
-_MOST_MEMBERS: Final = 64
 
 
-def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath]) -> Preemption | str:
+def refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
+    """Return why no victims are searched for: too many members, or no right to any; empty = a search may help.
+
+    Costs nothing that grows with the number of members an ask is for.
+    """
+    if sum(map(_places, asks)) > MEMBERS_PER_PREEMPTION:
+        return EXHAUSTED
+    amount = asked(asks)
+    if fence(app, amount) is None or headroom.is_beyond_limits(partition, app, amount):
+        return NO_RIGHT
+    return ""
+
+
+def asked(asks: list[Ask]) -> Resources:
+    """What is asked for in all."""
+    return sum((ask.spec.resources.times(_places(ask)) for ask in asks), NOTHING)
+
+
+def _places(ask: Ask) -> int:
+    """How many members an ask is for, before it is split; for all others one place at a time is made room for."""
+    return ask.left if ask.spec.podless else 1
+
+
+def plan(
+    partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath], now_ns: int
+) -> Preemption | str:
     """Who has to go so that all of the asks have their places, and where those are; or why it cannot be done.
     `spared`: leaves that nothing is taken from.
     """
-    if len(asks) > _MOST_MEMBERS:
-        return EXHAUSTED
-    amount = sum((ask.spec.resources for ask in asks), NOTHING)
+    refused = refusal(partition, app, asks)
+    amount = asked(asks)
     bound = fence(app, amount)
-    if bound is None or headroom.is_beyond_limits(partition, app, amount):
-        return NO_RIGHT
+    if refused or bound is None:
+        return refused or NO_RIGHT
     leaves = victim_leaves(bound.root, amount, (*spared, app.queue.path))
     priority = min(ask.spec.priority for ask in asks)
     pool = Pool(partition, leaves, app.queue, priority=priority, amount=amount)
@@ -63,7 +86,8 @@ def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterab
     if not found:
         return NO_HELP
     path = frozenset(queue.path for queue in app.queue.path_up())
-    search = _Search(partition, _draft(partition, asks), pool, found, Balance(partition.queues.root, amount, path))
+    balance = Balance(partition.queues.root, amount, path)
+    search = _Search(partition, _draft(partition, asks), pool, found, balance, now_ns)
     places: list[tuple[AllocationKey, NodeId]] = []
     for ask in asks:
         node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
@@ -78,11 +102,12 @@ def plan(partition: Partition, app: Application, asks: list[Ask], spared: Iterab
 
 
 def _draft(partition: Partition, asks: list[Ask]) -> Draft:
-    """The nodes, with what is held for these asks, and what an ask that preempts need not leave alone. Those whom
-    others went for are as good as there.
+    """The schedulable nodes, with what is held for these asks, and what an ask that preempts need not leave alone.
+    Those whom others went for are as good as there.
     """
     own = {(ask.spec.application, ask.spec.key) for ask in asks}
     draft = Draft(partition.nodes)
+    draft.within = draft.schedulable
     for name, hold in partition.reservations.by_ask.items():
         if name in own or not (hold.preempted or hold.required):
             draft.free(hold.node, hold.resources)
@@ -111,6 +136,7 @@ class _Search:
     pool: Pool
     found: list[Candidate]
     balance: Balance
+    now_ns: int
     chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
     freed_some: bool = False
 
@@ -194,19 +220,14 @@ class _Search:
         freed = sum((victim.resources for victim in victims), NOTHING)
         for victim in victims:
             self.balance.lose(victim.app.queue, victim.resources)
-        more = fewest(candidates, positive(shape.resources - Resources(room) - self._going(node) - freed), self.balance)
+        freed += going(self.partition, node, self.now_ns)
+        more = fewest(candidates, positive(shape.resources - Resources(room) - freed), self.balance)
         for victim in victims:
             self.balance.lose(victim.app.queue, victim.resources, -1)
         return more
 
     def _row(self, node: NodeId) -> int:
         return self.draft.nodes.rows.row(node)
-
-    def _going(self, node: NodeId) -> Resources:
-        """What was told to go from there before, and nobody takes over."""
-        there = self.partition.placed.get(node, {}).values()
-        going = (one.spec.resources for one in there if one.releasing is not None and one.successor is None)
-        return sum(going, NOTHING)
 
     def _choose(self, victim: Candidate) -> None:
         self.chosen[victim.id] = victim
@@ -239,12 +260,13 @@ def fewest(
 def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
     """Spare those, the last in order first, without whom it is enough."""
     freed = sum((victim.resources for victim in victims), NOTHING)
-    kept = list(victims)
+    kept: list[Candidate] = []
     for victim in reversed(victims):
         if (freed - victim.resources).covers(lacking):
             freed -= victim.resources
-            kept.remove(victim)
-    return kept
+        else:
+            kept.append(victim)
+    return kept[::-1]
 
 
 def positive(amounts: Resources) -> Resources:

@@ -7,13 +7,20 @@ between queues count. In a leaf those that are no originator go first, then
 those that did not opt out, then who frees most of what is over; then the lower
 priority, a place without a pod, the younger, the smaller. No queue falls below its guarantee.
 
+Bounded: of many allocations only the youngest are looked at; while the queue
+stays over its maximum for that, the next ones follow at once.
+
 Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays
 over the maximum then.
 """
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Final
+
 from muster_core.model.decisions import QuotaPreemption
+from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan.preemption.candidates import Candidate, Ranking, is_eligible, youngest_first
 from muster_core.plan.preemption.guarantee import fewest, positive
@@ -21,6 +28,11 @@ from muster_core.plan.preemption.rights import Balance, leaves_below, remaining
 from muster_core.world.preemptions import PlaceId
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
+
+#: At least so many allocations of each leaf are looked at.
+_LEAST_OF_A_LEAF: Final = 16
+#: So many times more are looked at for that, of which some may not go.
+_TRIED: Final = 8
 
 
 def excess(queue: Queue) -> Resources:
@@ -35,13 +47,15 @@ def plan(partition: Partition, queue: Queue) -> QuotaPreemption | None:
         return None
     balance = Balance(queue)
     chosen: dict[PlaceId, Candidate] = {}
+    leaves = list(leaves_below(queue))
+    at_most = max(ALLOCATIONS_PER_QUOTA_PREEMPTION // len(leaves), _LEAST_OF_A_LEAF)
+    rest = over
     for leaf, share in _shares(queue, over):
-        _take(partition, leaf, share, balance, chosen)
-    for leaf in leaves_below(queue):
-        rest = positive(over - sum((victim.resources for victim in chosen.values()), NOTHING))
-        if not rest:
+        rest = positive(rest - _take(partition, leaf, share, balance, chosen, at_most))
+    for leaf in leaves:
+        if not rest or len(chosen) >= ALLOCATIONS_PER_QUOTA_PREEMPTION:
             break
-        _take(partition, leaf, rest, balance, chosen)
+        rest = positive(rest - _take(partition, leaf, rest, balance, chosen, at_most))
     return QuotaPreemption(partition.id, queue.path, tuple(chosen)) if chosen else None
 
 
@@ -65,19 +79,27 @@ def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
 
 
 def _take(
-    partition: Partition, leaf: Queue, amount: Resources, balance: Balance, chosen: dict[PlaceId, Candidate]
-) -> None:
-    """Choose victims of one leaf until it gave the amount, or as much of it as it can."""
+    partition: Partition,
+    leaf: Queue,
+    amount: Resources,
+    balance: Balance,
+    chosen: dict[PlaceId, Candidate],
+    at_most: int,
+) -> Resources:
+    """Choose victims of one leaf until it gave the amount, or as much of it as it can; returns what they free."""
     ranking = Ranking(partition)
     found = (
         ranking.candidate(app, one, one.spec.priority)
-        for app, one in youngest_first(partition, leaf)
+        for app, one in islice(youngest_first(partition, leaf), at_most * _TRIED)
         if (app.id, one.id) not in chosen and is_eligible(one, amount)
     )
-    candidates = sorted(found, key=lambda candidate: _order(candidate, amount))
+    candidates = sorted(islice(found, at_most), key=lambda candidate: _order(candidate, amount))
+    freed = NOTHING
     for victim in fewest(candidates, amount, balance, enough=False) or ():
         balance.lose(leaf, victim.resources)
         chosen[victim.id] = victim
+        freed += victim.resources
+    return freed
 
 
 def _order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, bool, int, float, int]:

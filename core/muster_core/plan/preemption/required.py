@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import Final
 
 from muster_core.model.decisions import Preemption
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import Resources
 from muster_core.plan import headroom
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import shape_of
 from muster_core.plan.preemption.candidates import Candidate, Ranking, is_eligible
-from muster_core.plan.preemption.clearing import in_the_way, may_run_without
+from muster_core.plan.preemption.clearing import going, in_the_way, may_run_without
 from muster_core.plan.preemption.guarantee import positive
 from muster_core.plan.reserving import lift
 from muster_core.world.applications import Application, Ask
@@ -27,22 +27,24 @@ from muster_core.world.world import Partition
 NO_HELP: Final = "No fit on required node, preemption does not help"
 
 
-def plan(partition: Partition, app: Application, ask: Ask) -> Preemption | str:
+def plan(partition: Partition, app: Application, ask: Ask, now_ns: int) -> Preemption | str:
     """Who has to go from the node, or why that would not help."""
     node, asked = ask.spec.required_node, ask.spec.resources
     if node not in partition.nodes or headroom.refusal(partition, app, asked) is not None:
         return NO_HELP  # queues and limits bind it as any other ask
     draft, shape = Draft(partition.nodes), shape_of(ask.kind)
     lift(partition, draft, ask.kind, 1)
+    own = partition.reservations.by_ask.get((app.id, ask.spec.key))
+    if own is not None and own.required:
+        draft.free(own.node, own.resources)
     candidates = _candidates(partition, app, ask)
     victims = in_the_way(draft, shape, node, candidates)
     if victims is None:
         return NO_HELP
     row = partition.nodes.rows.row(node)
     room = {name: column.item(row) for name in asked if (column := draft.available(name)) is not None}
-    there = partition.placed.get(node, {}).values()
-    going = sum((one.spec.resources for one in there if one.releasing is not None and one.successor is None), NOTHING)
-    lacking = positive(asked - Resources(room) - going - sum((one.resources for one in victims), NOTHING))
+    freed = sum((one.resources for one in victims), going(partition, node, now_ns))
+    lacking = positive(asked - Resources(room) - freed)
     for candidate in candidates:
         if not lacking:
             break

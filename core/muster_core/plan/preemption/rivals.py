@@ -35,6 +35,12 @@ def spared(partition: Partition, leaf: QueuePath, now_ns: int) -> list[QueuePath
     ]
 
 
+def paused_until(partition: Partition, leaf: QueuePath, now_ns: int) -> int:
+    """When the first pause of the leaf is over; 0 = it has none."""
+    pauses = (one.paused_until_ns for both, one in partition.preemptions.rivalries.items() if leaf in both)
+    return min((until_ns for until_ns in pauses if until_ns > now_ns), default=0)
+
+
 def comes_round(partition: Partition, leaf: QueuePath, victim: QueuePath, now_ns: int) -> Rivalry | None:
     """The rivalry that would go round once more if the leaf took from the other; None = it would not."""
     rivalry = partition.preemptions.rivalries.get(pair(leaf, victim))

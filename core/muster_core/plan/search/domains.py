@@ -16,9 +16,11 @@ from muster_core.plan.draft import Draft
 from muster_core.plan.feasibility import filters
 from muster_core.plan.search.demand import Demand, rooms
 from muster_core.world.attributes import value_of
-from muster_core.world.columns import BoolColumn, CodeColumn, FloatColumn
+from muster_core.world.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
 
 _MOST: Final = 2**40
+#: No sum over all nodes is larger: each node counts for its share of this at the most.
+_LARGEST_SUM: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +62,47 @@ def values(draft: Draft, key: str) -> Values:
 
 def shares_of(draft: Draft, demands: Sequence[Demand], found: Values) -> FloatColumn:
     """How much of the demands each value has room for, at the most: 1 = all of them."""
-    shares: FloatColumn = ratios(draft, demands, found).min(axis=0)
+    room = room_of(draft, demands, found)
+    shares: FloatColumn = (room.amounts / room.wanted[:, None]).min(axis=0)
     return shares
 
 
-def ratios(draft: Draft, demands: Sequence[Demand], found: Values) -> FloatColumn:
-    """The same of each demand, and of each resource in all: a row each. Values together have the sum of theirs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """Of each demand in members, and of each resource in its unit, a row each: what each value has room for, a column
+    each, and what is wanted in all. Integers, so that sums are equal in whatever order they are made.
+    """
+
+    amounts: IntColumn
+    wanted: IntColumn
+
+    def is_enough(self, amounts: IntColumn) -> bool:
+        """Whether these sums, one for each row, are what is wanted."""
+        return bool((amounts >= self.wanted).all())
+
+
+def room_of(draft: Draft, demands: Sequence[Demand], found: Values) -> Room:
+    """What each value has room for. Values together have room for the sum of theirs."""
     size = len(found.names)
     has = found.codes >= 0
     if draft.within is not None:
         has &= draft.within
     codes, asked = found.codes[has], NOTHING
-    rows: list[FloatColumn] = []
+    most = _LARGEST_SUM // max(len(codes), 1)
+    rows: list[IntColumn] = []
     for shape, count in demands:
         asked = asked.plus(shape.resources, count)
         room = rooms(draft, shape, filters.allowed(shape.constraints, draft.nodes), _MOST)[has]
-        rows.append(np.bincount(codes, weights=room, minlength=size) / count)
-    for name, amount in asked.items():
+        rows.append(_sums(codes, np.minimum(room, most), size))
+    for name, _ in asked.items():  # noqa: PERF102 # no dict
         column = draft.available(name)
-        left = np.zeros(len(codes)) if column is None else np.maximum(column[has], 0)
-        rows.append(np.bincount(codes, weights=left, minlength=size) / amount)
-    return np.array(rows)
+        left = np.zeros(len(codes), np.int64) if column is None else np.clip(column[has], 0, most)
+        rows.append(_sums(codes, left, size))
+    wanted = [*(count for _, count in demands), *(amount for _, amount in asked.items())]
+    return Room(np.array(rows), np.array([min(most, _LARGEST_SUM + 1) for most in wanted], np.int64))
+
+
+def _sums(codes: CodeColumn, amounts: IntColumn, size: int) -> IntColumn:
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, codes, amounts)
+    return sums

@@ -6,6 +6,10 @@ first list is complete nothing is known at all. Then one is read by itself, and 
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -24,17 +28,32 @@ _PATHS: Final = {
     NAMESPACES: "/api/v1/namespaces?fieldSelector=metadata.name%3D",
     PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses?fieldSelector=metadata.name%3D",
 }
+#: Seconds for which a missing name is not looked up again, because every pod can send requests to the webhook.
+UNKNOWN_S: Final = 1.0
+MAX_UNKNOWN_NAMES: Final = 1024
+#: Look-ups at once.
+LOOK_UPS: Final = 4
 
 
 class ClusterView:
     """Fed by the watch (`watched`, `listed`), asked by the server. `account`: who we are, to the API server."""
 
-    def __init__(self, session: KubeSession, home: str, scheduler_names: frozenset[str]) -> None:
+    def __init__(
+        self,
+        session: KubeSession,
+        home: str,
+        scheduler_names: frozenset[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.account = ""
         self._session, self._home, self._scheduler_names = session, home, scheduler_names
         self._namespaces: dict[str, dict[str, str]] = {}
         self._classes: dict[str, bool] = {}
         self._listed: set[str] = set()
+        self._clock, self._looking = clock, asyncio.Semaphore(LOOK_UPS)
+        #: (plural, name) that was not found, until when that holds; the oldest first.
+        self._unknown: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._reads: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     @property
     def known(self) -> Known:
@@ -57,14 +76,10 @@ class ClusterView:
         else:
             self._take(plural, name, raw)
 
-    def listed(self, plural: str, names: frozenset[str]) -> None:
-        """Take a complete list: what is not in it is gone."""
-        known = self._known(plural)
-        if known is None:
-            return
-        for name in known.keys() - names:
-            del known[name]
-        self._listed.add(plural)
+    def listed(self, plural: str) -> None:
+        """A list is complete; what it shows and what is gone came one by one."""
+        if self._known(plural) is not None:
+            self._listed.add(plural)
 
     def lacks(self, namespace: str, priority_class: str) -> bool:
         """Whether one of them (empty = none) has to be looked up."""
@@ -77,15 +92,42 @@ class ClusterView:
             ApiRefused, Unreachable: one cannot be read.
         """
         if namespace not in self._namespaces:
-            await self._read(NAMESPACES, namespace)
+            await self._read_once(NAMESPACES, namespace)
         if priority_class and priority_class not in self._classes:
-            await self._read(PRIORITY_CLASSES, priority_class)
+            await self._read_once(PRIORITY_CLASSES, priority_class)
+
+    async def _read_once(self, plural: str, name: str) -> None:
+        """Read an object once for all concurrent requests; a missing object is not read again immediately."""
+        key = (plural, name)
+        if self._unknown.get(key, 0.0) > self._clock():
+            return
+        reading = self._reads.get(key)
+        if reading is None:
+            reading = self._reads[key] = asyncio.create_task(self._read(plural, name))
+            reading.add_done_callback(lambda _: self._reads.pop(key, None))
+        await asyncio.shield(reading)
 
     async def _read(self, plural: str, name: str) -> None:
         """One that is not there stays unknown: the API server refuses what names it by itself."""
-        found = await self._session.get(_PATHS[plural] + quote(name, safe=""))
-        for raw in found.get("items") or []:
+        async with self._looking:
+            found = await self._session.get(_PATHS[plural] + quote(name, safe=""))
+        items = found.get("items") or []
+        for raw in items:
             self._take(plural, name, raw)
+        if not items:
+            self.not_found(plural, name)
+
+    def not_found(self, plural: str, name: str) -> None:
+        """Remember for a moment that the API server has no object of that name."""
+        self._unknown[plural, name] = self._clock() + UNKNOWN_S
+        self._unknown.move_to_end((plural, name))
+        if len(self._unknown) > MAX_UNKNOWN_NAMES:
+            self._unknown.popitem(last=False)
+
+    @property
+    def unknown_names(self) -> int:
+        """How many names are remembered as not found."""
+        return len(self._unknown)
 
     def _take(self, plural: str, name: str, raw: Raw) -> None:
         if plural == NAMESPACES:

@@ -20,6 +20,7 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from muster_operator.admission.answering import wire
+from muster_operator.admission.answering.fairness import FairPlaces, TooManyRequests
 from muster_operator.admission.certifying.certificates import Leaf
 from muster_operator.admission.review import Answer, Review
 from muster_operator.link.errors import LinkError
@@ -31,10 +32,19 @@ log = structlog.get_logger("muster.admission")
 #: Bytes of a question: an object and its old self, each of at most 1.5 MiB (what etcd stores), every byte of which Go
 #: may write as six (`<` is `\u003c`). What is larger could not be stored; what is smaller must not get by unasked.
 BODY_LIMIT: Final = 20 * 2**20
-#: Questions that are answered at once; others wait.
+#: Questions that are answered at once, of all addresses and of one; others wait.
 ROOM: Final = 32
-#: Bytes of a question beyond which it is read and answered while no other such one is: it takes its size a few times.
+ROOM_OF_SOURCE: Final = 24
+#: Questions of up to SMALL bytes that are read at once, of all addresses and of one. They bound the memory.
+READING: Final = 128
+READING_OF_SOURCE: Final = 48
+#: Seconds in which a question has to be read: an API server sends it at once.
+READ_S: Final = 2.0
+#: Questions of one address that may wait; an API server handles at most 600 requests at once by default.
+WAITING_OF_SOURCE: Final = 1024
+#: Bytes of a question beyond which it is read and answered alone of its address: it takes its size a few times.
 SMALL: Final = 2**20
+LARGE: Final = 3
 #: Seconds that an idle connection is kept. API servers let go after 90; if we did before, a question that is under way
 #: just then would be lost, and with it a pod.
 KEEPALIVE_S: Final = 180.0
@@ -98,7 +108,9 @@ class AdmissionServer:
 
     def __init__(self, endpoints: Mapping[str, Endpoint], missing: Callable[[], str], metrics: ReviewMetrics) -> None:
         self._missing, self._metrics = missing, metrics
-        self._room, self._room_for_large = asyncio.Semaphore(ROOM), asyncio.Semaphore(1)
+        self._room = FairPlaces(ROOM, ROOM_OF_SOURCE, WAITING_OF_SOURCE)
+        self._reading = FairPlaces(READING, READING_OF_SOURCE, WAITING_OF_SOURCE)
+        self._large = FairPlaces(LARGE, 1, WAITING_OF_SOURCE)
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_get(HEALTH, self._health)
         for path, endpoint in endpoints.items():
@@ -139,10 +151,12 @@ class AdmissionServer:
 
     async def _answered(self, request: web.Request, endpoint: Endpoint) -> tuple[str, web.Response]:
         question = None
+        source = request.remote or ""
         try:
-            async with asyncio.timeout(endpoint.within_s), self._lane(request):
-                body = await request.read()  # before there is room: who sends slowly keeps only himself waiting
-                async with self._room:
+            async with asyncio.timeout(endpoint.within_s), self._large_lane(request, source):
+                async with self._reading.place(source), asyncio.timeout(READ_S):
+                    body = await request.read()
+                async with self._room.place(source):
                     question = wire.read(body)
                     if question.review is None:
                         return "allowed", _json(wire.reply(question, Answer()))
@@ -151,16 +165,20 @@ class AdmissionServer:
             return "bad", web.Response(status=400, text=str(error))
         except TimeoutError:
             return "failed", _failed(question, endpoint, f"no answer within {endpoint.within_s:g} s")
+        except TooManyRequests:
+            return "failed", _failed(
+                question, endpoint, f"too many requests from {source}: limit {WAITING_OF_SOURCE} waiting"
+            )
         except LinkError as error:
             return "failed", _failed(question, endpoint, str(error))
         _tell(question.review, answer)
         verdict = "refused" if not answer.is_allowed else "allowed" if answer.object is None else "changed"
         return verdict, _json(wire.reply(question, answer))
 
-    def _lane(self, request: web.Request) -> AbstractAsyncContextManager[object]:
-        """Small questions go side by side."""
+    def _large_lane(self, request: web.Request, source: str) -> AbstractAsyncContextManager[None]:
+        """Hold a place among the large questions; small ones need none."""
         size = request.content_length
-        return nullcontext() if size is not None and size <= SMALL else self._room_for_large
+        return nullcontext() if size is not None and size <= SMALL else self._large.place(source)
 
 
 def _failed(question: wire.Question | None, endpoint: Endpoint, reason: str) -> web.Response:

@@ -56,6 +56,7 @@ class Connections:
         self.lines: Lines | None = None
         """For writes, of the session that was asked for last; None = they go through it, for they need a proxy."""
         self._retiring: set[asyncio.Task[None]] = set()
+        self._watches: dict[str, aiohttp.ClientResponse] = {}
 
     async def session(self) -> aiohttp.ClientSession:
         """The session for our own requests.
@@ -116,6 +117,10 @@ class Connections:
         )
         return kopf.AiohttpSession(server=self.url(""), aiohttp_session=session)
 
+    def watched_bytes(self) -> dict[str, int]:
+        """How many bytes the newest watch of each resource has brought, told apart from the one before it."""
+        return {plural: id(response) + response.content.total_bytes for plural, response in self._watches.items()}
+
     async def close(self) -> None:
         """Close all connections, also those of streams."""
         for task in self._retiring:
@@ -143,6 +148,8 @@ class Connections:
         try:
             response = await send(request)
             status = response.status
+            if verb == "WATCH" and status == 200:
+                self._watches[resource] = response
             return response
         finally:
             self._measure(verb, resource, status, time.perf_counter() - began)

@@ -23,8 +23,9 @@ from muster_operator.link.api.event_series import Series
 from muster_operator.link.api.recall import Recall
 from muster_operator.link.api.retry import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
 from muster_operator.link.api.session import KubeSession, Reply, Request
-from muster_operator.link.api.urgency import Urgency, urgency_of
+from muster_operator.link.api.urgency import Urgency, named_command, urgency_of
 from muster_operator.link.errors import Unreachable
+from muster_operator.model import limits
 from muster_operator.model.commands import (
     BindPod,
     ClaimVolume,
@@ -105,10 +106,11 @@ class Kube:
             case CommandSucceeded():
                 self._attempts.ended(type(command).__name__, 200)
             case CommandFailed():
-                log.info("a command failed", command=command, status=result.status, message=result.message)
+                message = result.message[: limits.LOGGED_CHARACTERS]
+                log.info("a command failed", **named_command(command), status=result.status, message=message)
                 self._attempts.ended(type(command).__name__, result.status)
             case CommandUnanswered():
-                log.warning("a command was not answered", command=command)
+                log.warning("a command was not answered", **named_command(command))
                 self._attempts.ended(type(command).__name__, 0)
         self._teller.result(result)
 
@@ -172,9 +174,13 @@ class Kube:
         return None
 
     async def _delete(self, command: DeletePod) -> Result:
+        """A conflict is a pod of another UID under that name, or something else that only the pod itself can tell."""
         reply = await self._with_retries(command, requests.delete(command), self._policies.delete)
-        gone = reply.status == 404 or (reply.status == 409 and reply.reason() == "Conflict")
-        return CommandSucceeded(command) if reply.ok or gone else _failed(command, reply)
+        is_gone = reply.status == 404
+        if reply.status == 409:
+            pod = await self._read(command.pod.namespace, command.pod.name)
+            is_gone = pod.status == 404 or (pod.ok and (pod.json().get("metadata") or {}).get("uid") != command.pod.uid)
+        return CommandSucceeded(command) if reply.ok or is_gone else _failed(command, reply)
 
     async def _create(self, command: CreatePlaceholder) -> Result:
         spec = command.spec

@@ -1,8 +1,9 @@
 """A list of the API server, page by page, its objects not decoded yet.
 
 A page of 500 pods is 4 MB: decoding it whole takes 35 ms and 30 MB, splitting it into its objects 3 ms. Who takes the
-objects decodes one at a time, and drops it before the next. There is no resourceVersion in the request, so the answer
-is consistent: not older than anything that was told before (Kubernetes, API concepts).
+objects decodes one at a time, and drops it before the next. Without a resourceVersion in the request the answer is
+consistent: not older than anything that was reported before. With one, and `NotOlderThan`, the API server may answer
+from its cache (Kubernetes, API concepts).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _List(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_List)
 
 
-async def pages(session: KubeSession, path: str) -> AsyncGenerator[Page, None]:
+async def pages(session: KubeSession, path: str, not_older_than: str = "") -> AsyncGenerator[Page, None]:
     """All pages. One that is not served at the moment is asked for again, the others are not.
 
     Raises:
@@ -54,8 +55,12 @@ async def pages(session: KubeSession, path: str) -> AsyncGenerator[Page, None]:
     """
     token = ""
     while True:
-        path_and_query = f"{path}?limit={PAGE}" + (f"&continue={quote(token)}" if token else "")
-        found = _DECODER.decode((await _page(session, path_and_query)).body)
+        query = f"limit={PAGE}"
+        if token:  # which carries the version of the list
+            query += f"&continue={quote(token)}"
+        elif not_older_than:
+            query += f"&resourceVersion={quote(not_older_than)}&resourceVersionMatch=NotOlderThan"
+        found = _DECODER.decode((await _page(session, f"{path}?{query}")).body)
         yield Page(tuple(memoryview(item) for item in found.items or ()), found.metadata.version)
         token = found.metadata.continue_ or ""
         if not token:

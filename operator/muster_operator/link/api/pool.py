@@ -1,11 +1,13 @@
-"""Who writes next: bounded concurrency, urgency, and one write at a time for each pod.
+"""Scheduling of writes: bounded concurrency, priorities, and one write at a time for each pod.
 
 Binds go before deletes, deletes before creates, creates before patches, patches before events (architecture 7): when a
 thousand placeholders are to go, the real pod of the first one does not wait for the last one. Only binds may have every
 place; five thousand creates in flight, or asleep before their next try, leave room for a bind that comes now. Jobs of
 one pod run in the order in which they came, never two at once; a job that waits behind a less urgent one of its pod
-lends it its urgency. A kind that the API server told to slow down waits (`brakes`) and the others go on. With a rate
-limit (`kubernetes.qps`) jobs wait for their turn in that order too.
+lends it its urgency. Namespaces take turns within an urgency: the writes of one delay those of another by one write
+each. Placeholder creations of an application are cancelled together, as long as they wait. A kind that the API server
+told to slow down waits (`brakes`) and the others go on. With a rate limit (`kubernetes.qps`) jobs wait for their turn
+in that order too. While the watch of pods or nodes is stale, binds, deletes and creates wait (`link.freshness`).
 
 Events wait in a buffer of their own until no other write is under way, nor was a moment ago: one costs the API server
 as much as half a bind, and in a burst it is the binds that people wait for. Ten seconds at most, for the events of who
@@ -16,19 +18,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import is_
 from typing import Final
 
 from msgspec import Struct
 
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_buffer import EventBuffer
+from muster_operator.link.api.fair_queue import FairQueue
 from muster_operator.link.api.recall import Recall
-from muster_operator.link.api.urgency import Urgency, is_of_session, key_of, urgency_of
-from muster_operator.model.commands import Command, PostEvent
+from muster_operator.link.api.urgency import Urgency, is_of_session, key_of, namespace_of, urgency_of
+from muster_operator.model import limits
+from muster_operator.model.commands import CancelCreations, Command, CreatePlaceholder, Order, PostEvent
+from muster_operator.model.ids import AppId
 
 #: Which share of the places a kind may have at once.
 SHARES: Final[Mapping[Urgency, float]] = {
@@ -37,6 +44,8 @@ SHARES: Final[Mapping[Urgency, float]] = {
     Urgency.CREATE: 0.625,
     Urgency.PATCH: 0.25,
 }
+#: What a scheduler decides; it waits while the state that it rests on is stale. Patches and events only report.
+DECISIONS: Final = frozenset({Urgency.BIND, Urgency.DELETE, Urgency.CREATE})
 #: Seconds that events get at the end, when everything else is written.
 LAST_EVENTS_S: Final = 2.0
 
@@ -52,7 +61,7 @@ class Limits:
 
     writers: int = 64
     event_writers: int = 8
-    events: int = 20_000
+    events: int = limits.WAITING_EVENTS
     qps: float = 0.0
     burst: int = 0
     quiet_s: float = 0.1
@@ -70,11 +79,15 @@ class _Job(Struct, eq=False):
     command: Command
     key: str
     urgency: Urgency
+    namespace: str
     started: bool = False
 
 
 class Pool:  # long: who waits, who runs and who is called back share the same queues
-    """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped."""
+    """Runs `execute` for each submitted command; `execute` must not raise. `on_drop`: an event was dropped.
+
+    `may_decide`: whether decisions may be carried out now; `wake` is called when that becomes true.
+    """
 
     def __init__(
         self,
@@ -83,11 +96,13 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         on_drop: Callable[[], None] = lambda: None,
         brakes: Brakes | None = None,
         recall: Recall | None = None,
+        may_decide: Callable[[], bool] = lambda: True,
     ) -> None:
         self._execute, self._limits, self._brakes = execute, limits or Limits(), brakes or Brakes()
-        self._recall = recall or Recall()
-        self._queues: dict[Urgency, deque[_Job]] = {kind: deque() for kind in SHARES}
+        self._recall, self._may_decide = recall or Recall(), may_decide
+        self._queues: dict[Urgency, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
         self._behind: dict[str, list[_Job]] = {}
+        self._creations: dict[AppId, dict[_Job, None]] = {}  # that were not started
         self._most = {kind: self._limits.of(kind) for kind in Urgency}
         self._events = EventBuffer(self._limits.events, on_drop)
         self._in_flight: Counter[Urgency] = Counter()
@@ -95,29 +110,50 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._wrote = float("-inf")  # when the last write that is no event ended
 
-    def submit(self, command: Command) -> None:
+    def submit(self, order: Order) -> None:
         """Take a command over; it runs when its turn comes."""
-        if isinstance(command, PostEvent):
-            self._events.put(command, time.time())
+        if isinstance(order, PostEvent):
+            self._events.put(order, time.time())
+        elif isinstance(order, CancelCreations):
+            self._cancel(self._creations.pop(order.app, {}))
         else:
-            self._submit_write(_Job(command, key_of(command), urgency_of(command)))
+            self._submit_write(_Job(order, key_of(order), urgency_of(order), namespace_of(order)))
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Look again what may start: decisions may be carried out again."""
         self._wake.set()
 
     def recall_binds(self) -> None:
-        """Binds that wait are dropped without a result; those in flight end with the try that they are at."""
+        """Binds and creations that wait are dropped without a result; binds in flight end with their present try."""
         self._recall.now()
-        for key, jobs in list(self._behind.items()):
-            kept = [job for job in jobs if job.started or not is_of_session(job.command)]
-            if len(kept) == len(jobs):
-                continue
-            for job in jobs:
-                job.started = job.started or is_of_session(job.command)  # it leaves its queue
-            is_next = bool(kept) and not kept[0].started
-            self._behind[key] = kept
-            if not kept:
-                del self._behind[key]
-            elif is_next:
-                self._queues[kept[0].urgency].append(kept[0])
+        self._creations.clear()
+        for key in list(self._behind):
+            self._drop(key, lambda job: is_of_session(job.command))
+
+    def _cancel(self, creations: Iterable[_Job]) -> None:
+        namespaces: set[str] = set()
+        for job in creations:
+            self._drop(job.key, partial(is_, job))
+            namespaces.add(job.namespace)
+        for namespace in namespaces:
+            self._queues[Urgency.CREATE].sweep(namespace, lambda job: not job.started)
+
+    def _drop(self, key: str, is_dropped: Callable[[_Job], bool]) -> None:
+        """Let these jobs of a key, of those that were not started, not run."""
+        jobs = self._behind[key]
+        kept = [job for job in jobs if job.started or not is_dropped(job)]
+        if len(kept) == len(jobs):
+            return
+        for job in jobs:
+            job.started = job.started or is_dropped(job)  # it leaves its queue
+        if not kept:
+            del self._behind[key]
+            return
+        self._behind[key] = kept
+        if not kept[0].started:
+            kept[0].urgency = min(job.urgency for job in kept)
+            self._queues[kept[0].urgency].append(kept[0])
 
     @property
     def binds_in_flight(self) -> int:
@@ -176,6 +212,8 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         await self._idle.wait()
 
     def _submit_write(self, job: _Job) -> None:
+        if isinstance(job.command, CreatePlaceholder):
+            self._creations.setdefault(job.command.spec.app, {})[job] = None
         waiting = self._behind.get(job.key)
         if waiting is None:
             self._behind[job.key] = [job]
@@ -191,17 +229,25 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         """The next job that may start: a write, else an event; None = nothing to do now."""
         is_full = False
         for kind, queue in self._queues.items():
-            while queue and (queue[0].started or queue[0].urgency is not kind):
-                queue.popleft()
+            while queue and (queue.first().started or queue.first().urgency is not kind):
+                queue.drop_first()
             if queue and self._may_start(kind):
-                job = queue.popleft()
+                job = queue.take()
                 job.started = True
+                self._forget_creation(job)
                 return job
-            is_full = is_full or (bool(queue) and self._brakes.left_s(kind) == 0)
+            is_full = is_full or (bool(queue) and not self._is_held(kind))
         if is_full or not self._may_start(Urgency.EVENT) or self._events_wait_s() != 0:
             return None
         event = self._events.take()
-        return None if event is None else _Job(event, "", Urgency.EVENT, started=True)
+        return None if event is None else _Job(event, "", Urgency.EVENT, event.namespace, started=True)
+
+    def _forget_creation(self, job: _Job) -> None:
+        """It is under way and cannot be cancelled any more."""
+        if isinstance(job.command, CreatePlaceholder) and (waiting := self._creations.get(job.command.spec.app)):
+            waiting.pop(job, None)
+            if not waiting:
+                del self._creations[job.command.spec.app]
 
     def _events_wait_s(self) -> float:
         """Seconds until events may start, as far as other writes go."""
@@ -213,7 +259,11 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         return min(patience_s, quiet_in_s) if are_alone else patience_s
 
     def _may_start(self, kind: Urgency) -> bool:
-        return self._in_flight[kind] < self._most[kind] and self._brakes.left_s(kind) == 0
+        return self._in_flight[kind] < self._most[kind] and not self._is_held(kind)
+
+    def _is_held(self, kind: Urgency) -> bool:
+        """Whether the API server told this kind to wait, or it is a decision and rests on an old state."""
+        return self._brakes.left_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
 
     def _pause_s(self) -> float | None:
         """Seconds until something may go on that the clock alone holds back; None = there is no such thing."""

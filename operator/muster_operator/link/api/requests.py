@@ -94,9 +94,12 @@ def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
 
 
 def mark_resumed(command: MarkResumed) -> Request:
-    """PATCH the originator's annotation that says its reservation is over."""
+    """PATCH the originator's annotation that says its reservation is over.
+
+    Through the status subresource, which takes annotations and labels too: the operator has no right to patch pods.
+    """
     annotations = {ANNOTATION_GANG_OUTCOME: GANG_RESUMED}
-    return _patch(command.originator, "", {"metadata": {"annotations": annotations}}, MERGE_PATCH)
+    return _patch(command.originator, "/status", {"metadata": {"annotations": annotations}}, MERGE_PATCH)
 
 
 def event(command: PostEvent, name: str, instance: str, now: datetime) -> Request:

@@ -16,6 +16,7 @@ import kopf
 import orjson
 from msgspec import Struct
 
+from muster_operator.link.api.clock import ServerClock
 from muster_operator.link.api.connections import JSON, Connections
 from muster_operator.link.api.credentials import Credentials
 from muster_operator.link.api.measuring import Measure, named, unmeasured
@@ -100,6 +101,7 @@ class KubeSession:
     ) -> None:
         self._credentials, self._fence, self._measure = credentials, fence, measure
         self._request_s = request_s
+        self.clock = ServerClock()
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._connections = Connections(credentials, measure, instance)
 
@@ -138,6 +140,10 @@ class KubeSession:
             NoCredentials: there are none.
         """
         return await self._connections.for_streams()
+
+    def watched_bytes(self) -> dict[str, int]:
+        """How many bytes the watches of kopf have brought, by resource."""
+        return self._connections.watched_bytes()
 
     async def _send(self, request: Request) -> Reply:
         session = await self._connections.session()
@@ -180,6 +186,7 @@ class KubeSession:
             timeout=self._timeout(within_s),
         ) as response:
             body = await response.read()
+            self.clock.note(response.headers.get("Date"), time.time())
             return Reply(response.status, body, told_pause_s(response.headers.get("Retry-After"), time.time()))
 
     def _timeout(self, within_s: float) -> aiohttp.ClientTimeout:

@@ -44,8 +44,23 @@ def urgency_of(command: Command) -> Urgency:
 
 
 def is_of_session(command: Command) -> bool:
-    """Whether it is in force only as long as the session that decided it: a bind, and what has to come before it."""
-    return urgency_of(command) is Urgency.BIND
+    """Whether it is in force only as long as the session that decided it: a bind and what has to come before it, and a
+    placeholder, which the next session orders again where it is still missing.
+    """
+    return urgency_of(command) in {Urgency.BIND, Urgency.CREATE}
+
+
+def namespace_of(command: Command) -> str:
+    """Whose write it is; empty for what is in no namespace."""
+    match command:
+        case CreatePlaceholder(spec=spec):
+            return spec.namespace
+        case MarkResumed(originator=pod):
+            return pod.namespace
+        case PostEvent(namespace=namespace):
+            return namespace
+        case _:
+            return command.pod.namespace
 
 
 def key_of(command: Command) -> str:
@@ -63,3 +78,9 @@ def key_of(command: Command) -> str:
             return f"claim {claim.key}"
         case PostEvent():
             return ""
+
+
+def named_command(command: Command) -> dict[str, str]:
+    """What a log line says of a command: its kind and what it writes to, never what it writes."""
+    written = f"{command.namespace}/{command.name}" if isinstance(command, PostEvent) else key_of(command)
+    return {"command": type(command).__name__, "object": written}

@@ -1,8 +1,8 @@
-"""Looks for other schedulers of our names, at the start and while we lead, and says who has to give way.
+"""Looks for other schedulers of our names, at the start and while we lead, and decides which names are served.
 
-YuniKorn goes before: while one runs, the name `yunikorn` is not served. Where nobody chose the names, the others are
-served all the same, so that Muster can be tried beside a YuniKorn; who chose `yunikorn` is told that it cannot be. Of
-two Musters the elder stays. One that has to give way while it leads ends and begins anew, with the names it may have.
+YuniKorn goes first: while one runs, or while that is not certain, the name `yunikorn` is not served and the others are.
+Where somebody chose the name and a YuniKorn certainly runs, the operator ends with the reason. A failed look changes
+nothing: the last certain answer stays. Of two Musters the one that holds the Lease of a scheduler name serves it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Final
 import structlog
 
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.beside.neighbours import Muster, Place, alive, installed, rivals
+from muster_operator.link.beside.neighbours import DURATION_S, NAMESPACE, PREFIX, NameLease, give_back
 from muster_operator.link.beside.yunikorn import YUNIKORN, running_yunikorn
 from muster_operator.link.config.settings import SCHEDULER_NAMES
-from muster_operator.link.errors import ApiRefused, StartupRefused, Unreachable
+from muster_operator.link.errors import ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
 
 log = structlog.get_logger("muster.beside")
 
-#: Seconds between looks while we lead.
-PERIOD_S: Final = 60.0
-#: Part of a lease's duration in which a living holder has renewed it.
-RENEWED: Final = 0.4
-#: Seconds that we wait for that at most. Anybody who may write a Lease somewhere can give it a duration of 68 years.
-PATIENCE_S: Final = 20.0
+#: Seconds between looks while we lead. The Leases of our scheduler names are renewed as often.
+PERIOD_S: Final = 15.0
+
+Place = tuple[str, str]
+"""Namespace and name of a Lease."""
 
 
 async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chosen: bool) -> frozenset[str]:
@@ -34,71 +33,92 @@ async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chos
 
     Raises:
         StartupRefused: a YuniKorn runs, and its name is wanted.
+        Uncertain: nothing is left to serve, because that is not known.
         Unreachable: the API server did not answer.
     """
-    found = await running_yunikorn(session) if YUNIKORN in names else ""
+    if YUNIKORN not in names:
+        return names
+    try:
+        found = await running_yunikorn(session)
+    except Uncertain as unknown:
+        if names == {YUNIKORN}:
+            raise
+        log.warning(
+            "cannot determine whether YuniKorn runs: not serving the scheduler name yunikorn", reason=str(unknown)
+        )
+        return names - {YUNIKORN}
     if not found:
         return names
     if are_chosen or names == {YUNIKORN}:
         raise StartupRefused(_beside(found))
-    log.warning("a YuniKorn runs: its name is not served, a restart looks again", yunikorn=found)
+    log.warning("YuniKorn is running: not serving the scheduler name yunikorn until it is removed", yunikorn=found)
     return names - {YUNIKORN}
 
 
 @dataclass(frozen=True, slots=True)
 class Lookout:
-    """Looks from the place of our Lease. `period_s`: between looks; `patience_s`: for a suspect, at most."""
+    """Looks from the place of our Lease. `withheld`: names that are wanted, and not served because of a YuniKorn.
+
+    `period_s`: between looks; `patience_s`: how long another Muster is waited for.
+    """
 
     session: KubeSession
     place: Place
     names: frozenset[str]
+    withheld: frozenset[str] = frozenset()
     period_s: float = PERIOD_S
-    patience_s: float = PATIENCE_S
+    patience_s: float = DURATION_S
 
     async def run(self) -> None:
-        """Look for as long as we lead.
+        """Look, and hold the Leases of our scheduler names, for as long as we lead.
 
         Raises:
             StartupRefused: we have to give way.
-        """
-        while True:
-            await self.look()
-            await asyncio.sleep(self.period_s)
-
-    async def look(self) -> None:
-        """Look once, and at a suspect once more after a while.
-
-        Raises:
-            StartupRefused: we have to give way.
+            PartEnded: a name that was withheld may be served: the operator has to start again for it.
         """
         try:
-            await self._look()
+            while True:
+                await self.look(take=True)
+                await asyncio.sleep(self.period_s)
+        finally:
+            await give_back(self._leases())
+
+    async def look(self, *, take: bool = False) -> None:
+        """Look once. `take`: take the Leases of the names, or renew them.
+
+        Raises:
+            StartupRefused: we have to give way.
+            PartEnded: a name that was withheld may be served.
+        """
+        try:
+            await self._look_for_yunikorn()
+            for lease in self._leases():
+                if other := await lease.other_holder():
+                    raise StartupRefused(
+                        f"another Muster (lease {other}) serves the scheduler name {lease.name} (lease "
+                        f"{NAMESPACE}/{PREFIX}{lease.name}): stop it, or set different {SCHEDULER_NAMES}"
+                    )
+                if take:
+                    await lease.take()
         except (ApiRefused, Unreachable) as error:
             log.warning("cannot look for other schedulers", reason=str(error))
 
-    async def _look(self) -> None:
-        found = await running_yunikorn(self.session) if YUNIKORN in self.names else ""
-        if found:
-            raise StartupRefused(_beside(found))
-        suspects = rivals(await installed(self.session), self.place, self.names)
-        if not suspects:
+    async def _look_for_yunikorn(self) -> None:
+        if YUNIKORN not in self.names | self.withheld:
             return
-        longest_s = max(suspect.lease.duration_s for suspect in suspects.values())
-        await asyncio.sleep(min(self.patience_s, RENEWED * longest_s))
-        everybody = await installed(self.session)
-        for other in alive(suspects, rivals(everybody, self.place, self.names)):
-            self._meet(other, everybody.get(self.place))
+        try:
+            found = await running_yunikorn(self.session)
+        except Uncertain as unknown:
+            log.warning("cannot determine whether YuniKorn runs: keeping the last known state", reason=str(unknown))
+            return
+        if found and YUNIKORN in self.names:
+            raise StartupRefused(_beside(found))
+        if not found and YUNIKORN in self.withheld:
+            raise PartEnded("lookout", f"YuniKorn is not running: restarting to serve the scheduler name {YUNIKORN}")
 
-    def _meet(self, other: Muster, ours: Muster | None) -> None:
-        """Give way to an elder one; the younger gives way itself."""
-        both = ", ".join(sorted(other.serves & self.names))
-        where = "/".join(other.place)
-        if ours is None or other.is_elder_than(ours):
-            raise StartupRefused(
-                f"another Muster (lease {where}, led by {other.lease.holder}) serves the scheduler name {both}: "
-                f"end that one, or set other {SCHEDULER_NAMES}"
-            )
-        log.warning("another Muster serves our names, and should give way", lease=where, names=both)
+    def _leases(self) -> list[NameLease]:
+        installation = "/".join(self.place)
+        return [NameLease(self.session, name, installation, self.patience_s) for name in sorted(self.names)]
 
 
 def _beside(found: str) -> str:

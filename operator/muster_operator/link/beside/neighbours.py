@@ -1,69 +1,93 @@
-"""Other Musters: their Leases, which say whom they serve. One that is renewed between two looks is alive."""
+"""Detects another Muster with the same scheduler name: the installation that serves a name holds its Lease.
+
+There is one Lease for each scheduler name, held by an installation: the namespace and name of its leader's Lease. Only
+cluster administrators and Muster may write Leases in kube-system. Leases of other namespaces mean nothing here, because
+users may write those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Final
 
+from muster_operator.link.api.requests import micro_time
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.leading.lease import ANNOTATION_SERVES, LABELS, NOBODY, Lease, read
+from muster_operator.link.errors import ApiRefused, Unreachable
+from muster_operator.link.leading.lease import NEVER_HELD, NOBODY, Lease
+from muster_operator.link.leading.store import Store
 
-Place = tuple[str, str]
-"""Namespace and name of a Lease."""
-
-SELECTOR: Final = "%2C".join(f"{key.replace('/', '%2F')}%3D{value}" for key, value in LABELS.items())
-LEASES: Final = f"/apis/coordination.k8s.io/v1/leases?labelSelector={SELECTOR}&resourceVersion=0"
+#: Where the Leases of scheduler names are, for all installations.
+NAMESPACE: Final = "kube-system"
+PREFIX: Final = "muster-scheduler-"
+#: Not those of the Lease that a leader holds.
+LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "scheduler-name"}
+#: Seconds for which a holder that does not renew keeps a name. It renews three times as often (lookout.PERIOD_S).
+DURATION_S: Final = 45
+#: Seconds that a request may take.
+REQUEST_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Muster:
-    """An installation, by its Lease. `created`: when its Lease was made, by the API server's clock."""
+class NameLease:
+    """The Lease of one scheduler name, as an installation sees it. `patience_s`: for another's renewal, at most."""
 
-    place: Place
-    lease: Lease
-    serves: frozenset[str]
-    created: str
+    session: KubeSession
+    name: str
+    installation: str
+    patience_s: float = DURATION_S
 
-    def is_elder_than(self, other: Muster) -> bool:
-        """Who was installed first stays; the order is the same for whoever asks."""
-        return (self.created, self.place) < (other.created, other.place)
+    async def other_holder(self) -> str:
+        """The other installation that renews the Lease; empty = there is none. A suspect is waited for.
+
+        Raises:
+            ApiRefused: the server does not show it.
+            Unreachable: no answer came.
+        """
+        before = await self._store.get()
+        if not self._is_anothers(before):
+            return ""
+        await asyncio.sleep(min(self.patience_s, before.duration_s if before else 0.0))
+        now = await self._store.get()
+        return now.holder if now is not None and now != before and self._is_anothers(now) else ""
+
+    async def take(self) -> None:
+        """Take the Lease, or renew it. Where another was faster the next look finds it.
+
+        Raises:
+            ApiRefused: the server does not do it.
+            Unreachable: no answer came.
+        """
+        found, now = await self._store.get() or NEVER_HELD, _now()
+        if found.holder == self.installation:
+            await self._store.put(found.renewed_by_holder(DURATION_S, now))
+        else:
+            await self._store.put(found.taken_by(self.installation, DURATION_S, now))
+
+    async def give_back(self) -> None:
+        """Let another installation serve the name at once."""
+        found = await self._store.get()
+        if found is not None and found.holder == self.installation:
+            await self._store.put(found.given_back(_now()))
+
+    def _is_anothers(self, lease: Lease | None) -> bool:
+        return lease is not None and lease.holder not in {NOBODY, self.installation}
+
+    @property
+    def _store(self) -> Store:
+        return Store(self.session, (NAMESPACE, PREFIX + self.name), frozenset({self.name}), REQUEST_S, LABELS)
 
 
-Musters = Mapping[Place, Muster]
+async def give_back(leases: Iterable[NameLease]) -> None:
+    """At the end; the Leases run out anyway."""
+    with suppress(ApiRefused, Unreachable, TimeoutError):
+        async with asyncio.timeout(REQUEST_S):
+            for lease in leases:
+                await lease.give_back()
 
 
-async def installed(session: KubeSession) -> Musters:
-    """All installations in the cluster, ours too.
-
-    Raises:
-        ApiRefused: the server does not show them.
-        Unreachable: no answer came.
-    """
-    found = [_read(raw) for raw in (await session.get(LEASES)).get("items") or []]
-    return {muster.place: muster for muster in found}
-
-
-def rivals(musters: Musters, ours: Place, names: frozenset[str]) -> Musters:
-    """Others with a holder that serve one of our names."""
-    return {
-        place: muster
-        for place, muster in musters.items()
-        if place != ours and muster.serves & names and muster.lease.holder != NOBODY
-    }
-
-
-def alive(before: Musters, now: Musters) -> list[Muster]:
-    """Those that were renewed between the two looks."""
-    return [muster for place, muster in sorted(now.items()) if place in before and before[place].lease != muster.lease]
-
-
-def _read(raw: dict[str, Any]) -> Muster:
-    metadata = raw.get("metadata") or {}
-    serves = (metadata.get("annotations") or {}).get(ANNOTATION_SERVES) or ""
-    return Muster(
-        place=(metadata.get("namespace") or "", metadata.get("name") or ""),
-        lease=read(raw),
-        serves=frozenset(serves.split(",")) - {""},
-        created=metadata.get("creationTimestamp") or "",
-    )
+def _now() -> str:
+    return micro_time(datetime.now(UTC))

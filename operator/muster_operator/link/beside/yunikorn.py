@@ -13,12 +13,14 @@ import orjson
 import structlog
 
 from muster_operator.link.api.session import KubeSession, Request
-from muster_operator.link.errors import ApiRefused
+from muster_operator.link.errors import ApiRefused, Uncertain
 
 log = structlog.get_logger("muster.beside")
 
 YUNIKORN: Final = "yunikorn"
 DEPLOYMENT: Final = "yunikorn-scheduler"
+#: We lack the right to list: then nothing is seen.
+FORBIDDEN: Final = 403
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 #: From the API server's cache: these looks are repeated, and need not be of this very moment.
 DEPLOYMENTS: Final = f"/apis/apps/v1/deployments?fieldSelector=metadata.name%3D{DEPLOYMENT}&resourceVersion=0"
@@ -26,14 +28,21 @@ PODS: Final = f"/api/v1/pods?labelSelector=app%3Dyunikorn%2Ccomponent%3D{DEPLOYM
 
 
 async def running_yunikorn(session: KubeSession) -> str:
-    """Its kind, namespace and name; empty = none is seen.
+    """Its kind, namespace and name; empty = none is seen. Each account is asked about once.
 
     Raises:
+        Uncertain: a list or a review failed.
         Unreachable: the API server did not answer.
     """
+    may_bind: dict[tuple[str, str], bool] = {}
     for kind, path, is_running in (("deployment", DEPLOYMENTS, _wants_pods), ("pod", PODS, _has_not_ended)):
         for found in await _list(session, path):
-            if is_running(found) and await _may_bind(session, found):
+            if not is_running(found):
+                continue
+            account = _account(found)
+            if account not in may_bind:
+                may_bind[account] = await _may_bind(session, *account)
+            if may_bind[account]:
                 return f"{kind} {found['metadata']['namespace']}/{found['metadata']['name']}"
     return ""
 
@@ -42,6 +51,8 @@ async def _list(session: KubeSession, path: str) -> list[dict[str, Any]]:
     try:
         return (await session.get(path)).get("items") or []
     except ApiRefused as error:
+        if error.status != FORBIDDEN:
+            raise Uncertain(str(error)) from error
         log.warning("cannot look for a running YuniKorn", status=error.status, reason=error.reason)
         return []
 
@@ -56,11 +67,19 @@ def _has_not_ended(pod: dict[str, Any]) -> bool:
     return (pod.get("status") or {}).get("phase") not in ENDED
 
 
-async def _may_bind(session: KubeSession, found: dict[str, Any]) -> bool:
-    """Whether its service account may bind any pod; also if we may not ask."""
+def _account(found: dict[str, Any]) -> tuple[str, str]:
+    """Namespace and name of the service account that a Deployment or a pod runs as."""
     spec = found.get("spec") or {}
     spec = (spec.get("template") or {}).get("spec") or spec
-    namespace, account = found["metadata"]["namespace"], spec.get("serviceAccountName") or "default"
+    return found["metadata"]["namespace"], spec.get("serviceAccountName") or "default"
+
+
+async def _may_bind(session: KubeSession, namespace: str, account: str) -> bool:
+    """Whether the service account may bind any pod.
+
+    Raises:
+        Uncertain: the API server did not say.
+    """
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -73,6 +92,5 @@ async def _may_bind(session: KubeSession, found: dict[str, Any]) -> bool:
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     reply = await session.send(Request("POST", path, orjson.dumps(review), is_fenced=False))
     if not reply.ok:
-        log.warning("cannot ask whether a YuniKorn may bind pods", status=reply.status, reason=reply.message())
-        return True
+        raise Uncertain(f"cannot check whether {namespace}/{account} may bind pods: {reply.status} {reply.message()}")
     return bool((reply.json().get("status") or {}).get("allowed"))

@@ -86,6 +86,11 @@ CLOCKS: Final = (
         "how long placeholders are waited for, where the application does not say `placeholderTimeoutInSeconds`",
     ),
     _at_once(
+        keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT,
+        "24h",
+        "longest placeholder timeout: a longer `placeholderTimeoutInSeconds` is reduced to it",
+    ),
+    _at_once(
         keys.EXTRA_WAIT_TIMEOUT,
         "0s",
         "how long a gang waits for its turn before it ends as its style says; `0s` = for ever",
@@ -121,6 +126,12 @@ OPERATOR: Final = (
     _at_start(read.CLUSTER_ID, "mycluster", "the name of the cluster towards the core and in REST"),
     _at_start(read.POLICY_GROUP, "queues", "the entry with the queues is `<policyGroup>.yaml`"),
     _at_start(read.SCHEDULER_NAMES, "muster,yunikorn", "pods with one of these as `schedulerName` are scheduled here"),
+    _at_start(
+        read.SHARING_GROUPS,
+        "",
+        "namespaces that share application IDs: `<group>=<namespace>,<namespace>`, separated by `;`; empty = every "
+        "application has pods of one namespace only",
+    ),
     _at_once(read.HOT_REFRESH, "true", "`false`: later changes wait for a restart"),
     _at_start(read.DISABLE_GANG, "false", "task groups are ignored"),
     _at_start(read.PLACEHOLDER_IMAGE, "registry.k8s.io/pause:3.7", "the image of placeholder pods"),

@@ -23,6 +23,8 @@ POLICY_GROUP: Final = "service.policyGroup"
 SCHEDULER_NAMES: Final = "service.schedulerNames"
 HOT_REFRESH: Final = "service.enableConfigHotRefresh"
 DISABLE_GANG: Final = "service.disableGangScheduling"
+#: Ours: namespaces that share application IDs.
+SHARING_GROUPS: Final = "applications.sharingGroups"
 #: Ours: how gangs that do not say it get their places (semantics 16).
 GANG_PLACEMENT: Final = "gang.placement"
 PLACEHOLDER_IMAGE: Final = "service.placeholderImage"
@@ -41,6 +43,7 @@ WRITERS: Final = "kubernetes.concurrency"
 #: Time-outs of ours that the core reads; the operator only checks that they are durations.
 DURATIONS: Final = (
     keys.EXTRA_PLACEHOLDER_TIMEOUT,
+    keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT,
     keys.EXTRA_WAIT_TIMEOUT,
     keys.EXTRA_STARVATION_AGE,
     keys.EXTRA_COMPLETING_TIMEOUT,
@@ -74,6 +77,7 @@ _LEVELS: Final = {
 _GO_DURATION: Final = re.compile(r"[+-]?(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+)")
 _PART_OF_DURATION: Final = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
 _UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 
@@ -101,6 +105,9 @@ class Configuration:
 
     log_levels: Mapping[str, str] = field(default_factory=dict)
     """By subsystem, "" = all: names of the standard library's levels. What is not set is as the command line has it."""
+
+    withheld: frozenset[str] = frozenset()
+    """Scheduler names that are set and not served, because a YuniKorn runs or that is not certain."""
 
     hot_refresh: bool = True
     """Whether changes of the ConfigMaps are taken while running."""
@@ -141,6 +148,7 @@ def _settings(entries: Mapping[str, str]) -> Settings:
         disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
         gang_placement=_read(entries, GANG_PLACEMENT, default.gang_placement, _placement),
         unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
+        sharing_groups=_read(entries, SHARING_GROUPS, default.sharing_groups, _sharing_groups),
         instance_type_label=label,
         volume_bind_s=_read(entries, VOLUME_BIND_TIMEOUT, default.volume_bind_s, _seconds),
     )
@@ -226,6 +234,18 @@ def _names(text: str) -> frozenset[str] | None:
     """Write scheduler names separated by commas, such as muster,yunikorn."""
     names = [name.strip() for name in text.split(",")]
     return frozenset(names) if all(_NAME.fullmatch(name) for name in names) else None
+
+
+def _sharing_groups(text: str) -> dict[str, str] | None:
+    """Write <group>=<namespace>,<namespace> for each group, with ; between groups; a namespace is in one group."""
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        group, _, listed = entry.partition("=")
+        names = [name.strip() for name in listed.split(",")]
+        if not all(_LABEL.fullmatch(name) for name in (group.strip(), *names)) or found.keys() & set(names):
+            return None
+        found |= dict.fromkeys(names, group.strip())
+    return found
 
 
 def _level(text: str) -> str | None:

@@ -24,7 +24,7 @@ import structlog
 from muster_operator.link.api.requests import micro_time
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, LeadershipLost, Unreachable
-from muster_operator.link.leading.announcement import announcement
+from muster_operator.link.leading.announcement import about_lease, announcement
 from muster_operator.link.leading.fence import Fence, running_s
 from muster_operator.link.leading.lease import NOBODY, Lease, Sight
 from muster_operator.link.leading.store import Store
@@ -81,6 +81,9 @@ class Leading(Protocol):
     def announcements(self) -> list[PostEvent]:
         """What to tell the cluster when we begin."""
 
+    def events(self, reason: str, note: str) -> list[PostEvent]:
+        """The same for what happens later."""
+
     async def run(self) -> None:
         """For as long as we may lead."""
 
@@ -98,6 +101,10 @@ class Unopposed:
 
     def announcements(self) -> list[PostEvent]:
         """Nothing, for there is no choice."""
+        return []
+
+    def events(self, reason: str, note: str) -> list[PostEvent]:
+        """Nothing: there is no Lease."""
         return []
 
     async def run(self) -> None:
@@ -140,6 +147,11 @@ class Leadership:
         """That we lead."""
         candidacy = self._candidacy
         return [announcement(candidacy.namespace, candidacy.name, self._sight.lease.uid, candidacy.identity)]
+
+    def events(self, reason: str, note: str) -> list[PostEvent]:
+        """On the Lease."""
+        candidacy = self._candidacy
+        return [about_lease(candidacy.namespace, candidacy.name, self._sight.lease.uid, reason, note)]
 
     async def run(self) -> None:
         """Take the lease when it is free, and keep it.

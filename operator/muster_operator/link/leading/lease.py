@@ -107,12 +107,18 @@ def read(raw: Mapping[str, Any]) -> Lease:
     )
 
 
-def body(namespace: str, name: str, lease: Lease, serves: frozenset[str] = frozenset()) -> dict[str, Any]:
+def body(
+    namespace: str,
+    name: str,
+    lease: Lease,
+    serves: frozenset[str] = frozenset(),
+    labels: Mapping[str, str] = LABELS,
+) -> dict[str, Any]:
     """The object that says so; with a version it is refused if it is not that version any more."""
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
-        "labels": LABELS,
+        "labels": {**labels},
         "annotations": {ANNOTATION_SERVES: ",".join(sorted(serves))},
     }
     if lease.version:

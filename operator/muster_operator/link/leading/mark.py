@@ -87,7 +87,8 @@ class Mark:
             yield self._patch(self.pod, {"labels": {LABEL_ROLE: ROLE_LEADER}})
 
     def _patch(self, name: str, metadata: dict[str, Any]) -> Request:
-        path = f"{self._pods}/{quote(name)}?fieldManager={FIELD_MANAGER}"
+        # The status subresource takes labels too: so the operator needs no right to patch pods.
+        path = f"{self._pods}/{quote(name)}/status?fieldManager={FIELD_MANAGER}"
         return Request("PATCH", path, orjson.dumps({"metadata": metadata}), MERGE_PATCH)
 
     async def _change(self, request: Request) -> None:

@@ -24,7 +24,10 @@ class Standing:
 
     @property
     def role(self) -> str:
-        """Who leads, if it is not us."""
+        """The leader, if it is another replica; else the reason why decisions wait.
+
+        Waiting decisions do not make the process unready: its webhook and the core's REST API still respond.
+        """
         if self.leading.begun.is_set():
-            return ""
+            return self.loop.held
         return f"standing by, {self.leading.holder or 'nobody yet'} leads"

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import orjson
 
 from muster_operator.link.api.session import KubeSession, Reply, Request
 from muster_operator.link.errors import ApiRefused
-from muster_operator.link.leading.lease import Lease, body, read
+from muster_operator.link.leading.lease import LABELS, Lease, body, read
 
 
 class Store:
     """The Lease of that namespace and name. `serves`: what it says beside. `within_s`: what each request may take."""
 
-    def __init__(self, session: KubeSession, place: tuple[str, str], serves: frozenset[str], within_s: float) -> None:
-        self._session, self._serves, self._within_s = session, serves, within_s
+    def __init__(
+        self,
+        session: KubeSession,
+        place: tuple[str, str],
+        serves: frozenset[str],
+        within_s: float,
+        labels: Mapping[str, str] = LABELS,
+    ) -> None:
+        self._session, self._serves, self._within_s, self._labels = session, serves, within_s, labels
         self._namespace, self._name = place
 
     async def get(self) -> Lease | None:
@@ -33,7 +42,7 @@ class Store:
             ApiRefused: the server does not do it.
             Unreachable: no answer came; it may have been done.
         """
-        raw = orjson.dumps(body(self._namespace, self._name, lease, self._serves))
+        raw = orjson.dumps(body(self._namespace, self._name, lease, self._serves, self._labels))
         method, path = ("PUT", f"/{self._name}") if lease.version else ("POST", "")
         reply = await self._send(method, path, raw)
         is_overtaken = reply.status == 409 or (reply.status == 404 and lease.version)

@@ -47,9 +47,11 @@ class Comparing:
         metrics: Metrics,
         pause_s: float = PAUSE_S,
         answer_s: float = ANSWER_S,
+        suspect: Callable[..., None] = lambda *plurals: None,
     ) -> None:
         self._ledger, self._put, self._metrics = ledger, put, metrics
         self._pause_s, self._answer_s = pause_s, answer_s
+        self._suspect = suspect  # a difference may come from an event that was missed
         self._touched: set[str] | None = None  # None = no question is open
         self._compared = asyncio.Event()
         self._words = 0
@@ -101,6 +103,8 @@ class Comparing:
                 subject=difference.subject,
                 is_put_right=difference not in before,
             )
+        if found.found:
+            self._suspect("pods", "nodes")
         (self._restarted if found.unsound else self._repaired).update(found.found)
         if found.unsound:
             item.session.session_lost(found.unsound)

@@ -2,8 +2,8 @@
 
 `CoreLink.run` registers with a growing pause between attempts, each logged; what the core says goes into the agent's
 inbox, tagged with its session, so that a word of an older session is never obeyed. News waits in one outbox per stream
-with a sender each, because streams must not wait for each other (semantics 25); an outbox that grows over its limit
-ends the session: the replay of the next one says everything again.
+with a sender each, because streams must not wait for each other (semantics 25). While too much waits in them, the inbox
+keeps objects back and coalesces their updates, so a core that is slow for a while costs no replay.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from muster_operator.link.errors import ConfigurationRefused, StartupRefused
 from muster_operator.link.si.decode import decoded_inventory
 from muster_operator.link.si.encode import Batch, Encoder, Sent, Stream
 from muster_operator.model.inventory import Inventory, Part
+from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
 from muster_operator.model.news import News
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
@@ -34,8 +35,6 @@ log = structlog.get_logger("muster.core")
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 #: A session that lasted this long was a good one: the pauses begin anew.
 GOOD_SESSION_S: Final = 30.0
-#: Messages that may wait for one stream: a recovery of 100,000 pods is 1,000 of them.
-OUTBOX_LIMIT: Final = 20_000
 
 _STATE_DUMP: Final = "stateDump"
 
@@ -55,6 +54,9 @@ class Listener(Protocol):
     def said(self, session: Session, message: FromCore) -> None:
         """The core said something."""
 
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
+        """The core's outbox reached the limit for reading objects, or fell below it."""
+
 
 class Session:
     """One registration: a ResourceManagerCallback on one side, outboxes and counts on the other."""
@@ -64,10 +66,11 @@ class Session:
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._outboxes: dict[Stream, _Outbox[Any]] = {
-            Stream.APPLICATIONS: _Outbox(encoder, partial(_tell, api), self.session_lost),
-            Stream.NODES: _Outbox(encoder, api.update_node, self.session_lost),
-            Stream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost),
+            Stream.APPLICATIONS: _Outbox(encoder, partial(_tell, api), self.session_lost, self._sent_one),
+            Stream.NODES: _Outbox(encoder, api.update_node, self.session_lost, self._sent_one),
+            Stream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost, self._sent_one),
         }
+        self._is_core_slow = False
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         """Pass on."""
@@ -102,6 +105,17 @@ class Session:
             if batch.is_counted:
                 self.sent.add(batch.stream)
             self._outboxes[batch.stream].put(batch)
+        if not self._is_core_slow and self._waiting() > OUTBOX_FULL:
+            self._is_core_slow = True
+            self._listener.core_is_slow(self, is_slow=True)
+
+    def _waiting(self) -> int:
+        return sum(len(outbox) for outbox in self._outboxes.values())
+
+    def _sent_one(self) -> None:
+        if self._is_core_slow and self._waiting() < OUTBOX_ROOM:
+            self._is_core_slow = False
+            self._listener.core_is_slow(self, is_slow=False)
 
     def depths(self) -> dict[str, int]:
         """Messages that wait, per stream."""
@@ -162,8 +176,14 @@ async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_p
 class _Outbox(Generic[M]):
     """Messages of one stream that wait for the transport, and the task that encodes them and hands them over."""
 
-    def __init__(self, encoder: Encoder, deliver: Callable[[M], Awaitable[None]], lost: Callable[[str], None]) -> None:
-        self._encoder, self._deliver, self._lost = encoder, deliver, lost
+    def __init__(
+        self,
+        encoder: Encoder,
+        deliver: Callable[[M], Awaitable[None]],
+        lost: Callable[[str], None],
+        sent: Callable[[], None],
+    ) -> None:
+        self._encoder, self._deliver, self._lost, self._sent = encoder, deliver, lost, sent
         self._waiting: deque[Batch] = deque()
         self._gone = 0  # how many the transport has taken over
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -210,6 +230,7 @@ class _Outbox(Generic[M]):
                         self._waiting.popleft()
                     self._gone += 1
                     self._tell()
+                    self._sent()
                     await asyncio.sleep(0)  # others have their turn between two messages
         except SchedulerInterfaceError as error:
             self._lost(str(error))

@@ -77,6 +77,7 @@ class Current:
         self, ledger: Ledger, put: Callable[[Input], None], comparing: Comparing, binds: Binds | None = None
     ) -> None:
         self._ledger, self._put, self.comparing, self._binds = ledger, put, comparing, binds
+        self.clock_ahead_s: Callable[[], float] = lambda: 0.0
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
         self.recovered = asyncio.Event()
@@ -138,6 +139,7 @@ class Current:
                 self.stage = Stage.LISTING
                 return Outcome()
             case Stage.LISTING if self.has_listed:
+                self._ledger.clock_ahead_ms = round(self.clock_ahead_s() * 1000)
                 self.stage, self._turns = Stage.ANSWERS, recovery.begin(self._ledger, now)
                 self._spawn(self._wait_for(self.session))
                 return Outcome()

@@ -171,8 +171,6 @@ def _allocated(new: si_pb2.Allocation) -> Allocated:
         PodUid(new.allocationKey),
         NodeName(new.nodeID),
         AllocationId(new.allocationID),
-        new.placeholder,
-        new.taskGroupName,
         _chosen_volumes(new.allocationTags.get(keys.TAG_CHOSEN_VOLUMES, "")),
     )
 
@@ -187,14 +185,7 @@ def _core_event(event: si_pb2.EventRecord) -> CoreEvent:
         object_id=event.objectID,
         reference_id=event.referenceID,
         message=event.message,
-        detail=_detail(event),
     )
-
-
-def _detail(event: si_pb2.EventRecord) -> str:
-    """The name of the change detail; a number that this version does not know stays a number."""
-    known = si_pb2.EventRecord.ChangeDetail.DESCRIPTOR.values_by_number.get(event.eventChangeDetail)
-    return known.name if known is not None else str(event.eventChangeDetail)
 
 
 def _termination(number: int) -> TerminationType:

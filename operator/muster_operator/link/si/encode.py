@@ -1,8 +1,9 @@
 """News to messages of the Scheduler Interface. With `si_decode` the operator's only module that makes protobuf.
 
 News keeps its order: a message holds a run of news of one kind, so that no receiver can apply what came later first
-(semantics 19). Values that do not fit the messages (a resource beyond 64 bits) never get here: the translation refuses
-them. Source: seed 003; the vocabulary of the maps is `muster_si.keys`.
+(semantics 19). It is closed when it has enough items or bytes; a node with more pods than one message should hold is
+told of in several, drained until the last one. Values that do not fit the messages (a resource beyond 64 bits) never
+get here: the translation refuses them. Source: seed 003; the vocabulary of the maps is `muster_si.keys`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from importlib.metadata import version
-from itertools import groupby, islice
+from itertools import chain, groupby
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from muster_operator.link.si.forms import Forms
+from muster_operator.model import limits
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.enums import NumberEnum
@@ -41,16 +43,17 @@ from muster_operator.model.news import (
     NodeOpened,
     NodeUpdated,
 )
+from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.resources import Resources
 from muster_si import muster_pb2, si_pb2
 
-#: Items per message: 90,000 asks a second at 100, and little more beyond (architecture 4).
-ITEMS_PER_MESSAGE: Final = 100
-
 Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
 Registration = si_pb2.RegisterResourceManagerRequest
 Configuration = si_pb2.UpdateConfigurationRequest
+
+#: Amounts of more resources than this are not cached; a name has 317 characters at most.
+_USUAL_AMOUNTS: Final = 8
 
 #: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
 BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "buildVersion": version("muster-scheduler")}
@@ -133,10 +136,22 @@ class Encoder:  # long: one method for each thing that is said
         object.__setattr__(self, "_forms", Forms(self._ask))
 
     def batches(self, news: Iterable[News]) -> Iterator[Batch]:
-        """What goes into one message each, in this order, with at most ITEMS_PER_MESSAGE items."""
+        """What goes into one message each, in this order, with at most MESSAGE_ITEMS items and some MESSAGE_BYTES."""
         for lane, run in groupby(news, _lane):
-            while batch := tuple(islice(run, ITEMS_PER_MESSAGE)):
-                yield Batch(_STREAMS[lane], batch)
+            stream, batch, size = _STREAMS[lane], list[News](), 0
+            of_class: Mapping[str, str] | None = None
+            bytes_of_item = 0
+            for item in chain.from_iterable(map(_parts, run)) if lane is _Lane.NODES else run:
+                # Asks of one class differ in a few short tags, which the frame of each allows for.
+                if of_class is None or not isinstance(item, AskSubmitted) or item.ask.common is not of_class:
+                    bytes_of_item = _size(item)
+                    of_class = item.ask.common if isinstance(item, AskSubmitted) and item.ask.common else None
+                if batch and (len(batch) >= limits.MESSAGE_ITEMS or size + bytes_of_item > limits.MESSAGE_BYTES):
+                    yield Batch(stream, tuple(batch))
+                    batch, size = [], 0
+                batch.append(item)
+                size += bytes_of_item
+            yield Batch(stream, tuple(batch))
 
     def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
         """The request that opens a session (semantics 7)."""
@@ -217,6 +232,7 @@ class Encoder:  # long: one method for each thing that is said
             case NodeUpdated():
                 update = si_pb2.NodeInfo.UPDATE
                 info.CopyFrom(_node(item.node.name, update, item.node.attributes, item.node.capacity))
+                info.existingAllocations.extend([self._allocation(existing) for existing in item.existing])
             case NodeDrained():
                 info.nodeID, info.action = item.name, si_pb2.NodeInfo.DRAIN_NODE
             case NodeOpened():
@@ -238,7 +254,7 @@ class Encoder:  # long: one method for each thing that is said
                         allocationKey=item.key,
                         allocationID=item.allocation_id,
                         terminationType=_termination(item.termination),
-                        message=item.message,
+                        message=item.message[: limits.REASON_CHARACTERS],
                     )
                 )
             case AskReleased():
@@ -248,7 +264,7 @@ class Encoder:  # long: one method for each thing that is said
                         applicationID=item.app,
                         allocationKey=item.key,
                         terminationType=_termination(item.termination),
-                        message=item.message,
+                        message=item.message[: limits.REASON_CHARACTERS],
                     )
                 )
 
@@ -317,6 +333,58 @@ def _lane(item: News) -> _Lane:
             return _Lane.ASK_RELEASES
 
 
+#: Bytes of an item beside its texts: names, amounts and the frames of a message.
+_FRAME: Final = 256
+
+
+def _size(item: News) -> int:
+    """Some bytes of an item in a message. Cheap, for each pod is measured: a text counts its characters, a key none.
+
+    Each item is bounded where it is made (`model.limits`), so 100 that are larger than they look fit a message too.
+    """
+    match item:
+        case AskSubmitted(ask):
+            return _FRAME + sum(map(len, ask.tags.values()))
+        case AllocationReported(allocation):
+            return _FRAME + sum(map(len, allocation.ask.tags.values()))
+        case ApplicationSubmitted(spec):
+            return _FRAME + sum(map(len, spec.tags.values())) + sum(map(len, spec.user.groups))
+        case NodeCreated(node=node, existing=existing) | NodeUpdated(node=node, existing=existing):
+            return _node_size(node) + sum(map(_allocation_size, existing))
+        case FactTold(fact):
+            return _FRAME + sum(map(len, fact.attributes.values()))
+        case _:
+            return _FRAME
+
+
+def _allocation_size(allocation: AllocationSpec) -> int:
+    return _FRAME + sum(map(len, allocation.ask.tags.values()))
+
+
+def _node_size(node: Node) -> int:
+    return _FRAME + sum(map(len, node.attributes.values()))
+
+
+def _parts(item: News) -> Iterator[News]:
+    """A node with the pods on it in as many parts as it takes; it is opened with the last one."""
+    if not isinstance(item, NodeCreated) or _size(item) <= limits.MESSAGE_BYTES:
+        yield item
+        return
+    size = of_node = _node_size(item.node)
+    chunks: list[list[AllocationSpec]] = [[]]
+    for existing in item.existing:
+        size += _allocation_size(existing)
+        if size > limits.MESSAGE_BYTES and chunks[-1]:
+            chunks.append([])
+            size = of_node + _allocation_size(existing)
+        chunks[-1].append(existing)
+    yield structs.replace(item, drained=True, existing=tuple(chunks[0]))
+    for chunk in chunks[1:]:
+        yield NodeUpdated(item.node, tuple(chunk))
+    if not item.drained:
+        yield NodeOpened(item.node.name)
+
+
 def _fact(fact: ClusterObject) -> muster_pb2.Fact:
     return muster_pb2.Fact(kind=_KINDS[fact.kind], name=fact.name, attributes=fact.attributes, gone=fact.gone)
 
@@ -328,12 +396,18 @@ def _node(
 
 
 def _resource(amounts: Resources) -> si_pb2.Resource:
+    if len(amounts) > _USUAL_AMOUNTS:
+        return _made(amounts.items())
     return _message_of(tuple(amounts.items()))
 
 
 @lru_cache(maxsize=4096)
 def _message_of(amounts: tuple[tuple[str, int], ...]) -> si_pb2.Resource:
     """One message per distinct amount; it is copied where it is put in."""
+    return _made(amounts)
+
+
+def _made(amounts: Iterable[tuple[str, int]]) -> si_pb2.Resource:
     return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in amounts})
 
 

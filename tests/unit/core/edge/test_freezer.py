@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster_core.edge.freezer import Freezer
+from muster_core.edge.freezer import Freezer, size
+from muster_core.model.effects import AllocationAnswer, NewAllocation
+from muster_core.model.ids import AllocationId, NodeId
+from muster_core.model.notes import EventNoted, Notice
+from tests.unit.builders import RM, an_ask
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +60,10 @@ def test_in_somebody_elses_process_nothing_is_touched() -> None:
     freezer.recovered()
     freezer.heard(100_000)
     assert gc.get_freeze_count() == 0
+
+
+def test_allocations_count_as_events_do() -> None:
+    new = NewAllocation(an_ask("r0"), AllocationId("a"), NodeId("n"))
+    answer = AllocationAnswer(RM, new=(new,) * 4_999)
+    assert size([answer]) == 5_000
+    assert size([EventNoted(RM, Notice.QUEUE, "root.a")]) == 1

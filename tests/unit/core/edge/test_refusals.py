@@ -21,7 +21,10 @@ ASKS: list[tuple[dict[str, Any], str]] = [
     ({"partitionName": "other"}, "partitionName is not known: 'other'"),
     ({"resourceAsk": m.a_resource(vcore=-1)}, "resourceAsk: vcore is negative: -1"),
     ({"resourceAsk": m.a_resource(memory=HUGE)}, "resourceAsk: memory is absurd"),
-    ({"resourceAsk": m.a_resource(memory=2**61), "maxAllocations": 4}, "resourceAsk is absurd when taken 4 times"),
+    (
+        {"resourceAsk": m.a_resource(memory=2**47), "maxAllocations": 2**16},
+        "resourceAsk is absurd when taken 65536 times",
+    ),
     ({"maxAllocations": 0}, "maxAllocations is not positive: 0"),
     ({"maxAllocations": -1}, "maxAllocations is not positive: -1"),
     ({"executionTimeoutMilliSeconds": 2**62}, "executionTimeoutMilliSeconds is absurd"),
@@ -160,6 +163,18 @@ APPLICATIONS: list[tuple[dict[str, Any], str]] = [
         {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2305843009213693952,"resource":{"vcore":9}}]'}},
         "minMember of 'w' is absurd",
     ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2147483647,"resource":{"vcore":1}}]'}},
+        "minMember of all task groups is 2147483647, the limit is 10000: reduce minMember",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"v","minMember":5001},{"name":"w","minMember":5000}]'}},
+        "minMember of all task groups is 10001, the limit is 10000",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: f"[{','.join(['{}'] * 101)}]"}},
+        "members has 101 task groups, the limit is 100: define fewer groups",
+    ),
     ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1,"priority":"high"}]'}}, "priority is not a whole"),
     (
         {"tags": {keys.APP_TAG_GANG_PLACEMENT: "direct"}},
@@ -195,7 +210,7 @@ NODES: list[tuple[dict[str, Any], str]] = [
     ({"attributes": {keys.NODE_TAINTS: "{}"}}, "muster/taints: taints is not a list"),
     ({"attributes": {keys.NODE_TAINTS: '[{"key":"a","effect":"Maybe"}]'}}, "effect is 'Maybe', not one of"),
     ({"schedulableResource": m.a_resource(vcore=-1)}, "schedulableResource: vcore is negative"),
-    ({"occupiedResource": m.a_resource(vcore=HUGE)}, "occupiedResource: vcore is absurd"),
+    ({"occupiedResource": m.a_resource(vcore=-1)}, "occupiedResource: vcore is negative"),
     ({"action": si_pb2.NodeInfo.UPDATE, "schedulableResource": None}, "schedulableResource is missing"),
 ]
 

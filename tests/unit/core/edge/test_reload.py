@@ -11,7 +11,7 @@ from muster_core.edge.loop import LoopSettings
 from muster_core.edge.scheduler import Scheduler
 from muster_core.model.config import GroupResolver
 from muster_core.model.ids import ApplicationId, partition_id
-from muster_si import muster_pb2, si_pb2
+from muster_si import keys, muster_pb2, si_pb2
 from muster_si.errors import Refused
 from tests.unit.core.edge import messages as m
 from tests.unit.core.edge.conftest import Bench, Clock, Notebook
@@ -23,6 +23,14 @@ LDAP = "partitions: [{queues: [{name: a, submitacl: '*'}], usergroupresolver: {t
 
 def update(text: str) -> si_pb2.UpdateConfigurationRequest:
     return si_pb2.UpdateConfigurationRequest(rmID=m.RM, config=text)
+
+
+GROUPS = """
+partitions:
+  - usergroupresolver: {type: ldap}
+    placementrules: [{name: provided, filter: {type: deny, groups: [contractors]}}]
+    queues: [{name: a, submitacl: '*'}]
+"""
 
 
 def rejected(bench: Bench) -> dict[str, str]:
@@ -52,6 +60,25 @@ async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(
     await submit(bench, "one")
     assert rejected(bench) == {}
     assert bench.core.outlet.sessions[m.RM].config_text == ONE
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "# nothing\n---\n"])
+async def test_an_empty_file_does_not_replace_a_configuration_that_is_in_force(bench: Bench, text: str) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
+        await bench.core.update_configuration(update(text))
+    await bench.settle()
+    assert "the one before stays in force: config: queues.yaml is empty" in said(bench)[0]
+    await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
+    assert "root.other" in rejected(bench)["none"]
+
+
+async def test_an_empty_file_stays_accepted_where_none_was_in_force(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_configuration(update(""))
+    await bench.core.update_configuration(update(ONE))
+    await submit(bench, "one")
+    assert rejected(bench) == {}
 
 
 async def test_a_partition_that_comes_is_known_and_one_that_goes_is_refused_with_a_reason(bench: Bench) -> None:
@@ -101,8 +128,40 @@ async def test_a_changed_resolver_counts_from_the_next_application_on(bench: Ben
     await bench.register(**{"queues.yaml": ONE})
     plain = si_pb2.UserGroupInformation(user="kim")
     await submit(bench, "one", ugi=plain)
-    await bench.core.update_configuration(update(LDAP.replace("ldap", "test")))
+    testing = update(LDAP.replace("ldap", "test"))
+    testing.extraConfig[keys.EXTRA_TEST_GROUPS] = "true"
+    await bench.core.update_configuration(testing)
     await submit(bench, "two", ugi=plain)
     [partition] = bench.core.loop.world.partitions.values()
     groups = {name: app.spec.groups for name, app in partition.applications.items()}
     assert groups == {"one": ("kim",), "two": ("kim", "testgroup")}
+
+
+async def test_an_application_waits_for_a_directory_that_is_down_and_goes_on_when_it_is_back() -> None:
+    is_down = True
+
+    def directory(user: str) -> Answer:
+        return (
+            Answer(problem="down", is_silent=True) if is_down else Answer(("contractors" if user == "kim" else "dev",))
+        )
+
+    time = Clock()
+    groups = Groups({GroupResolver.LDAP: directory}, now_s=lambda: time() / 1e9, retry_s=0.0)
+    core = Scheduler(LoopSettings(), time, groups=groups)
+    task = asyncio.create_task(core.run())
+    bench = Bench(core, time, Notebook())
+    try:
+        await bench.register(**{"queues.yaml": GROUPS})
+        for name in ("kim", "ann"):
+            await submit(bench, f"of-{name}", ugi=si_pb2.UserGroupInformation(user=name))
+        [partition] = core.loop.world.partitions.values()
+        assert set(partition.undecided) == {"of-kim", "of-ann"}
+        assert not partition.applications
+        is_down = False
+        time.now += 60_000_000_000  # nobody asks a directory that was down just now
+        await bench.rm.until(lambda: bool(rejected(bench)) and bool(partition.applications))
+        assert set(partition.applications) == {"of-ann"}
+        assert "its filter is not for user kim" in rejected(bench)["of-kim"]
+    finally:
+        core.close()
+        await task

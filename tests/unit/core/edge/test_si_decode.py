@@ -314,6 +314,13 @@ def test_a_node_may_come_drained_and_be_updated() -> None:
     assert updated.spec == added.spec
 
 
+def test_an_update_of_a_node_may_add_existing_allocations() -> None:
+    info = m.a_node(action=si_pb2.NodeInfo.UPDATE, existingAllocations=[m.an_allocation(nodeID="")])
+    [updated] = m.a_decoder().nodes(m.nodes(info)).events
+    assert isinstance(updated, NodeUpdated)
+    assert [existing.node for existing in updated.existing] == ["node-1"]
+
+
 @pytest.mark.parametrize("action", list(NodeAction))
 def test_the_short_actions_need_no_more_than_the_id(action: NodeAction) -> None:
     number = si_pb2.NodeInfo.ActionFromRM.Value(action.value)

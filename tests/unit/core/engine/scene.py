@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from itertools import count
 
 from muster_core.engine import invariants
@@ -37,7 +38,7 @@ from muster_core.model.release import Termination
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition, World
-from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_ask
+from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_allocation, an_ask
 
 #: The check counts everything anew: after each of so many events it would be most of a test.
 _MANY = 50
@@ -70,16 +71,29 @@ class Scene:
         Returns what is said; what is noted for those who watch is in `noted`.
         """
         said: list[Effect] = []
-        for event in events:
-            said += step(self.world, event, self.now_ns)
+        left = deque(events)
+        while left:
+            effects = step(self.world, left.popleft(), self.now_ns)
+            said += effects
+            left += [ClockRang(one.clock) for one in self._set(effects)]  # before the cycle, as the loop does
             if len(events) < _MANY:
                 self._check()
-        said += cycle(self.world, self.now_ns, lambda: True).effects
+        effects = cycle(self.world, self.now_ns, lambda: True).effects
         self._check()
-        for effect in said:
-            if isinstance(effect, ClockSet):
-                heapq.heappush(self.clocks, (effect.at_ns, next(self.order), effect))
+        for clock in self._set(effects):
+            heapq.heappush(self.clocks, (clock.at_ns, next(self.order), clock))
+        said += effects
         return [effect for effect in said if not self._is_noted(effect) and not _is_looking_again(effect)]
+
+    def _set(self, effects: list[Effect]) -> list[ClockSet]:
+        """Set the clocks of these effects; returns those that are due."""
+        due: list[ClockSet] = []
+        for effect in effects:
+            if isinstance(effect, ClockSet) and effect.at_ns <= self.now_ns:
+                due.append(effect)
+            elif isinstance(effect, ClockSet):
+                heapq.heappush(self.clocks, (effect.at_ns, next(self.order), effect))
+        return due
 
     def _is_noted(self, effect: Effect) -> bool:
         """Keep what is for those who watch; a word to people is said too."""
@@ -129,8 +143,13 @@ class Scene:
     def add_node(self, name: str, *existing: AllocationSpec, vcore: int = 4000, draining: bool = False) -> list[Effect]:
         return self.tell(NodeAdded(a_node(name, vcore), draining=draining, existing=existing))
 
+    def add_full_node(self, name: str = "full", vcore: int = 4000) -> list[Effect]:
+        """A node that a foreign pod fills: an empty cluster could hold more than the present one."""
+        return self.add_node(name, an_allocation(f"{name}-pod", name, vcore=vcore, foreign=True), vcore=vcore)
+
     def _check(self) -> None:
         assert invariants.check(self.world) == []
+        assert self.world.outbox.failures == []
         assert all(partition.void_decisions == 0 for partition in self.world.partitions.values())
 
 

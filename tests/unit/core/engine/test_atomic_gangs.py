@@ -60,7 +60,7 @@ def test_not_one_has_a_place_while_they_do_not_all_fit() -> None:
     assert placed(said) == {}
     state, reason = waits(said)["app-p0"]
     assert (state, "task group workers has places for 4 of 5 members" in reason) == ("FAILED", True)
-    assert scene.partition.partial is None
+    assert not scene.partition.contention.holding
     assert len(placed(scene.add_node("n1", vcore=1000))) == 5
 
 
@@ -98,8 +98,9 @@ def test_of_two_gangs_with_room_for_one_both_finish_one_after_the_other() -> Non
 
 def test_a_gang_that_reserves_its_places_one_by_one_leaves_an_atomic_one_alone() -> None:
     scene = Scene(CONFIGURATION, nodes=1, vcore=2000)
+    scene.add_full_node()
     scene.gang(ApplicationAdded(an_application("part", gang=4)), 4)
-    assert scene.partition.partial == "part"
+    assert scene.app("part").gang.reserved["vcore"] == 2000
     scene.add_node("n1", vcore=1000)
     scene.gang(a_gang(3, "whole", queue="root.b"), 3)
     said = scene.add_node("n2", vcore=5000)

@@ -141,17 +141,16 @@ def test_two_gangs_of_which_one_may_not_start_leave_the_other_its_turn() -> None
     assert scene.app("two").state == "Running"
 
 
-def test_a_reload_that_makes_a_leaf_fair_fails_the_gang_that_has_room_held_and_leaves_nothing() -> None:
+def test_a_reload_that_makes_a_leaf_fair_leaves_the_reservation_of_its_gang_alone() -> None:
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     run(scene, "root.b", *pods("b", 6))
     scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
     scene.wait(10)
-    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", fair=True), a_queue("b"))))
-    for allocation in list(scene.app("gang").allocations.values()):
-        scene.release(allocation.spec.key, app="gang", why=Termination.TIMEOUT)
-    assert not scene.partition.reservations
-    assert not scene.partition.partial
-    assert not scene.partition.queues.root.pending
+    said = scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", fair=True), a_queue("b"))))
+    assert states(said, "gang") == []
+    for key in ("b0", "b1"):
+        scene.release(key, app="b")
+    assert scene.app("gang").state == "Running"
 
 
 def test_a_user_over_the_limit_after_a_restart_starts_nothing_and_goes_on_as_soon_as_it_may() -> None:

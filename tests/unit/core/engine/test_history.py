@@ -1,5 +1,9 @@
 """Applications that ended, and those that were rejected, are kept for people for a time (contract 6.3)."""
 
+from dataclasses import replace
+
+from muster_core.engine.step import step
+from muster_core.model import limits
 from muster_core.model.config import Timing
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced, ManagerRegistered
 from muster_core.model.ids import ApplicationId
@@ -108,3 +112,17 @@ def test_a_clock_of_an_earlier_session_lets_nothing_go() -> None:
     finish(scene, "two")
     scene.wait(HOUR + 60)
     assert set(kept(scene)) == {"two"}
+
+
+def test_counts_of_queues_that_are_gone_are_added_to_those_above_once_they_are_very_many() -> None:
+    scene = a_scene()
+    number = limits.ENDED_COUNTS_OF_GONE_QUEUES + 200
+    for index in range(number):
+        name = f"app{index}"
+        spec = replace(an_application(name, queue=""), tags={"namespace": f"ns{index}"})
+        step(scene.world, ApplicationAdded(spec), scene.now_ns)
+        step(scene.world, ApplicationRemoved(PARTITION, ApplicationId(name)), scene.now_ns)
+    ended = scene.partition.ended
+    assert sum(ended.values()) == number
+    assert len(ended) < number
+    assert max(ended, key=lambda key: ended[key])[0] == "root"

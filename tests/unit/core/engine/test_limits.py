@@ -185,6 +185,7 @@ def test_an_ask_for_many_places_stops_at_the_limit_and_goes_on_as_they_end() -> 
 def test_a_gang_reserves_what_its_user_has_left_before_others_of_the_user_take_it() -> None:
     limit = a_limit(users=("kim",), vcore=4000)
     scene = Scene(a_configuration(a_queue("a"), a_queue("b"), limits=(limit,)), nodes=1, vcore=2000)
+    scene.add_full_node()
     scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
     submit(scene, "x", queue="root.b")
     assert scene.app("gang").gang.pledge == resources(vcore=2000, pods=2)

@@ -216,6 +216,7 @@ def test_a_placeholder_is_replaced_by_the_member_that_takes_its_place() -> None:
 
 def test_a_gang_that_times_out_drops_its_asks_and_resumes() -> None:
     scene = a_scene(nodes=1)
+    scene.add_full_node()
     scene.gang(ApplicationAdded(an_application(gang=6, timeout_s=60)), 6)
     scene.noted.clear()
     scene.wait(61)
@@ -351,3 +352,25 @@ def test_tracking_is_switched_by_a_reload() -> None:
     assert told(scene, ApplicationAdded(an_application())) == []
     scene.tell(reload_of(a_queue("a")))
     assert told(scene, ApplicationAdded(an_application("second"))) != []
+
+
+def test_every_note_that_names_an_application_has_its_plain_id() -> None:
+    scene = a_scene(replace(a_queue("a"), limits=(QuotaLimit(groups=("staff",), max=Limit({"vcore": 9000})),)))
+    spec = replace(an_application("ns/job", gang=2), groups=("staff",), shown_as="job")
+    scene.gang(ApplicationAdded(spec), 2)
+    scene.ask(an_ask("real", app="ns/job", group="workers"), an_ask("big", app="ns/job", vcore=99_000))
+    scene.tell(ApplicationAdded(replace(spec, id=ApplicationId("ns/lost"), queue="root.nowhere", tags={})))
+    scene.tell(ApplicationRemoved(PARTITION, spec.id))
+    scene.wait(4 * 24 * 3600)
+    named = [note for note in scene.noted if {note.subject, note.reference} & {"ns/job", "ns/lost"}]
+    assert {note.detail for note in named} >= {
+        Detail.APP_NEW,
+        Detail.APP_REJECT,
+        Detail.APP_REQUEST,
+        Detail.APP_ALLOC,
+        Detail.QUEUE_APP,
+        Detail.UG_APP_LINK,
+        Detail.APP_EXPIRED,
+    }
+    assert {note.app_name for note in named} == {"job"}
+    assert not any("ns/job" in note.message for note in scene.noted)

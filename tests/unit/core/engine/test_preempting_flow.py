@@ -6,16 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from muster_core.engine.victims import carry_out
+from muster_core.engine.commit import commit
 from muster_core.model.decisions import Preemption
 from muster_core.model.effects import AllocationAnswer, Effect
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import ApplicationRemoved, ManagerRegistered, NodeAction
+from muster_core.model.events import ApplicationRemoved, ConfigurationReplaced, ManagerRegistered, NodeAction
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, QueuePath
 from muster_core.model.notes import Detail
+from muster_core.model.policies import QueuePolicies
 from muster_core.model.release import Termination
-from tests.unit.builders import PARTITION, RM, a_configuration, a_queue, an_ask
-from tests.unit.core.engine.contest import PREEMPTED, confirm, cores, pods, run, victims
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_queue, an_ask
+from tests.unit.core.engine.contest import PREEMPTED, a_daemon, confirm, cores, pods, run, victims, with_preemption
 from tests.unit.core.engine.scene import Scene, notices, placed, releases
 
 _A, _B = ApplicationId("a"), ApplicationId("b")
@@ -84,11 +85,66 @@ def test_victims_that_go_with_their_node_count_as_gone_and_the_ask_waits_for_ano
 
 
 def test_a_victim_that_is_never_confirmed_lets_the_ask_wait_as_usual_after_the_deadline() -> None:
-    scene, _ = preempting()
+    scene = Scene(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
+    run(scene, "root.b", *pods("b", 3, priority=9), an_ask("victim"))
+    run(scene, "root.a", an_ask("x"))
+    scene.wait(31)
     said = scene.wait(120)
     assert [notice for notice in notices(said) if "not confirmed" in notice]
     assert scene.app("a").claimed["vcore"] == 0
-    assert placed(scene.release("b3", app="b", why=PREEMPTED)) == {"x": "n0"}
+    assert placed(scene.release("victim", app="b", why=PREEMPTED)) == {"x": "n0"}
+
+
+def test_another_victim_is_found_for_an_ask_whose_first_one_does_not_terminate() -> None:
+    scene, said = preempting(nodes=2)
+    [stuck] = victims(said)
+    [other] = victims(scene.wait(150))
+    assert other != stuck
+    assert set(placed(scene.release(other, app="b", why=PREEMPTED))) == {"x"}
+
+
+def test_quota_that_a_victim_does_not_give_back_in_time_is_taken_from_another() -> None:
+    leaves = (a_queue("a", guaranteed=2000), a_queue("b"))
+    scene = Scene(a_configuration(a_queue("p", *leaves, vcore=4000)), nodes=2)
+    run(scene, "root.p.b", *pods("b", 4))
+    run(scene, "root.p.a", an_ask("x"))
+    [stuck] = victims(scene.wait(31))
+    [other] = victims(scene.wait(150))
+    assert other != stuck
+    assert set(placed(scene.release(other, app="b", why=PREEMPTED))) == {"x"}
+
+
+def test_a_queue_over_its_maximum_whose_victims_do_not_terminate_gives_up_others() -> None:
+    policies = QueuePolicies(quota_preemption_delay_ns=60 * SECOND)
+    scene = Scene(with_preemption(a_queue("a", policies=policies), by_quota=True), nodes=1)
+    run(scene, "root.a", *pods("x", 4))
+    lower = with_preemption(a_queue("a", vcore=3000, policies=policies), by_quota=True)
+    scene.tell(ConfigurationReplaced(RM, lower))
+    [stuck] = victims(scene.wait(61))
+    assert victims(scene.wait(110)) == set(), "its time is not over"
+    [other] = victims(scene.wait(70))
+    assert other != stuck
+
+
+def test_a_daemons_pod_finds_another_victim_when_the_first_one_does_not_terminate() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", a_daemon("agent", "n0", priority=1))
+    [stuck] = victims(scene.wait(1))
+    [other] = victims(scene.wait(150))
+    assert other != stuck
+
+
+def test_an_allocation_that_timed_out_and_does_not_terminate_is_room_for_no_longer_than_a_release_may_take() -> None:
+    scene = Scene(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
+    run(scene, "root.b", an_ask("stuck", timeout_s=25), *pods("b", 3))
+    run(scene, "root.a", an_ask("x"))
+    said = scene.wait(40)
+    assert "stuck" in releases(said)
+    assert victims(said) == set(), "what was told to go a moment ago is room soon"
+    scene.wait(120)
+    run(scene, "root.b", an_ask("change", vcore=0))
+    assert len(victims(scene.wait(60))) == 1
 
 
 def test_an_ask_taken_back_gives_up_its_claim_and_the_victims_go_all_the_same() -> None:
@@ -123,7 +179,9 @@ def test_an_attempt_that_does_not_help_is_repeated_after_a_growing_interval_and_
     scene = Scene(a_configuration(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
     run(scene, "root.b", *pods("b", 4, priority=9))
     run(scene, "root.a", an_ask("x"))
-    scene.wait(30 + 15 + 30 + 1)
+    for second in range(30 + 15 + 30 + 1):
+        scene.wait(1)
+        run(scene, "root.b", an_ask(f"change{second}", vcore=0))
     ask = scene.app("a").asks[an_ask("x").key]
     assert ask.attempts is not None
     assert ask.attempts["Preemption does not help"][0] == 3
@@ -173,5 +231,5 @@ def test_a_decision_on_a_node_that_is_gone_writes_nothing() -> None:
     decision = Preemption(PARTITION, _A, places, ((_B, AllocationId("b0-0")),))
     run(scene, "root.a", an_ask("late"))
     with pytest.raises(BrokenDecision, match="node"):
-        carry_out(scene.partition, decision, scene.now_ns)
+        commit(scene.partition, decision, scene.now_ns)
     assert scene.partition.preemptions.running == before

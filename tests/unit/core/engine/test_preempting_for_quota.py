@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster_core.model.config import QueueConfig
 from muster_core.model.events import ConfigurationReplaced, NodeAdded
+from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
 from muster_core.model.policies import QueuePolicies
 from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_ask
 from tests.unit.core.engine.contest import (
@@ -148,3 +149,17 @@ def test_the_start_and_the_run_are_there_for_people() -> None:
     assert queue.preempting["vcore"] == 2000
     confirm(scene, said)
     assert not queue.quota_running
+
+
+def test_a_bounded_number_of_allocations_is_preempted_at_a_time_until_the_queue_is_within_its_maximum() -> None:
+    count = 2 * ALLOCATIONS_PER_QUOTA_PREEMPTION + 500
+    scene = Scene(with_preemption(a(None), by_quota=True))
+    scene.tell(NodeAdded(a_node("n0", 10_000_000, pods=10_000)))
+    run(scene, "root.a", *pods("x", count))
+    reload(scene, a(100_000))
+    gone = victims(scene.wait(61))
+    assert gone == {f"x{index}" for index in range(100, count)}, "all but the oldest"
+    assert (
+        max(len(one.victims) for one in scene.partition.preemptions.running.values())
+        <= ALLOCATIONS_PER_QUOTA_PREEMPTION
+    )

@@ -169,6 +169,7 @@ def test_a_gang_that_cannot_have_all_its_places_preempts_for_none() -> None:
 
 def test_a_preempted_placeholder_of_a_gang_that_reserves_is_lacking_again() -> None:
     scene = two(vcore=3000)
+    scene.add_full_node()
     a_gang(scene, "gang", 4)
     assert scene.app("gang").gang.reserved["vcore"] == 3000
     run(scene, "root.a", an_ask("x"))

@@ -6,6 +6,7 @@ Contract 1.6, 2.3, 2.6.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from muster_core.engine import invariants, ledger
 from muster_core.model.access import EVERYBODY
 from muster_core.model.config import ChildTemplate, Configuration, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.effects import Effect
@@ -16,7 +17,7 @@ from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 from muster_core.model.specs import ApplicationSpec, NamespaceQuota
 from muster_core.world.queues import Queue
-from tests.unit.builders import PARTITION, RM, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import PARTITION, RM, a_queue, an_allocation, an_application, an_ask, resources
 from tests.unit.core.engine.scene import Scene, placed, rejection, releases, states
 
 PROVIDED = (PlacementRule("provided", create=True),)
@@ -144,7 +145,7 @@ def test_a_lowered_quota_leaves_what_runs() -> None:
     scene.ask(an_ask("a", app="one", count=3))
     said = submit(scene, spec("two", "root.ns", of=quota(1000)))
     assert releases([*said]) == {}
-    assert queue(scene, "root.ns").excused
+    assert queue(scene, "root.ns").tolerated == resources(vcore=2000)
     assert placed(scene.ask(an_ask("b", app="two"))) == {}
 
 
@@ -206,13 +207,16 @@ def test_a_gang_that_is_refused_leaves_the_quota_as_it_was() -> None:
     assert queue(scene, "root.ns").max == Limit({"vcore": 5000})
 
 
-def test_a_waiting_gang_that_a_lowered_quota_makes_impossible_fails_with_a_reason() -> None:
-    scene = Scene(configuration())
-    first = spec("g", "root.ns", gang=3, of=quota(5000))
-    scene.gang(ApplicationAdded(first), 3)
-    said = submit(scene, spec("two", "root.ns", of=quota(2000)))
-    assert states([*said], "g") == ["Failing", "Failed"]
-    assert states([*submit(scene, spec("three", "root.ns", of=quota(1000)))], "two") == []
+def test_a_gang_that_a_lowered_namespace_quota_makes_impossible_waits_until_the_quota_is_raised() -> None:
+    scene = Scene(configuration(), nodes=1)
+    scene.add_full_node()
+    scene.gang(ApplicationAdded(spec("g", "root.ns", gang=5, of=quota(5000))), 5)
+    lowered = submit(scene, spec("two", "root.ns", of=quota(2000)))
+    assert states([*lowered], "g") == []
+    scene.add_node("n1")
+    assert scene.app("g").gang.reserved["vcore"] == 4000
+    raised = submit(scene, spec("three", "root.ns", of=quota(5000)))
+    assert states([*raised], "g") == ["Running"]
 
 
 def test_a_raised_count_of_applications_lets_the_next_one_run() -> None:
@@ -283,3 +287,14 @@ def test_a_namespace_is_not_heard_by_configured_queues_nor_for_applications_that
     submit(scene, of_namespace("one", "root.a", quota()))
     assert [*renew(scene, "one", quota(1000)), *renew(scene, "gone", quota(1000))] == []
     assert queue(scene, "root.a").max == Limit({"vcore": 3000})
+
+
+def test_what_is_tolerated_over_a_maximum_is_an_amount_that_no_decision_may_add_to() -> None:
+    scene = Scene(configuration(), nodes=1)
+    submit(scene, spec("one", "root.ns", of=quota(3000)))
+    scene.ask(an_ask("a", app="one", count=3))
+    submit(scene, spec("two", "root.ns", of=quota(1000)))
+    scene.release("a", app="one", identity="a-0")
+    assert queue(scene, "root.ns").tolerated == resources(vcore=1000)
+    ledger.charge(scene.partition, scene.app("two"), resources(vcore=1), 1)
+    assert any("tolerated are" in broken for broken in invariants.check(scene.world))

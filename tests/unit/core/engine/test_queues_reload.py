@@ -12,6 +12,7 @@ from muster_core.model.ids import QueuePath
 from muster_core.model.notes import Change, Detail, Notice
 from muster_core.model.policies import PriorityPolicy, QueuePolicies
 from muster_core.model.resources import Limit, Resources
+from muster_core.model.specs import GangStyle
 from muster_core.model.states import QueueState
 from muster_core.world.queues import Queue
 from tests.unit.builders import RM, a_configuration, a_queue, an_application, an_ask
@@ -101,11 +102,27 @@ def test_a_lower_maximum_stops_what_is_new_and_leaves_what_runs() -> None:
     assert placed(reload(scene, a_queue("a", vcore=3000))) == {"one-t": "n0"}
 
 
-def test_a_waiting_gang_that_the_new_maximum_makes_impossible_fails_with_a_reason() -> None:
+@pytest.mark.parametrize("style", list(GangStyle))
+def test_a_reload_that_is_taken_back_in_time_does_no_harm_to_a_waiting_gang(style: GangStyle) -> None:
     scene = Scene(a_configuration(a_queue("p", a_queue("a"), vcore=4000)))
-    scene.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3)), 3)
-    said = reload(scene, a_queue("p", a_queue("a"), vcore=2000))
-    assert states(said, "g") == ["Failing", "Failed"]
+    scene.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, style=style, timeout_s=60)), 3)
+    assert states(reload(scene, a_queue("p", a_queue("a"), vcore=2000)), "g") == []
+    scene.wait(59)
+    assert states(reload(scene, a_queue("p", a_queue("a"), vcore=4000)), "g") == []
+    assert states(scene.wait(3600), "g") == []
+    assert states(scene.add_node("n0"), "g") == ["Running"]
+
+
+def test_a_gang_that_stays_impossible_ends_with_its_timer_as_its_style_says() -> None:
+    scene = Scene(a_configuration(a_queue("p", a_queue("a"), vcore=4000)), nodes=1)
+    scene.add_full_node()
+    scene.gang(ApplicationAdded(an_application("g", queue="root.p.a", gang=3, timeout_s=60)), 3)
+    assert scene.app("g").state == "Running"
+    waiting = an_application("h", queue="root.p.a", gang=3, timeout_s=60, style=GangStyle.HARD)
+    scene.gang(ApplicationAdded(waiting), 3)
+    reload(scene, a_queue("p", a_queue("a"), vcore=2000))
+    assert states(scene.wait(59), "h") == []
+    assert states(scene.wait(2), "h") == ["Failing"]
 
 
 def test_the_same_configuration_again_changes_nothing() -> None:

@@ -73,21 +73,22 @@ def test_clocks_of_an_older_registration_do_not_reach_the_applications_of_the_ne
         scene.add_node("n0")
 
 
-def test_a_recovered_gang_with_a_part_of_its_places_has_the_partial_slot() -> None:
+def test_a_recovered_gang_with_a_part_of_its_places_contends_like_one_of_this_session() -> None:
     scene = fenced()
-    scene.tell(ApplicationAdded(an_application("old", gang=4)))
+    scene.add_full_node()
+    scene.tell(ApplicationAdded(an_application("old", gang=4, created_s=2)))
     scene.add_node("n0", *(held(f"p{i}", "n0", "old").spec for i in range(2)), vcore=2000)
     scene.tell(FencePassed(RM))
-    assert scene.partition.partial == "old"
-    scene.add_node("n1", vcore=1000)
-    assert placed(scene.gang(ApplicationAdded(an_application("new", queue="root.b", gang=2)), 2)) == {}
+    first = an_application("first", queue="root.b", gang=2, created_s=1)
+    said = scene.gang(ApplicationAdded(first), 2)
+    assert set(releases(said).values()) == {Termination.PREEMPTED_BY_SCHEDULER}
 
 
 def test_a_recovered_gang_starves_like_any_other() -> None:
     timing = Timing(starvation_age_ns=60 * SECOND)
-    scene = Scene(a_configuration(a_queue("a", vcore=4000), timing=timing))
+    scene = Scene(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=1)
     scene.tell(ApplicationAdded(an_application("gang", gang=3)), ApplicationAdded(an_application("busy")))
-    scene.add_node("n0", held("p0", "n0", "gang").spec, *(an_allocation(f"b{i}", "n0", app="busy") for i in range(2)))
+    scene.add_node("n1", held("p0", "n1", "gang").spec, *(an_allocation(f"b{i}", "n1", app="busy") for i in range(3)))
     scene.ask(*(an_ask(f"p{i}", app="gang", group="workers", placeholder=True) for i in (1, 2)))
     assert not scene.app("gang").gang.pledge
     scene.wait(61)
@@ -96,6 +97,7 @@ def test_a_recovered_gang_starves_like_any_other() -> None:
 
 def test_a_member_bound_by_others_while_the_gang_reserves_calls_the_missing_placeholders_off() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    scene.add_full_node()
     scene.gang(ApplicationAdded(an_application(gang=4)), 4)
     scene.add_node("n1", vcore=500)
     said = scene.tell(AllocationReported(an_allocation("r0", "n1", vcore=500)))
@@ -166,6 +168,7 @@ def test_a_reload_that_changes_nothing_for_a_recovered_gang_in_a_fair_leaf_leave
 
 def test_what_is_reported_of_a_failing_application_is_told_to_go_too() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    scene.add_full_node()
     scene.gang(ApplicationAdded(an_application(gang=4, style=GangStyle.HARD, timeout_s=60)), 4)
     assert states(scene.wait(61)) == ["Failing"]
     scene.add_node("n1")
@@ -176,6 +179,7 @@ def test_what_is_reported_of_a_failing_application_is_told_to_go_too() -> None:
 
 def test_a_placeholder_reported_while_resuming_is_told_to_go_too() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    scene.add_full_node()
     scene.gang(ApplicationAdded(an_application(gang=4, timeout_s=60)), 4)
     assert states(scene.wait(61)) == ["Resuming"]
     scene.add_node("n1")

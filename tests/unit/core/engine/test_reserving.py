@@ -8,6 +8,7 @@ from muster_core.model.effects import AllocationAnswer
 from muster_core.model.events import ApplicationAdded, NodeAdded
 from muster_core.model.ids import AllocationKey
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
+from tests.unit.core.engine.contest import confirm, victims
 from tests.unit.core.engine.scene import Scene, notices, placed, rejection, states, waits
 
 
@@ -51,28 +52,29 @@ def test_a_queue_made_on_demand_is_bounded_by_its_parent() -> None:
     assert scene.app().queue.path == "root.ns"
 
 
-def test_reserving_waits_for_head_room_of_the_whole_gang() -> None:
+def test_a_gang_reserves_what_fits_in_the_headroom_of_its_queue_and_the_rest_later() -> None:
     scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
     scene.tell(ApplicationAdded(an_application("busy")))
     scene.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
     said = scene.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
-    assert placed(said) == {}
-    state, reason = waits(said)["gang-p0"]
+    assert placed(said).keys() == {"gang-p0", "gang-p1"}
+    state, reason = waits(said)["gang-p2"]
     assert state == "SKIPPED"
     assert "root.a" in reason
     freed = scene.release("b0", "busy")
-    assert set(placed(freed)) == {"gang-p0", "gang-p1", "gang-p2"}
+    assert set(placed(freed)) == {"gang-p2"}
 
 
-def test_an_application_that_has_not_started_does_not_overtake_a_waiting_gang() -> None:
+def test_an_application_that_has_not_started_does_not_overtake_a_gang_that_waits_for_quota() -> None:
     scene = Scene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
     scene.tell(ApplicationAdded(an_application("busy")))
     scene.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
-    scene.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    scene.gang(ApplicationAdded(an_application("gang", gang=2, each=resources(vcore=1500, pods=1))), 2)
+    assert scene.app("gang").gang.reserved["vcore"] == 1500
     scene.tell(ApplicationAdded(an_application("late")))
-    late = scene.ask(an_ask("l0", app="late"))
+    late = scene.ask(an_ask("l0", app="late", vcore=500))
     assert waits(late)["l0"][0] == "SKIPPED"
-    running = scene.ask(an_ask("b2", app="busy"))
+    running = scene.ask(an_ask("b2", app="busy", vcore=500))
     assert set(placed(running)) == {"b2"}, "an application that runs may grow"
 
 
@@ -81,10 +83,10 @@ def test_a_starving_gang_pledges_before_running_applications_grow() -> None:
     scene = Scene(a_configuration(a_queue("a", vcore=4000), timing=timing), nodes=2)
     scene.tell(ApplicationAdded(an_application("busy")))
     scene.ask(*(an_ask(f"b{i}", app="busy") for i in range(2)))
-    scene.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    scene.gang(ApplicationAdded(an_application("gang", gang=2, each=resources(vcore=1500, pods=1))), 2)
     scene.wait(61)
-    assert placed(scene.ask(an_ask("b2", app="busy"))) == {}
-    assert len(placed(scene.release("b0", "busy"))) == 3
+    assert placed(scene.ask(an_ask("b2", app="busy", vcore=500))) == {}
+    assert placed(scene.release("b0", "busy")).keys() == {"gang-p1"}
 
 
 def test_pledged_head_room_is_not_given_to_anyone_else() -> None:
@@ -97,61 +99,66 @@ def test_pledged_head_room_is_not_given_to_anyone_else() -> None:
     assert states(rest, "gang") == ["Running"]
 
 
-def test_only_one_gang_holds_a_part_of_its_places() -> None:
-    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=4000)
-    first = scene.gang(ApplicationAdded(an_application("one", gang=6)), 6)
-    assert len(placed(first)) == 4
-    second = scene.gang(ApplicationAdded(an_application("two", queue="root.b", gang=2)), 2)
-    assert placed(second) == {}
-    assert scene.partition.partial == "one"
-    grown = scene.add_node("n1")
-    assert len(placed(grown)) == 4
-    assert states(grown, "one") == ["Running"]
-    assert states(grown, "two") == ["Running"]
+def test_any_number_of_gangs_hold_a_part_of_their_places() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1, vcore=5000)
+    scene.add_full_node(vcore=30_000)
+    first = scene.gang(ApplicationAdded(an_application("one", gang=6, each=resources(vcore=3000, pods=1))), 2)
+    assert len(placed(first)) == 1
+    second = scene.gang(ApplicationAdded(an_application("two", queue="root.b", gang=3)), 3)
+    assert len(placed(second)) == 2
 
 
 def test_two_gangs_competing_for_room_for_one_both_finish() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     scene.tell(ApplicationAdded(an_application("one", gang=4)), ApplicationAdded(an_application("two", gang=4)))
+    said = []
     for index in range(4):
         for app in ("one", "two"):
-            scene.ask(an_ask(f"{app}-p{index}", app=app, group="workers", placeholder=True))
-    winner, loser = ("one", "two") if scene.app("one").gang.over else ("two", "one")
-    assert scene.app(winner).state == "Running"
-    assert not scene.app(loser).allocations
-    last = [effect for index in range(4) for effect in scene.release(f"{winner}-p{index}", winner)]
-    assert states(last, loser) == ["Running"]
+            said += scene.ask(an_ask(f"{app}-p{index}", app=app, group="workers", placeholder=True))
+    assert victims(said) == {"two-p0", "two-p1"}, "the first gang takes over what the second one holds"
+    assert states(confirm(scene, said), "one") == ["Running"]
+    scene.ask(*(an_ask(f"two-again{index}", app="two", group="workers", placeholder=True) for index in range(2)))
+    last = [effect for index in range(4) for effect in scene.release(f"one-p{index}", "one")]
+    assert states(last, "two") == ["Running"]
 
 
-def test_a_gang_that_no_empty_cluster_could_hold_is_told_so_once_and_takes_what_fits() -> None:
+def test_a_gang_that_no_empty_cluster_could_hold_is_reported_once_and_reserves_nothing() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
     said = scene.gang(ApplicationAdded(an_application(gang=6)), 6)
-    assert len(placed(said)) == 4
+    assert placed(said) == {}
+    assert {state for state, _ in waits(said).values()} == {"FAILED"}, "an autoscaler may help"
     [notice] = notices(said)
     assert "workers" in notice
     assert "Insufficient cpu" in notice
     assert notices(scene.ask(an_ask("app-p6", group="workers", placeholder=True))) == []
 
 
+def test_a_gang_that_exceeds_the_nodes_ends_with_the_wait_timeout_and_not_before() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scene.gang(ApplicationAdded(an_application(gang=6, timeout_s=10, wait_s=100)), 6)
+    assert states(scene.wait(99)) == []
+    assert states(scene.wait(2)) == ["Resuming", "Accepted"]
+
+
 def test_a_missing_member_is_reported_as_outstanding_with_the_nodes_reasons() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scene.add_full_node()
     said = waits(scene.gang(ApplicationAdded(an_application(gang=5)), 5))
     assert [(state, "Insufficient cpu" in reason) for state, reason in said.values()] == [("FAILED", True)]
 
 
-def test_members_that_fit_apart_but_not_together_wait_together_behind_a_partial_gang() -> None:
-    """One of the two has room on the ssd node, and does not get it while another gang holds the partial slot."""
+def test_gangs_that_share_no_node_do_not_delay_each_other() -> None:
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")))
+    scene.add_full_node("n-full")
+    hdd, ssd = (Constraints(node_selector=(("disk", kind),)) for kind in ("hdd", "ssd"))
     scene.tell(
         NodeAdded(a_node("n0", 2000, labels={"disk": "hdd"})), NodeAdded(a_node("n1", 1000, labels={"disk": "ssd"}))
     )
-    hdd, ssd = (Constraints(node_selector=(("disk", kind),)) for kind in ("hdd", "ssd"))
-    assert len(placed(scene.gang(ApplicationAdded(an_application("huge", gang=9)), 9, hdd))) == 2
-    assert scene.partition.partial == "huge"
+    assert len(placed(scene.gang(ApplicationAdded(an_application("huge", gang=5)), 5, hdd))) == 2
     said = scene.gang(ApplicationAdded(an_application("picky", queue="root.b", gang=2)), 2, ssd)
-    assert placed(said) == {}
+    assert len(placed(said)) == 1
     grown = scene.tell(NodeAdded(a_node("n2", 1000, labels={"disk": "ssd"})))
-    assert placed(grown) == {"picky-p0": "n1", "picky-p1": "n2"}
+    assert states(grown, "picky") == ["Running"]
 
 
 def test_a_missing_member_that_is_called_off_lets_the_gang_run() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from muster_core.model.config import Configuration, Timing
-from muster_core.model.events import NodeAction, NodeUpdated
+from muster_core.model.constraints import Constraints, Toleration
+from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAction, NodeUpdated
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.notes import Change, Detail
-from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_ask
+from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.engine.contest import a_daemon, pods, run
 from tests.unit.core.engine.scene import Scene, placed, waits
 
@@ -130,3 +135,96 @@ def test_a_pod_that_requires_a_node_is_refused_on_the_others_in_the_words_of_kub
     said = run(scene, "root.a", a_daemon("daemon", "n1", vcore=5000))
     text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
     assert waits(said) == {"daemon": ("FAILED", text)}
+
+
+def reserved(scene: Scene, app: str) -> list[tuple[str, str]]:
+    return [(hold.key, hold.node) for hold in scene.partition.reservations.of(ApplicationId(app))]
+
+
+def test_a_gang_reserves_no_node_that_its_own_placeholder_fills() -> None:
+    scene = Scene(queues(), nodes=4, vcore=1000)
+    run(scene, "root.b", *pods("b", 12))
+    scene.gang(ApplicationAdded(an_application("gang", queue="root.a", gang=3, timeout_s=360_000)), 3)
+    for ended in range(3):
+        scene.wait(60)
+        own = {one.node for one in scene.app("gang").allocations.values()}
+        assert not {node for _, node in reserved(scene, "gang")} & own
+        scene.release(f"b{ended}", app="b")
+    scene.wait(60)
+    scene.release(next(iter(scene.app("b").ids)), app="b")
+    assert len(scene.app("gang").allocations) == 3, "each node that was reserved went to the gang, not to the others"
+
+
+def test_a_node_without_members_of_the_gang_is_reserved_rather_than_one_with_them() -> None:
+    scene = Scene(queues())
+    scene.add_node("n0", vcore=2000)
+    run(scene, "root.b", an_ask("half"))
+    scene.gang(ApplicationAdded(an_application("gang", queue="root.a", gang=2, timeout_s=360_000)), 2)
+    assert [one.node for one in scene.app("gang").allocations.values()] == ["n0"]
+    scene.add_node("n1", an_allocation("full", "n1", app="b", vcore=2000), vcore=2000)
+    scene.wait(3)
+    assert reserved(scene, "gang") == [("gang-p1", "n1")]
+
+
+@pytest.mark.parametrize("kind", ["daemon", "foreign"])
+def test_no_node_is_reserved_on_which_too_much_is_never_freed(kind: str) -> None:
+    scene = Scene(queues(), nodes=2)
+    for node in ("n0", "n1"):
+        if kind == "daemon":
+            run(scene, "root.b", a_daemon(f"agent-{node}", node, vcore=1500))
+        else:
+            scene.tell(AllocationReported(an_allocation(f"mirror-{node}", node, vcore=1500, foreign=True)))
+    run(scene, "root.a", an_ask("wide", vcore=3000))
+    scene.wait(10)
+    assert not scene.partition.reservations
+    said = scene.release("agent-n1", app="b") if kind == "daemon" else scene.release("mirror-n1")
+    assert placed(said) == {"wide": "n1"}
+
+
+def test_what_is_never_freed_on_a_node_leaves_room_for_smaller_asks() -> None:
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.b", a_daemon("agent", "n0", vcore=1500), an_ask("job", vcore=2000))
+    run(scene, "root.a", an_ask("fits", vcore=2500))
+    scene.wait(3)
+    assert reserved(scene, "a") == [("fits", "n0")]
+
+
+def test_a_cordoned_node_is_not_reserved_even_for_an_ask_that_tolerates_the_cordon() -> None:
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    scene.tell(NodeUpdated(replace(a_node("n0"), cordoned=True)))
+    scene.node("n0", NodeAction.DRAIN)
+    everything = Constraints(tolerations=(Toleration("", "Exists", "", ""),))
+    scene.add_node("n1", an_allocation("full", "n1", app="b", vcore=4000))
+    run(scene, "root.a", an_ask("system", constraints=everything), an_ask("other", constraints=everything))
+    scene.wait(10)
+    assert reserved(scene, "a") == [("system", "n1")]
+
+
+def test_a_leaf_reserves_several_nodes_in_a_larger_cluster_and_no_more_than_its_bound() -> None:
+    scene = Scene(queues(), nodes=20, vcore=1000)
+    run(scene, "root.b", *pods("b", 20))
+    run(scene, "root.a", *pods("a", 20))
+    scene.wait(3)
+    assert [key for key, _ in reserved(scene, "a")] == ["a0", "a1", "a2"], "one, and one for each ten nodes"
+    assert len({node for _, node in reserved(scene, "a")}) == 3
+
+
+def test_an_ask_that_no_node_could_hold_does_not_keep_the_next_one_from_a_reservation() -> None:
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    run(scene, "root.a", an_ask("huge", vcore=5000), an_ask("small", vcore=1000))
+    scene.wait(3)
+    assert reserved(scene, "a") == [("small", "n0")]
+
+
+def test_a_node_that_opens_later_is_reserved_for_an_ask_that_waits_already() -> None:
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.b", *pods("b", 4))
+    scene.node("n0", NodeAction.DRAIN)
+    run(scene, "root.a", an_ask("waits"))
+    scene.wait(60)
+    assert not scene.partition.reservations
+    scene.node("n0", NodeAction.OPEN)
+    scene.wait(5)
+    assert reserved(scene, "a") == [("waits", "n0")]

@@ -87,7 +87,7 @@ def test_a_pod_that_grew_over_its_node_and_queue_stays_and_nothing_else_goes_the
     assert placed(scene.ask(an_ask("r1"))) == {}
     assert resize(scene, "r0", 6000) == []
     assert placed(resize(scene, "r0", 1000)) == {"r1": "n0"}
-    assert not scene.app().queue.excused
+    assert scene.app().queue.tolerated == NOTHING
 
 
 def test_a_gang_whose_promised_head_room_a_larger_pod_takes_waits_for_it_anew() -> None:

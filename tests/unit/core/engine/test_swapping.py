@@ -293,3 +293,44 @@ def test_an_application_that_fails_gives_the_room_held_on_another_node_back() ->
     assert scene.partition.nodes.available(NodeId("n-ssd"))["vcore"] == 1000
     scene.release("other", why=Termination.TIMEOUT)
     assert states(scene.release("p0", why=REPLACED)) == ["Failed"]
+
+
+def test_a_release_of_all_allocations_confirms_no_replacement() -> None:
+    scene = running()
+    scene.ask(an_ask("r0", group="workers"))
+    scene.node("n0", NodeAction.DRAIN)
+    said = scene.tell(AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM))
+    assert placed(said) == {}
+    assert not scene.app().allocations
+    assert releases(scene.release_ask("r0")) == {}
+    assert not scene.app().asks
+
+
+def placeholders_counted(scene: Scene) -> int:
+    return sum(group.count for group in scene.app().gang.groups.values())
+
+
+def test_a_placeholder_that_is_asked_for_again_is_counted_once() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ApplicationAdded(an_application(gang=2)))
+    for priority in range(4):
+        scene.ask(an_ask("p0", group="workers", placeholder=True, priority=priority))
+    assert placeholders_counted(scene) == 1
+
+
+def test_a_placeholder_that_is_bound_while_it_waits_is_counted_once() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ApplicationAdded(an_application(gang=2)))
+    scene.ask(an_ask("p0", group="workers", placeholder=True))
+    scene.tell(NodeAdded(a_node("n0", 4000), draining=True))
+    scene.tell(AllocationReported(an_allocation("p0", "n0", group="workers", placeholder=True)))
+    assert placeholders_counted(scene) == 1
+
+
+def test_a_lost_placeholder_that_is_made_again_is_counted_once() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=1000)
+    scene.add_full_node()
+    scene.gang(ApplicationAdded(an_application(gang=2)), 2)
+    scene.release("app-p0")
+    scene.ask(an_ask("again", group="workers", placeholder=True))
+    assert placeholders_counted(scene) == 2

@@ -26,7 +26,16 @@ from muster_core.model.release import Termination
 from muster_core.model.specs import AskSpec
 from muster_core.model.storage import ClaimReference, ObjectGone, ObjectKind, StorageFact
 from muster_core.world.storage import Storage
-from tests.unit.builders import PARTITION, RM, a_configuration, a_queue, an_allocation, an_application, an_ask
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    a_configuration,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.engine.scene import Scene, placed, releases, waits
 from tests.unit.core.plan.volumes.stored import HOST, LATE, MADE, a_claim, a_disk, a_volume, attaching, bound, on, using
 
@@ -253,3 +262,20 @@ def test_a_claim_that_is_gone_or_got_another_volume_while_its_pod_was_asked_abou
     tell(scene, fact)
     scene.tell(PlacesJudged(RM, question.number, ("",)))
     assert (storage(scene).assumed, storage(scene).taken) == ({}, {})
+
+
+def test_many_requests_with_a_claim_each_are_refused_by_one_look_at_the_nodes() -> None:
+    scene = scene_with(*(a_claim(f"c{number}", of="made") for number in range(30)))
+    scene.ask(*(replace(mounting(f"p{number}", f"c{number}"), resources=resources(vcore=9000)) for number in range(30)))
+    refusals = list(scene.app().refusals.values())
+    assert len(refusals) == 30
+    assert len({id(why) for why in refusals}) == 1
+    assert "Insufficient cpu" in refusals[0].text()
+
+
+def test_each_of_many_requests_goes_where_its_own_volume_is() -> None:
+    volumes = [bound(f"c{number}", a_volume(f"v{number}", affinity=on(HOST, f"n{number % 3}"))) for number in range(9)]
+    scene = scene_with(*(fact for pair in volumes for fact in pair), nodes=3)
+    scene.ask(*(mounting(f"p{number}", f"c{number}") for number in range(9)))
+    nodes = {one.spec.key: one.node for one in scene.app().allocations.values()}
+    assert nodes == {f"p{number}": f"n{number % 3}" for number in range(9)}

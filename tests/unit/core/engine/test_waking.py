@@ -17,6 +17,7 @@ from muster_core.model.events import (
 )
 from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.release import Termination
+from muster_core.model.specs import GangPlacement
 from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed
 
@@ -89,15 +90,15 @@ def test_a_user_who_gives_back_wakes_none_of_the_others() -> None:
     assert tried(scene, event) == (2, 1)  # the second of the user finds the room taken
 
 
-def test_a_gang_is_tried_when_all_of_it_may_fit_and_not_before() -> None:
+def test_an_atomic_gang_is_tried_when_all_of_it_may_fit_and_not_before() -> None:
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
     scene.tell(ApplicationAdded(an_application("busy", queue="root.a")))
     scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(8)))
-    scene.gang(ApplicationAdded(an_application("one", gang=3, queue="root.b")), 3)
-    scene.gang(ApplicationAdded(an_application("two", gang=3)), 3)
-    assert tried(scene, gone("b0")) == (1, 1)
-    assert scene.partition.partial is not None
-    assert tried(scene, gone("b1")) == (1, 1)
+    for name in ("one", "two"):
+        scene.gang(ApplicationAdded(an_application(name, gang=3, placement=GangPlacement.ATOMIC)), 3)
+    assert tried(scene, gone("b0")) == (0, 0)
+    assert tried(scene, gone("b1")) == (0, 0)
+    assert tried(scene, gone("b2")) == (1, 3)
 
 
 def test_more_than_a_few_nodes_at_once_are_one_growth() -> None:

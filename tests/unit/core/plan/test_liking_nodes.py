@@ -179,3 +179,13 @@ def test_what_a_pod_prefers_of_nodes_concerns_nobody_else() -> None:
     table = a_table(a_node("n1"))
     assert not table.occupants.is_noted(liking((1, zone("a"))).facts)
     assert table.occupants.is_noted(PodFacts(ports=(HostPort("10.0.0.1", "TCP", 80),)))
+
+
+def test_images_count_where_no_order_of_nodes_is_written_and_what_the_pod_prefers_always() -> None:
+    table = a_table(holding("n1"), holding("n2", app=1000))
+    wanted = Shape(
+        resources(vcore=1), occupant=Occupant(facts=PodFacts(preferences=Preferences(images=("app:latest",))))
+    )
+    assert place(Draft(table), wanted, 1, NodeSort(balanced=True)) == [("n2", 1)]
+    assert place(Draft(table), wanted, 1, NodeSort()) == [("n1", 1)]
+    assert place(Draft(table), wanted, 1, NodeSort(NodeOrder.BINPACKING)) == [("n1", 1)]

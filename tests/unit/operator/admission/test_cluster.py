@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from muster_operator.admission.answering.cluster import ClusterView
+from muster_operator.admission.answering.cluster import MAX_UNKNOWN_NAMES, ClusterView
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused, Unreachable
 from muster_operator.link.inbox import Inbox
@@ -29,13 +31,15 @@ async def test_the_operators_own_watch_tells_it() -> None:
     async with a_session(Peer()) as session:
         view, inbox = ClusterView(session, "muster", NAMES), Inbox(Metrics())
         inbox.show_also(view, "namespaces", "priorityclasses")
-        await inbox.watched("namespaces", None, a_namespace("dev", **{ENABLE: "false", "theirs": "x"}))
         await inbox.watched("namespaces", "ADDED", a_namespace("gone"))
+        inbox.list_begun("namespaces")
+        inbox.list_begun("priorityclasses")
+        await inbox.watched("namespaces", None, a_namespace("dev", **{ENABLE: "false", "theirs": "x"}))
         await inbox.watched("priorityclasses", "ADDED", a_class("low", "false"))
         await inbox.watched("pods", "ADDED", {"metadata": {"name": "dev", "uid": "u"}})
         assert view.missing == "namespaces, priorityclasses"
-        await inbox.listed("namespaces", frozenset({"dev"}))
-        await inbox.listed("priorityclasses", frozenset({"low"}))
+        await inbox.listed("namespaces")
+        await inbox.listed("priorityclasses")
         assert view.missing == ""
         assert view.known.namespaces == {"dev": {ENABLE: "false"}}
         assert view.known.may_be_preempted == {"low": False}
@@ -66,3 +70,28 @@ async def test_what_cannot_be_looked_up_is_an_error_and_not_a_guess() -> None:
     with pytest.raises(Unreachable):
         await ClusterView(nobody, "muster", NAMES).look_up("new", "")
     await nobody.close()
+
+
+async def test_a_name_that_does_not_exist_is_looked_up_once_a_second_by_a_few_at_a_time() -> None:
+    """Whoever can reach the webhook may ask about any name: each question must not be a list of the API server."""
+    peer, now = Peer(), [100.0]
+    async with a_session(peer) as session:
+        view = ClusterView(session, "muster", NAMES, clock=lambda: now[0])
+        await asyncio.gather(*(view.look_up("nowhere", "") for _ in range(50)))
+        assert len(peer.reads) == 1
+        now[0] += 0.5
+        await view.look_up("nowhere", "")
+        assert len(peer.reads) == 1
+        now[0] += 0.6
+        peer.put("/api/v1/namespaces/nowhere", a_namespace("nowhere"))
+        await view.look_up("nowhere", "")
+        assert len(peer.reads) == 2
+        assert not view.lacks("nowhere", "")
+
+
+async def test_names_that_were_not_found_are_remembered_up_to_a_bound() -> None:
+    async with a_session(Peer()) as session:
+        view = ClusterView(session, "muster", NAMES, clock=lambda: 0.0)
+        for number in range(3 * MAX_UNKNOWN_NAMES):
+            view.not_found("namespaces", f"n{number}")
+        assert view.unknown_names <= MAX_UNKNOWN_NAMES

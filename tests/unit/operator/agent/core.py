@@ -295,9 +295,7 @@ class Core:  # long: a whole scheduler in one page is easier to trust than in th
 
     def _allocate(self, app: App, ask: AskSpec, node: NodeName) -> None:
         app.held[ask.key] = Held(ask, node)
-        allocated = Allocated(
-            app.spec.app, ask.key, node, AllocationId(f"{ask.key}-0"), ask.placeholder, ask.task_group
-        )
+        allocated = Allocated(app.spec.app, ask.key, node, AllocationId(f"{ask.key}-0"))
         self.allocations.append(AllocationVerdict(allocated=(allocated,)))
 
     def _settle(self, app_id: AppId) -> None:

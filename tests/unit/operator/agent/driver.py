@@ -13,12 +13,13 @@ from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe
 from muster_operator.agent.reminders import next_due, remind
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import Command, PostEvent
+from muster_operator.model.commands import CancelCreations, Command, PostEvent
 from muster_operator.model.facts import Fact, PodGone
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.news import AskSubmitted
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.results import CommandFailed, CommandSucceeded, Result
+from muster_operator.model.settings import Settings
 from muster_operator.model.verdicts import (
     Allocated,
     AllocationVerdict,
@@ -30,10 +31,13 @@ from muster_operator.model.verdicts import (
     Verdict,
 )
 from muster_si import keys
-from tests.unit.operator.agent.kubernetes import namespace_seen, node_seen, seen
+from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen, node_seen, seen
 from tests.unit.operator.objects import Raw, a_namespace, a_node, a_pod
 
-APP = AppId("job")
+APP = AppId("dev/job")
+#: Two namespaces that share their application IDs, and the application `job` of both.
+SHARING = Settings(sharing_groups={"dev": "team", "other": "team"})
+SHARED = AppId("@team/job")
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Driver:
         """A pod looks like this."""
         raw = copy.deepcopy(raw)
         raw["status"].update(status)
-        return self.fact(seen(raw))
+        return self.fact(seen(raw, self.ledger.settings))
 
     def fact(self, fact: Fact) -> Outcome:
         """A fact."""
@@ -114,9 +118,9 @@ def whole(turns: Iterable[Outcome]) -> Outcome:
     return said
 
 
-def live(*nodes: str) -> Driver:
+def live(*nodes: str, settings: Settings = SETTINGS) -> Driver:
     """A live session with these nodes; n1 if none is named."""
-    driver = Driver()
+    driver = Driver(Ledger(settings))
     driver.fact(namespace_seen(a_namespace()))
     for name in nodes or ("n1",):
         driver.fact(node_seen(a_node(name)))
@@ -127,11 +131,11 @@ def live(*nodes: str) -> Driver:
     return driver
 
 
-def waiting(driver: Driver, name: str = "w0") -> Raw:
-    """A plain pod of APP whose ask is with the core."""
-    raw = a_pod(name, app=APP)
+def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
+    """A plain pod of the application whose ask is with the core."""
+    raw = a_pod(name, app=app)
     driver.see(raw)
-    driver.accepted()
+    driver.accepted(app)
     return raw
 
 
@@ -146,8 +150,8 @@ def events(outcome: Outcome) -> list[tuple[str, str, str]]:
 
 
 def orders(outcome: Outcome) -> list[Command]:
-    """The commands that are no events."""
-    return [command for command in outcome.commands if not isinstance(command, PostEvent)]
+    """The commands that are no events, and that are written."""
+    return [command for command in outcome.commands if not isinstance(command, PostEvent | CancelCreations)]
 
 
 def done(command: Command) -> CommandSucceeded:

@@ -37,9 +37,9 @@ Raw = dict[str, Any]
 SETTINGS = Settings()
 
 
-def seen(raw: Raw) -> PodSeen:
+def seen(raw: Raw, settings: Settings = SETTINGS) -> PodSeen:
     """The fact that a raw pod becomes."""
-    pod = read_pod(raw, SETTINGS)
+    pod = read_pod(raw, settings)
     assert pod is not None
     return PodSeen(pod)
 

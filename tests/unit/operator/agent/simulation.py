@@ -17,7 +17,7 @@ from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe
 from muster_operator.agent.reminders import next_due, remind
-from muster_operator.model.commands import Command
+from muster_operator.model.commands import CancelCreations, Command, CreatePlaceholder
 from muster_operator.model.inventory import Part
 from muster_operator.model.news import (
     ApplicationRemoved,
@@ -35,6 +35,7 @@ from muster_operator.model.settings import Settings
 from muster_operator.model.verdicts import Verdict
 from tests.unit.operator.agent.asking import Asking
 from tests.unit.operator.agent.core import Core
+from tests.unit.operator.agent.counting import assert_counted
 from tests.unit.operator.agent.driver import whole
 from tests.unit.operator.agent.kubernetes import Kubernetes
 
@@ -112,12 +113,23 @@ class Simulation:  # long: every move is a method, and all of them move the same
         self._begin()
 
     def _take(self, outcome: Outcome) -> None:
-        self.commands.extend(outcome.commands)
+        for order in outcome.commands:
+            if isinstance(order, CancelCreations):
+                self._cancel(order)
+            else:
+                self.commands.append(order)
         if self.asking is not None:
             self.asking.said(outcome.news)
         for item in outcome.news:
             kind = 0 if isinstance(item, _APPLICATION_NEWS) else 1 if isinstance(item, _NODE_NEWS) else 2
             self.streams[kind].append(item)
+
+    def _cancel(self, order: CancelCreations) -> None:
+        """What the link does with creations that it has not sent."""
+        kept = [
+            each for each in self.commands if not (isinstance(each, CreatePlaceholder) and each.spec.app == order.app)
+        ]
+        self.commands = deque(kept)
 
     def _deliver(self) -> None:
         for stream in self.streams:
@@ -181,6 +193,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
         moves = self.moves()
         if moves:
             moves[choose(len(moves))]()
+            assert_counted(self.ledger)
         return bool(moves)
 
     def run(self, choose: Choose = first, limit: int = 100_000) -> int:

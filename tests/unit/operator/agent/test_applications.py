@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+from muster_operator.agent import recovery
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.news import ApplicationSubmitted
 from muster_operator.model.outcome import Outcome
 from muster_operator.model.states import AppState
 from muster_si import keys
-from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders
+from tests.unit.operator.agent.driver import APP, SHARED, SHARING, Driver, asked, events, live, orders, whole
 from tests.unit.operator.agent.kubernetes import namespace_seen
 from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.objects import CREATED_S, QUEUE, a_group, a_namespace, a_pod, gang_annotations
@@ -39,7 +40,7 @@ def test_the_tags_of_an_application_are_these_and_no_others() -> None:
     a_namespace_with_everything(driver)
     parameters = "gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=5 topologyKey=rack topologyMode=required"
     annotations = gang_annotations(a_group(), parameters=parameters)
-    raw = a_pod("w0", app=APP, annotations=annotations, imagePullSecrets=[{"name": "one"}, {"name": "two"}])
+    raw = a_pod("w0", app=APP, annotations=annotations)
     tags = dict(submitted(driver.see(raw)).tags)
     assert json.loads(tags.pop(keys.APP_TAG_MEMBERS))[0]["name"] == "workers"
     assert tags == {
@@ -48,18 +49,22 @@ def test_the_tags_of_an_application_are_these_and_no_others() -> None:
         "namespace.resourcequota": quota(2000),
         "namespace.resourceguaranteed": quota(1000),
         "namespace.resourcemaxapps": "4",
-        "imagePullSecrets": "one,two",
         "yunikorn.apache.org/creationTime": str(CREATED_S),
-        "yunikorn.apache.org/task-groups": annotations["yunikorn.apache.org/task-groups"],
         "yunikorn.apache.org/schedulingPolicyParameters": annotations["yunikorn.apache.org/schedulingPolicyParameters"],
+        keys.APP_TAG_APPLICATION_ID: "job",
         keys.APP_TAG_GANG_WAIT_TIMEOUT: "5000",
         keys.APP_TAG_TOPOLOGY: '{"key":"rack","required":true}',
     }
 
 
-def test_an_application_that_begins_with_a_bound_pod_is_forced_in() -> None:
-    spec = submitted(live().see(a_pod("w0", app=APP, nodeName="n1")))
-    assert spec.tags["application.create.force"] == "true"
+def test_an_application_is_created_by_force_in_a_recovery_only_and_only_with_a_bound_pod() -> None:
+    driver = live()
+    for pod in (a_pod("b0", app="bound", nodeName="n1"), a_pod("w0", app="waits")):
+        assert keys.APP_TAG_CREATE_FORCE not in submitted(driver.see(pod)).tags
+    again = whole(recovery.begin(driver.ledger, 0.0)).news
+    [bound, waits] = [item.spec for item in again if isinstance(item, ApplicationSubmitted)]
+    assert bound.tags[keys.APP_TAG_CREATE_FORCE] == "true"
+    assert keys.APP_TAG_CREATE_FORCE not in waits.tags
 
 
 def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() -> None:
@@ -77,19 +82,19 @@ def test_a_definition_that_cannot_be_used_makes_an_application_without_a_gang_th
     out = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(minMember=0))))
     assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
     assert submitted(out).placeholder_ask == {}
-    assert keys.APP_TAG_TASK_GROUPS not in submitted(out).tags
+    assert keys.APP_TAG_MEMBERS not in submitted(out).tags
     assert asked(driver.accepted()) == ["uid-w0"]
 
 
-def test_pods_of_one_id_in_two_namespaces_are_one_application_of_the_first() -> None:
-    """As in YuniKorn, where ids are not kept apart by namespace; here the second one's pod is told."""
-    driver = live()
+def test_pods_of_one_id_in_a_sharing_group_are_one_application_of_the_first() -> None:
+    """As in YuniKorn, where IDs are not kept apart by namespace."""
+    driver = live(settings=SHARING)
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group(members=1))))
     driver.fact(namespace_seen(a_namespace("other")))
     raw = a_pod("w1", app=APP)
     raw["metadata"]["namespace"] = "other"
     assert ("w1", "Scheduling", "Scheduling") in events(driver.see(raw))
-    [order] = [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
+    [order] = [order for order in orders(driver.accepted(SHARED)) if isinstance(order, CreatePlaceholder)]
     assert order.spec.namespace == "dev"
 
 

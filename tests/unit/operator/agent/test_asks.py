@@ -82,7 +82,7 @@ def test_a_changed_namespace_quota_reaches_the_next_application() -> None:
     driver.fact(quota("2"))
     first = quota_sent(driver, "first")
     renewal = submitted(driver.fact(quota("1")))
-    assert (renewal.app, renewal.tags[keys.APP_TAG_RENEWAL]) == ("first", "true")
+    assert (renewal.app, renewal.tags[keys.APP_TAG_RENEWAL]) == ("dev/first", "true")
     assert [json.loads(sent)["resources"][keys.CPU]["value"] for sent in (first, quota_sent(driver, "second"))] == [
         2000,
         1000,

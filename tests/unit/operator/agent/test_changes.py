@@ -159,7 +159,7 @@ def test_a_waiting_pod_whose_application_id_changes_moves_to_that_application() 
     out = driver.see(of_app(raw, "other"))
     assert out.news[0] == AskReleased(APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM)
     assert isinstance(out.news[1], ApplicationSubmitted)
-    assert out.news[1].spec.app == "other"
+    assert out.news[1].spec.app == "dev/other"
     late = driver.allocated("uid-w0")  # decided for the old application before it read that
     assert orders(late) == []
     assert [type(item) for item in late.news] == [AllocationReleased]
@@ -177,7 +177,7 @@ def test_a_pod_that_has_its_place_stays_with_its_application_and_says_so_once() 
     raw = of_app(running(driver), "other")
     out = driver.see(raw)
     assert retold(out).ask.app == APP
-    assert ["application id other is ignored" in note for note in notes(out)] == [True]
+    assert ["application ID other is ignored" in note for note in notes(out)] == [True]
     assert not driver.see(raw)
     assert driver.gone("w0").news[0] == AllocationReleased(
         APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM, AllocationId("uid-w0-0")
@@ -242,3 +242,24 @@ def test_a_completed_application_does_not_wait_for_the_answer_to_a_pod_that_is_g
     driver.updated("Completed")
     assert [type(item) for item in driver.gone("w1").news] == [AskReleased]
     assert driver.ledger.applications == {}
+
+
+def test_a_waiting_pod_that_becomes_too_large_is_asked_for_no_more_until_it_changes_again() -> None:
+    driver = live()
+    raw = waiting(driver)
+    labels = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
+    out = driver.see(labelled(raw, **labels))
+    assert [news.key for news in out.news if isinstance(news, AskReleased)] == ["uid-w0"]
+    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
+    assert notes(out)[0].startswith("labels: ")
+    assert "more than 65536 in total; write fewer or shorter entries" in notes(out)[0]
+    assert events(driver.see(labelled(raw, **labels, one="more"))) == []
+    assert asked(driver.see(raw)) == ["uid-w0"]
+
+
+def test_a_pod_that_becomes_too_large_while_it_is_bound_keeps_what_it_was_asked_for_with() -> None:
+    driver = live()
+    raw = {**waiting(driver)}
+    driver.allocated("uid-w0")
+    labels = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
+    assert not driver.see(labelled(raw, **labels))

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_operator.model.facts import NamespaceGone
-from muster_operator.model.ids import AppId
+from muster_operator.model.ids import AppId, application_name
 from muster_operator.model.pods import Pod
 from muster_operator.translate.pods import read_pod
 from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.agent.simulation import Choose, Simulation
 from tests.unit.operator.objects import APP_ID, Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
 
-APPS = [AppId("soft"), AppId("hard"), AppId("direct"), AppId("plain")]
+APPS = [AppId("dev/soft"), AppId("dev/hard"), AppId("dev/direct"), AppId("dev/plain")]
 
 
 def a_job_pod(app: str, number: int) -> Raw:
@@ -25,10 +25,11 @@ def a_job_pod(app: str, number: int) -> Raw:
         "hard": "gangSchedulingStyle=Hard",
         "direct": "gangPlacement=Direct",
     }
-    if app == "plain":
-        return a_pod(f"{app}{number}", app=app)
-    annotations = gang_annotations(a_group("g", 2), parameters=parameters[app], member_of="g")
-    return a_pod(f"{app}{number}", app=app, annotations=annotations)
+    name = application_name(AppId(app))
+    if name == "plain":
+        return a_pod(f"{name}{number}", app=app)
+    annotations = gang_annotations(a_group("g", 2), parameters=parameters[name], member_of="g")
+    return a_pod(f"{name}{number}", app=app, annotations=annotations)
 
 
 class Chaos:
@@ -88,7 +89,7 @@ class Chaos:
         """Somebody writes another application id on a pod."""
         uids = sorted(raw["metadata"]["uid"] for raw in real_pods(self.simulation))
         if uids:
-            label = {APP_ID: str(APPS[self.pick(len(APPS))])}
+            label = {APP_ID: application_name(APPS[self.pick(len(APPS))])}
             self.simulation.kubernetes.edit(uids[self.pick(len(uids))], labels=label)
 
     def end(self) -> None:

@@ -20,7 +20,7 @@ from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.agent.test_chaos import Chaos, a_job_pod, settle
 from tests.unit.operator.objects import a_node, a_pod
 
-PLAIN = AppId("plain")
+PLAIN = AppId("dev/plain")
 
 
 @given(st.data())
@@ -97,7 +97,7 @@ def lose_end_of_foreign(simulation: Simulation) -> None:
 
 
 def lose_removal(simulation: Simulation) -> None:
-    over = AppId("over")
+    over = AppId("dev/over")
     simulation.core.apps[over] = App(replace(simulation.core.apps[PLAIN].spec, app=over))
 
 
@@ -116,7 +116,7 @@ LOSSES = [
     (lose_end_of_node, ("node left over", "n7")),
     (lose_foreign, ("foreign missing", "uid-dns")),
     (lose_end_of_foreign, ("foreign left over", "gone")),
-    (lose_removal, ("application left over", "over")),
+    (lose_removal, ("application left over", "dev/over")),
     (mistake_node, ("allocation elsewhere", "uid-plain0")),
 ]
 
@@ -144,7 +144,7 @@ def test_without_an_application_or_a_node_that_we_count_on_the_session_starts_ov
     del simulation.core.apps[PLAIN]
     del simulation.core.nodes[NodeName("n1")]
     applications, nodes = (compare(simulation.ledger, inventory_of(simulation.core, part), set(), 0.0) for part in Part)
-    assert applications.unsound == "the core does not know application plain"
+    assert applications.unsound == "the core does not know application dev/plain"
     assert nodes.unsound == "the core does not know node n1"
     assert not applications.out
     assert not nodes.out
@@ -162,7 +162,7 @@ def test_a_difference_that_came_back_is_told_and_left_as_it_is() -> None:
     assert not again.out
 
 
-@pytest.mark.parametrize("touched", ["uid-plain0", "plain"])
+@pytest.mark.parametrize("touched", ["uid-plain0", "dev/plain"])
 def test_who_was_spoken_of_meanwhile_is_left_for_the_next_time(touched: str) -> None:
     simulation = at_rest()
     lose_allocation(simulation)
@@ -172,10 +172,10 @@ def test_who_was_spoken_of_meanwhile_is_left_for_the_next_time(touched: str) -> 
 
 def test_only_names_that_the_part_covers_are_missed() -> None:
     simulation = at_rest()
-    nothing = Inventory(Part.APPLICATIONS, beyond="plain", last="q")
+    nothing = Inventory(Part.APPLICATIONS, beyond="dev/plain", last="dev/q")
     assert compare(simulation.ledger, nothing, set(), 0.0).found == []
-    everything = Inventory(Part.APPLICATIONS, beyond="plai", last="q")
-    assert [found.subject for found in compare(simulation.ledger, everything, set(), 0.0).found] == ["plain"]
+    everything = Inventory(Part.APPLICATIONS, beyond="dev/plai", last="dev/q")
+    assert [found.subject for found in compare(simulation.ledger, everything, set(), 0.0).found] == ["dev/plain"]
 
 
 def contents(simulation: Simulation) -> list[object]:

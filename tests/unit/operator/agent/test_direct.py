@@ -94,7 +94,7 @@ def test_a_gang_runs_when_the_core_holds_its_places_and_says_so_once() -> None:
         "w0",
         "GangReservationComplete",
         "All 2 places are held",
-        "gang/job",
+        "gang/dev/job",
     )
     assert driver.updated(keys.APP_RUNNING).commands == []
 
@@ -207,7 +207,7 @@ def test_a_gang_that_a_restart_found_half_bound_says_what_the_others_wait_for() 
 def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
     driver = looking()
     says(driver, FAILED, FULL, group="other")
-    elsewhere = SchedulingStateChanged(AppId("x"), PodUid("x/g"), FAILED, FULL)
+    elsewhere = SchedulingStateChanged(AppId("dev/x"), PodUid("x/g"), FAILED, FULL)
     driver.told(SchedulingStates((elsewhere,)))
     assert {reason for reason, _ in conditions(driver.wait(2.5)).values()} == {"SchedulingSkipped"}
 
@@ -289,8 +289,9 @@ def test_atomic_makes_placeholders_and_tells_the_core() -> None:
 
 def test_groups_that_are_too_large_to_announce_get_placeholders_and_their_user_is_told() -> None:
     driver = live()
-    labels = {f"label-{number}": "x" * 63 for number in range(1000)}
-    annotations = gang_annotations(a_group("g", 2, labels=labels), parameters="gangPlacement=Direct")
+    spread = [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(500)]
+    group = a_group("g", 2, topologySpreadConstraints=spread)
+    annotations = gang_annotations(group, parameters="gangPlacement=Direct")
     out = driver.see(a_pod("w0", app=APP, annotations=annotations))
     assert tag(out) is None
     [note] = [command.note for command in out.commands if isinstance(command, PostEvent)]

@@ -13,7 +13,7 @@ from tests.unit.operator.agent.kubernetes import Kubernetes
 from tests.unit.operator.agent.simulation import Choose, Simulation
 from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
 
-APP = AppId("job")
+APP = AppId("dev/job")
 
 
 def members(count: int = 3, parameters: str = "") -> list[Raw]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster_operator.model.commands import PostEvent
 from muster_operator.model.outcome import Outcome
-from tests.unit.operator.agent.driver import APP, Driver, live
+from tests.unit.operator.agent.driver import APP, SHARED, SHARING, Driver, live
 from tests.unit.operator.agent.kubernetes import namespace_seen
 from tests.unit.operator.objects import QUEUE, Raw, a_namespace, a_pod
 
@@ -56,8 +56,10 @@ def test_another_user_is_told_and_the_application_stays_that_of_the_first() -> N
     assert told(driver.see(a_member("w2", user="ann"))) == []
 
 
-def test_an_id_that_another_namespace_uses_is_told() -> None:
-    driver = begun()
+def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() -> None:
+    driver = live(settings=SHARING)
+    driver.see(a_member("w0"))
+    driver.accepted(SHARED)
     driver.fact(namespace_seen(a_namespace("other")))
     raw = a_member("w1")
     raw["metadata"]["namespace"] = "other"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import recovery, resync
+from muster_operator.agent import recovery
 from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.facts import NamespaceGone
 from muster_operator.model.ids import AppId
@@ -10,7 +10,19 @@ from muster_operator.model.news import ApplicationSubmitted, FactTold
 from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.outcome import Outcome
 from muster_operator.translate.placeholders import placeholder_body
-from tests.unit.operator.agent.driver import APP, Driver, asked, events, live, orders, refused, waiting, whole
+from tests.unit.operator.agent.driver import (
+    APP,
+    SHARED,
+    SHARING,
+    Driver,
+    asked,
+    events,
+    live,
+    orders,
+    refused,
+    waiting,
+    whole,
+)
 from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen
 from tests.unit.operator.objects import QUEUE, Raw, a_group, a_namespace, a_pod, gang_annotations
 
@@ -18,10 +30,21 @@ TWO_CPUS = '{"cpu": "2"}'
 TAG, RENEWAL = "namespace.resourcequota", "muster/namespace-changed"
 
 
+#: What a pod of the namespace ``new`` belongs to.
+NEW = AppId("new/job")
+
+
 def in_new(name: str = "w0", **annotations: str) -> Raw:
     """A pod of the namespace ``new``."""
-    raw = a_pod(name, app=APP, annotations=annotations)
+    raw = a_pod(name, app=NEW, annotations=annotations)
     raw["metadata"]["namespace"] = "new"
+    return raw
+
+
+def in_other(name: str) -> Raw:
+    """A pod of the other namespace of a sharing group."""
+    raw = a_pod(name, app=SHARED)
+    raw["metadata"]["namespace"] = "other"
     return raw
 
 
@@ -49,7 +72,7 @@ def test_an_application_waits_for_its_namespace_and_has_its_quota() -> None:
     assert not driver.see(in_new("w1"))
     [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
     assert TAG in found
-    assert asked(driver.accepted()) == ["uid-w0", "uid-w1"]
+    assert asked(driver.accepted(NEW)) == ["uid-w0", "uid-w1"]
     assert not driver.wait(60)
 
 
@@ -69,7 +92,7 @@ def test_a_changed_quota_is_told_once_for_each_queue_and_user() -> None:
         raw = a_pod(name, app=name)
         raw["metadata"]["labels"][QUEUE] = "root.a" if name == "three" else "root.b"
         driver.see(raw)
-        driver.accepted(AppId(name))
+        driver.accepted(AppId(f"dev/{name}"))
     changed = driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
     assert [found[RENEWAL] for found in tags(changed)] == ["true", "true"]
     assert not driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
@@ -144,8 +167,8 @@ def test_a_placeholder_that_its_namespace_takes_away_is_not_made_again() -> None
 def test_what_the_core_says_of_an_id_that_it_does_not_know_again_yet_is_not_meant() -> None:
     driver = live()
     driver.see(in_new())
-    assert not driver.updated("Running")
-    assert not driver.ledger.applications[APP].core_is_running
+    assert not driver.updated("Running", app=NEW)
+    assert not driver.ledger.applications[NEW].core_is_running
 
 
 def test_a_gang_that_may_not_have_its_placeholders_is_told_and_given_up() -> None:
@@ -180,24 +203,17 @@ def test_the_core_hears_of_a_namespaces_labels_before_its_applications_when_they
 
 
 def test_a_pod_in_another_namespace_than_its_application_waits_for_its_own_namespace() -> None:
-    driver = live()
-    waiting(driver)
-    assert not asked(driver.see(in_new("w1")))
-    assert asked(driver.fact(namespace_seen(a_namespace("new")))) == ["uid-w1"]
-    assert asked(driver.see(in_new("w2"))) == ["uid-w2"]
+    driver = live(settings=SHARING)
+    waiting(driver, app=SHARED)
+    assert not asked(driver.see(in_other("w1")))
+    assert asked(driver.fact(namespace_seen(a_namespace("other")))) == ["uid-w1"]
+    assert asked(driver.see(in_other("w2"))) == ["uid-w2"]
 
 
 def test_a_pod_whose_namespace_does_not_come_is_asked_for_after_five_seconds() -> None:
-    driver = live()
-    waiting(driver)
-    driver.see(in_new("w1"))
+    driver = live(settings=SHARING)
+    waiting(driver, app=SHARED)
+    driver.see(in_other("w1"))
     assert not asked(driver.wait(4.9))
     assert asked(driver.wait(0.2)) == ["uid-w1"]
-    assert not driver.fact(NamespaceGone("new"))
-
-
-def test_a_namespace_that_vanished_unseen_is_found_missing_in_a_list() -> None:
-    driver = live()
-    driver.fact(namespace_seen(a_namespace("old")))
-    known = resync.known_namespaces(driver.ledger)
-    assert resync.missed_namespaces(known, known - {"old"}) == [NamespaceGone("old")]
+    assert not driver.fact(NamespaceGone("other"))

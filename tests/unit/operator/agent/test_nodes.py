@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from muster_operator.agent.resync import known_nodes, known_pods, missed_nodes, missed_pods
 from muster_operator.model.allocations import TerminationType
 from muster_operator.model.commands import PostEvent, Subject
-from muster_operator.model.facts import NodeGone, PodGone
+from muster_operator.model.facts import NodeGone
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
@@ -220,17 +219,6 @@ def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None
     created = driver.fact(node_seen(a_node("n1"))).news[0]
     assert isinstance(created, NodeCreated)
     assert created.existing == ()
-
-
-def test_what_a_list_no_longer_holds_is_gone_but_not_what_came_meanwhile() -> None:
-    driver = live("n1", "n2")
-    waiting(driver)
-    driver.see(foreign())
-    pods, nodes = known_pods(driver.ledger), known_nodes(driver.ledger)
-    driver.see(a_pod("late", app=APP))
-    assert missed_pods(pods, {PodUid("uid-dns")}) == [PodGone(PodUid("uid-w0"))]
-    assert missed_nodes(nodes, {N1}) == [NodeGone(NodeName("n2"))]
-    assert not driver.gone("never-seen")
 
 
 def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_the_next_one() -> None:

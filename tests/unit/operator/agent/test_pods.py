@@ -240,7 +240,6 @@ def test_a_pod_that_comes_with_a_node_is_an_existing_allocation() -> None:
     driver = live()
     spec = driver.see(on("n1")).news[0]
     assert isinstance(spec, ApplicationSubmitted)
-    assert spec.spec.tags[keys.APP_TAG_CREATE_FORCE] == "true"
     assert [type(item) for item in driver.accepted().news] == [AllocationReported]
 
 

@@ -16,7 +16,7 @@ from tests.unit.operator.agent.core import Core
 from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.objects import Raw, a_group, a_node, a_pod, gang_annotations
 
-JOB = AppId("job")
+JOB = AppId("dev/job")
 PLACE = PodUid("uid-w0/place")
 REPLACED = TerminationType.PLACEHOLDER_REPLACED
 SETTINGS = Settings()

@@ -69,7 +69,7 @@ def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
 
 def progress(out: Outcome) -> list[tuple[str, str, str]]:
     """Action, note and pod of the gang's series."""
-    return [(c.action, c.note, c.name) for c in out.commands if isinstance(c, PostEvent) and c.series == "gang/job"]
+    return [(c.action, c.note, c.name) for c in out.commands if isinstance(c, PostEvent) and c.series == "gang/dev/job"]
 
 
 def test_a_gang_that_gets_on_says_how_far_it_is_and_writes_no_condition() -> None:
@@ -128,7 +128,7 @@ def test_placeholders_that_called_for_nodes_call_no_more_when_a_quota_is_in_the_
 def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_it_back() -> None:
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
-    driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "workers", note),)))
+    driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
     driver.wait(5)
     states(driver, FAILED, FULL)
     assert set(conditions(driver.wait(10))) == {"w1", "w2"}, "w0 says it already"
@@ -141,7 +141,7 @@ def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_i
 def test_a_gang_that_no_cluster_could_hold_says_so_no_more_when_there_are_other_nodes() -> None:
     driver = reserving()
     note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
-    event = CoreEvents((CoreEvent(EventKind.APP, "job", "workers", note),))
+    event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
     assert conditions(driver.told(event))["w0"] == ("Unschedulable", note)
     driver.fact(node_seen(a_node("another")))
     driver.wait(5)

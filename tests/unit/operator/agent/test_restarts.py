@@ -12,7 +12,7 @@ from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.agent.test_comparing import compared
 from tests.unit.operator.objects import Raw, a_group, a_node, a_pod, gang_annotations
 
-APP = AppId("gang")
+APP = AppId("dev/gang")
 MEMBERS = 3
 
 Phase = Callable[[Simulation], None]

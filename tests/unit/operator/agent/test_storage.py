@@ -9,8 +9,9 @@ import pytest
 
 from muster_operator.agent import recovery
 from muster_operator.agent.reaching import reaches
+from muster_operator.link.door import Door
 from muster_operator.link.facts import fact_of
-from muster_operator.link.relists import missed_by
+from muster_operator.link.versions import key_of
 from muster_operator.model.news import ApplicationSubmitted, FactTold, News, NodeCreated, NodeUpdated
 from muster_operator.model.nodes import Node
 from muster_operator.model.settings import Settings
@@ -101,13 +102,13 @@ MISSED = {
 
 @pytest.mark.parametrize("plural", MISSED)
 def test_what_vanished_unseen_is_found_by_a_list(plural: str) -> None:
-    driver, raw = live(), MISSED[plural]
-    driver.fact(seen(plural, raw))
-    missed = missed_by(plural, driver.ledger)
-    metadata = raw["metadata"]
-    key = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-    assert list(missed(frozenset({key}))) == []
-    assert list(missed(frozenset())) == [fact_of(plural, "DELETED", raw, Settings())]
+    at, raw = Door(Settings), MISSED[plural]
+    at.begin_list(plural, is_reset=False)
+    at.fact(plural, key_of(plural, raw), None, raw)
+    assert list(at.end_list(plural, "1")) == []
+    at.begin_list(plural, is_reset=False)
+    [(_, missed)] = at.end_list(plural, "2")
+    assert missed == fact_of(plural, "DELETED", raw, Settings())
 
 
 TERMS = {

@@ -94,7 +94,7 @@ def test_a_condition_that_could_not_be_written_is_written_with_the_next_change()
     driver = live()
     waiting(driver)
     driver.wait(5)
-    command = state(driver, FAILED).commands[0]
+    [command] = orders(state(driver, FAILED))
     driver.result(refused(command, 500))
     assert state(driver, FAILED).commands == unschedulable()
 
@@ -113,7 +113,7 @@ def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
     spoken = CoreEvents(
         (
             CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),
-            CoreEvent(EventKind.APP, "job", "", "about the application"),
+            CoreEvent(EventKind.APP, "dev/job", "", "about the application"),
             CoreEvent(EventKind.NODE, "n1", "", "about the node"),
             CoreEvent(EventKind.QUEUE, "root", "", "nobody asked"),
             CoreEvent(EventKind.REQUEST, "unknown", "job", "nobody there"),
@@ -149,7 +149,7 @@ def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once()
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
-    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "workers", "member workers needs 99 CPUs"),)))
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", "member workers needs 99 CPUs"),)))
     assert isinstance(out.commands[0], PostEvent)
     assert out.commands[1:] == unschedulable("member workers needs 99 CPUs")
 
@@ -158,7 +158,7 @@ def test_other_words_about_a_gang_call_for_no_node() -> None:
     driver = live()
     driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
     driver.accepted()
-    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "job", "", "the quota of its namespace is no quota"),)))
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "", "the quota of its namespace is no quota"),)))
     assert events(out) == [("w0", "GangScheduling", "GangScheduling")]
     assert orders(out) == []
 

@@ -1,8 +1,9 @@
-"""kopf against an HTTP peer: what the fast lane tells of lists and watches, and what it survives."""
+"""kopf against an HTTP peer: what the fast path tells of lists and watches, and what it survives."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,16 +12,20 @@ from typing import Any
 import orjson
 import pytest
 from aiohttp import web
+from kopf._core.reactor import processing
 
-from muster_operator.handlers import fastlane, framework
+from muster_operator.handlers import comparison, fast_path, framework
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.inbox import Inbox, Input, ListBegun, Listed, Seen
+from muster_operator.link.freshness import STALE_S, WatchFreshness
+from muster_operator.link.inbox import Inbox, Input, Listed, Seen
 from muster_operator.link.metrics import Metrics
-from muster_operator.model.facts import PodSeen
+from muster_operator.model.facts import NamespaceSeen, PodGone, PodSeen
+from muster_operator.model.ids import PodUid
 from muster_operator.model.settings import Settings
 from muster_operator.translate.pods import read_pod
 from tests.unit.operator.link.api.apiserver import FixedCredentials
+from tests.unit.operator.link.test_freshness import Clock
 
 DISCOVERY: dict[str, Any] = {
     "/api": {"versions": ["v1"]},
@@ -67,11 +72,21 @@ def a_pod(name: str, version: int = 1) -> dict[str, Any]:
     }
 
 
+def is_served(path: str) -> bool:
+    """Whether discovery names the resource."""
+    front, _, plural = path.rpartition("/")
+    group = "/api/v1" if path.startswith("/api/") else front
+    return any(resource["name"] == plural for resource in DISCOVERY.get(group, {}).get("resources", ()))
+
+
 @dataclass
 class Cluster:
-    """Discovery, lists and watches of a few resources; `lines` are for the watches of pods, None = their end.
+    """Discovery, lists and watches of a few resources; `lines` are for the watches of pods, None = their end,
+    `script` for those of others by path.
 
     `watches`: at which version each watch of pods began; `refusals`: answers to the next ones instead of a stream.
+    `streams_lists`: whether a watch may begin with a list, `ends_lists`: and says where that ends; `version`: of lists.
+    `held`: lists of pods wait for it with what they have read; `waiting`: one does.
     """
 
     pods: list[dict[str, Any]] = field(default_factory=list)
@@ -79,8 +94,16 @@ class Cluster:
     writes: list[str] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
     lines: asyncio.Queue[dict[str, Any] | None] = field(default_factory=asyncio.Queue)
+    script: defaultdict[str, asyncio.Queue[dict[str, Any] | None]] = field(
+        default_factory=lambda: defaultdict(asyncio.Queue)
+    )
     watches: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     refusals: list[Callable[[], web.Response]] = field(default_factory=list)
+    streams_lists: bool = False
+    ends_lists: bool = True
+    version: int = 1
+    held: asyncio.Event | None = None
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[web.Request] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -91,28 +114,48 @@ class Cluster:
             return web.json_response(DISCOVERY[request.path])
         if request.query.get("watch"):
             return await self._watch(request)
+        if not is_served(request.path):
+            return web.json_response({"kind": "Status", "code": 404}, status=404)
         self.lists.put_nowait(request.path)
         if request.path == "/api/v1/pods" and self.failures:
             return web.json_response({"kind": "Status", "code": 500}, status=self.failures.pop(0))
-        items = self.pods if request.path == "/api/v1/pods" else []
-        return web.json_response({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": items})
+        items = list(self.pods) if request.path == "/api/v1/pods" else []
+        if self.held is not None and request.path == "/api/v1/pods":
+            self.waiting.set()
+            await self.held.wait()
+        return web.json_response({"kind": "List", "metadata": {"resourceVersion": str(self.version)}, "items": items})
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
+        if "sendInitialEvents" in request.query:
+            return await self._streamed_list(request)
         if request.path == "/api/v1/pods":
             self.watches.put_nowait(request.query["resourceVersion"])
             if self.refusals:
                 return self.refusals.pop(0)()
         response = web.StreamResponse()
         await response.prepare(request)
-        while request.path == "/api/v1/pods" and (line := await self.lines.get()) is not None:
+        lines = self.lines if request.path == "/api/v1/pods" else self.script[request.path]
+        while (line := await lines.get()) is not None:
             await response.write(orjson.dumps(line) + b"\n")
-        if request.path != "/api/v1/pods":
-            await asyncio.sleep(60)
+        return response
+
+    async def _streamed_list(self, request: web.Request) -> web.StreamResponse:
+        request["is_served"] = self.streams_lists
+        if not self.streams_lists:
+            return web.json_response({"kind": "Status", "code": 422}, status=422)
+        self.lists.put_nowait(request.path)
+        await (response := web.StreamResponse()).prepare(request)
+        for pod in self.pods if request.path == "/api/v1/pods" else []:
+            await response.write(orjson.dumps(change("ADDED", pod)) + b"\n")
+        metadata = {"resourceVersion": str(self.version), "annotations": {"k8s.io/initial-events-end": "true"}}
+        if self.ends_lists:
+            await response.write(orjson.dumps(change("BOOKMARK", {"metadata": metadata})) + b"\n")
+        await asyncio.sleep(60)
         return response
 
 
 @asynccontextmanager
-async def watching(server: Cluster, tokens: list[str] | None = None) -> AsyncIterator[Inbox]:
+async def watching(server: Cluster, tokens: list[str] | None = None, *, is_fast: bool = True) -> AsyncIterator[Inbox]:
     """The operator's kopf at work against the server."""
     runner = web.AppRunner(app := web.Application(), access_log=None, shutdown_timeout=0.1)
     app.router.add_route("*", "/{tail:.*}", server.handle)
@@ -123,22 +166,26 @@ async def watching(server: Cluster, tokens: list[str] | None = None) -> AsyncIte
 
     async def reconfigure(name: str) -> None: ...
 
+    what = framework.Watching(Memo(inbox, session, reconfigure), session, "muster", is_fast)
+    task = asyncio.create_task(framework.watch(what))
     try:
-        async with framework.watching_cluster(Memo(inbox, session, reconfigure), session, "muster"):
-            yield inbox
+        yield inbox
     finally:
+        task.cancel()
+        await asyncio.wait({task})
         await session.close()
         await runner.cleanup()
 
 
-async def until(inbox: Inbox, wanted: int, plural: str = "pods") -> list[Input]:
-    """The first inputs about a resource."""
+async def until(inbox: Inbox, wanted: int, plural: str = "pods", fact: Any = PodSeen | PodGone) -> list[Input]:
+    """The first inputs about a resource, or facts of that kind."""
     found: list[Input] = []
     async with asyncio.timeout(10):
         while len(found) < wanted:
             await inbox.something(1.0)
             while (item := inbox.take()) is not None:
-                found += [item] if isinstance(item, Seen) or getattr(item, "plural", "") == plural else []
+                is_fact = isinstance(item, Seen) and isinstance(item.fact, fact)
+                found += [item] if is_fact or getattr(item, "plural", "") == plural else []
     return found
 
 
@@ -157,12 +204,11 @@ async def test_a_list_is_told_whole_and_the_watch_goes_on_from_it() -> None:
     server = Cluster(pods=[a_pod("a"), a_pod("b")])
     server.lines.put_nowait(change("MODIFIED", a_pod("a", 2)))
     async with watching(server) as inbox:
-        found = await until(inbox, 5)
+        found = await until(inbox, 4)
     assert found == [
-        ListBegun("pods"),
         seen(a_pod("a")),
         seen(a_pod("b")),
-        Listed("pods", frozenset({"uid-a", "uid-b"})),
+        Listed("pods"),
         seen(a_pod("a", 2)),
     ]
 
@@ -170,54 +216,118 @@ async def test_a_list_is_told_whole_and_the_watch_goes_on_from_it() -> None:
 async def test_after_410_the_new_list_is_told_whole_too() -> None:
     server = Cluster(pods=[a_pod("a"), a_pod("b")])
     async with watching(server) as inbox:
-        await until(inbox, 4)
+        await until(inbox, 3)
         server.pods[:] = [a_pod("a", 5)]
         server.lines.put_nowait({"type": "ERROR", "object": {"code": 410}})
         found = await until(inbox, 3)
-    assert found == [ListBegun("pods"), seen(a_pod("a", 5)), Listed("pods", frozenset({"uid-a"}))]
+    assert found == [seen(a_pod("a", 5)), Seen(PodGone(PodUid("uid-b"))), Listed("pods")]
 
 
 async def test_every_kind_is_listed_cluster_wide_and_config_maps_in_our_namespace_only() -> None:
     server = Cluster()
-    async with watching(server) as inbox:
-        await until(inbox, 2)
-        async with asyncio.timeout(5):
-            lists = [await server.lists.get() for _ in range(6)]
-    assert sorted(lists) == [
+    wanted = {
         "/api/v1/namespaces",
         "/api/v1/namespaces/muster/configmaps",
         "/api/v1/nodes",
         "/api/v1/pods",
         "/apis/scheduling.k8s.io/v1/priorityclasses",
         "/apis/storage.k8s.io/v1/csinodes",
-    ]
+    }
+    found = set[str]()
+    async with watching(server), asyncio.timeout(5):
+        while len(found) < len(wanted):
+            found.add(await server.lists.get())
+    assert found == wanted
 
 
 async def test_kopf_writes_nothing() -> None:
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
-        await until(inbox, 3)
+        await until(inbox, 2)
     assert server.writes == []
 
 
-async def test_of_a_kind_that_the_cluster_does_not_have_nothing_is_listed_or_waited_for() -> None:
+async def test_a_kind_that_the_cluster_does_not_have_is_not_waited_for() -> None:
     server = Cluster()
     async with watching(server) as inbox:
-        assert await until(inbox, 2, "csidrivers") == [ListBegun("csidrivers"), Listed("csidrivers", frozenset())]
-        async with asyncio.timeout(10):
-            while await server.lists.get() != "/apis/storage.k8s.io/v1/csinodes":
-                pass
-    assert "/apis/storage.k8s.io/v1/csidrivers" not in {request.path for request in server.seen}
+        assert await until(inbox, 1, "csidrivers") == [Listed("csidrivers")]
 
 
-async def test_without_the_fast_lane_lists_and_watches_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastlane, "missing", lambda: ["something"])
+async def test_without_the_fast_path_lists_watches_and_deletions_arrive_through_kopf() -> None:
+    server = Cluster(pods=[a_pod("a"), a_pod("b")])
+    async with watching(server, is_fast=False) as inbox:
+        first = await until(inbox, 3)
+        assert Listed("pods") in first
+        assert seen(a_pod("a")) in first
+        for event in (change("MODIFIED", a_pod("a", 2)), change("DELETED", a_pod("b", 3))):
+            server.lines.put_nowait(event)
+        assert {repr(it) for it in await until(inbox, 2)} == {
+            repr(it) for it in (seen(a_pod("a", 2)), Seen(PodGone(PodUid("uid-b"))))
+        }
+
+
+async def test_a_kopf_that_changed_leaves_the_fast_path_and_all_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_path, "missing", lambda: ["something"])
     server = Cluster(pods=[a_pod("a")])
-    server.lines.put_nowait(change("MODIFIED", a_pod("a", 2)))
     async with watching(server) as inbox:
-        found = await until(inbox, 4)
-    assert Listed("pods", frozenset({"uid-a"})) in found
-    assert found.count(seen(a_pod("a"))) == 2  # as it is listed, once, and as the watch shows it
+        await until(inbox, 2)
+        server.lines.put_nowait(change("DELETED", a_pod("a", 3)))
+        assert await until(inbox, 1) == [Seen(PodGone(PodUid("uid-a")))]
+
+
+async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a standby of a quiet cluster is not ready, and a leader does not bind."""
+    monkeypatch.setattr(comparison, "LOOK_S", 0.01)
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server, is_fast=False) as inbox:
+        await until(inbox, 2)
+        await server.watches.get()
+        clock = Clock()
+        inbox.freshness = WatchFreshness(clock)
+        inbox.freshness.note("pods")
+        clock.now += STALE_S + 1
+        assert not inbox.freshness.may_decide
+        server.lines.put_nowait({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}})
+        async with asyncio.timeout(5):
+            await inbox.freshness.until_fresh()
+
+
+async def test_without_the_fast_path_an_error_in_a_watch_that_kopf_does_not_survive_ends_only_that_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fast_path, "BACKOFF_S", (0.01,))
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server, is_fast=False) as inbox:
+        await until(inbox, 2)
+        server.lines.put_nowait({"type": "ERROR", "object": {"code": 500, "message": "etcd is away"}})
+        server.lines.put_nowait(None)
+        server.lines.put_nowait(change("MODIFIED", a_pod("a", 7)))
+        assert await until(inbox, 1) == [seen(a_pod("a", 7))]
+
+
+async def test_low_rate_resources_go_through_kopfs_queues_and_their_watch_survives_what_kopf_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fast_path, "BACKOFF_S", (0.01,))
+    path = "/api/v1/namespaces"
+    server = Cluster()
+    server.script[path] = asyncio.Queue()
+    handled = list[str]()
+    original = processing.process_resource_event
+
+    async def processed(**kwargs: Any) -> Any:
+        handled.append(kwargs["resource"].plural)
+        return await original(**kwargs)
+
+    monkeypatch.setattr(processing, "process_resource_event", processed)
+    namespace = {"metadata": {"name": "dev", "uid": "u", "resourceVersion": "4"}}
+    async with watching(server) as inbox:
+        await until(inbox, 1, "namespaces")
+        for line in ({"type": "ERROR", "object": {"code": 500}}, None, change("ADDED", namespace)):
+            server.script[path].put_nowait(line)
+        [item] = await until(inbox, 1, "namespaces", NamespaceSeen)
+        assert isinstance(item, Seen)
+    assert handled == ["namespaces"]
 
 
 async def test_the_inbox_holds_a_stream_back_while_it_is_full() -> None:

@@ -19,7 +19,7 @@ from tests.unit.operator.link.test_loop import Operator, a_node, a_pod, running
 
 Node = muster_pb2.NodeInventory
 WHOLE = muster_pb2.ApplicationInventory(
-    applicationID="app",
+    applicationID="ns/app",
     askKeys=["uid-waiting"],
     allocations=[muster_pb2.AllocationInventory(allocationKey="uid-bound", allocationID="uid-bound-0", nodeID="n1")],
 )
@@ -44,7 +44,7 @@ async def at_work(operator: Operator) -> None:
 
 async def test_what_the_core_lacks_is_told_again_and_counted() -> None:
     lacks = muster_pb2.Inventory(
-        applications=[muster_pb2.ApplicationInventory(applicationID="app", allocations=WHOLE.allocations)]
+        applications=[muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=WHOLE.allocations)]
     )
     async with running(comparing(lacks)) as operator:
         await at_work(operator)
@@ -56,13 +56,13 @@ async def test_what_the_core_lacks_is_told_again_and_counted() -> None:
 
 
 async def test_the_question_counts_what_was_said_and_the_parts_follow_one_another() -> None:
-    first = muster_pb2.Inventory(applications=[WHOLE], last="app")
+    first = muster_pb2.Inventory(applications=[WHOLE], last="ns/app")
     nodes = muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)])
     async with running(comparing(first, muster_pb2.Inventory(), nodes)) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.asked) >= 3)
     asked = operator.peer.asked[:3]
-    assert [(request.part, request.beyond) for request in asked] == [(0, ""), (0, "app"), (1, "")]
+    assert [(request.part, request.beyond) for request in asked] == [(0, ""), (0, "ns/app"), (1, "")]
     assert (asked[0].after.applicationRequests, asked[0].after.nodeRequests, asked[0].after.allocationRequests) == (
         1,
         2,
@@ -73,14 +73,14 @@ async def test_the_question_counts_what_was_said_and_the_parts_follow_one_anothe
 
 async def test_an_answer_waits_until_all_that_it_rests_on_was_heard() -> None:
     """The core has given the waiting pod its node, and its word is still on the way."""
-    moved = muster_pb2.ApplicationInventory(applicationID="app", allocations=[*WHOLE.allocations])
+    moved = muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=[*WHOLE.allocations])
     moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
-    async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="app"))) as operator:
+    async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="ns/app"))) as operator:
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.asked) == 1)
         await operator.settled()
         word = si_pb2.Allocation(
-            applicationID="app", allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1"
+            applicationID="ns/app", allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1"
         )
         operator.peer.callback.update_allocation(si_pb2.AllocationResponse(new=[word]))
         await operator.until(lambda: len(operator.peer.asked) > 1)
@@ -93,7 +93,7 @@ async def test_an_application_whose_end_is_still_on_its_way_is_not_missed() -> N
         await at_work(operator)
         await operator.until(lambda: len(operator.peer.asked) == 1)
         await operator.settled()
-        ended = si_pb2.UpdatedApplication(applicationID="app", state="Failed")
+        ended = si_pb2.UpdatedApplication(applicationID="ns/app", state="Failed")
         operator.peer.callback.update_application(si_pb2.ApplicationResponse(updated=[ended]))
         await operator.until(lambda: len(operator.peer.asked) > 1)
     assert counted(operator, "application missing") == 0
@@ -103,9 +103,9 @@ async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
     first = muster_pb2.Inventory(applications=[WHOLE])
     async with running(comparing(first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)]))) as operator:
         await at_work(operator)
-        operator.ledger.applications[AppId("broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
+        operator.ledger.applications[AppId("dev/broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
         await operator.until(lambda: len(operator.peer.asked) > 1)
-        del operator.ledger.applications[AppId("broken")]
+        del operator.ledger.applications[AppId("dev/broken")]
     failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Compared"})
     assert failures == 1.0
 
@@ -130,6 +130,9 @@ class Heard:
         self.lost.append(reason)
 
     def said(self, session: Session, message: object) -> None:
+        """Not looked at."""
+
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
         """Not looked at."""
 
 

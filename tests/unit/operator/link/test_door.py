@@ -23,25 +23,25 @@ def a_pod(version: int, scheduler: str = "muster") -> dict[str, Any]:
 
 def test_the_same_state_twice_is_one_fact() -> None:
     at = Door(Settings)
-    assert isinstance(at.fact("pods", None, a_pod(1)), PodSeen)
-    assert at.fact("pods", None, a_pod(1)) is None
-    assert isinstance(at.fact("pods", "MODIFIED", a_pod(2)), PodSeen)
+    assert isinstance(at.fact("pods", "uid-p", None, a_pod(1)), PodSeen)
+    assert at.fact("pods", "uid-p", None, a_pod(1)) is None
+    assert isinstance(at.fact("pods", "uid-p", "MODIFIED", a_pod(2)), PodSeen)
 
 
 def test_a_read_that_is_older_than_the_stream_is_no_fact() -> None:
     at = Door(Settings)
-    at.fact("pods", "MODIFIED", a_pod(5))
-    assert at.fact("pods", READ, a_pod(4)) is None
-    assert isinstance(at.fact("pods", "DELETED", a_pod(6)), PodGone)
-    assert at.fact("pods", READ, a_pod(5)) is None
+    at.fact("pods", "uid-p", "MODIFIED", a_pod(5))
+    assert at.fact("pods", "uid-p", READ, a_pod(4)) is None
+    assert isinstance(at.fact("pods", "uid-p", "DELETED", a_pod(6)), PodGone)
+    assert at.fact("pods", "uid-p", READ, a_pod(5)) is None
 
 
 def test_settings_that_change_hold_for_the_next_object() -> None:
     settings = Settings(scheduler_names=frozenset({"muster"}))
     at = Door(lambda: settings)
-    first = at.fact("pods", None, a_pod(1, "mine"))
+    first = at.fact("pods", "uid-p", None, a_pod(1, "mine"))
     settings = Settings(scheduler_names=frozenset({"mine"}))
-    second = at.fact("pods", "MODIFIED", a_pod(2, "mine"))
+    second = at.fact("pods", "uid-p", "MODIFIED", a_pod(2, "mine"))
     assert isinstance(first, PodSeen)
     assert isinstance(second, PodSeen)
     assert (type(first.pod), type(second.pod)) == (ForeignPod, Pod)

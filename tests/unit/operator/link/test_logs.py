@@ -41,7 +41,7 @@ def test_the_nearest_level_counts(capsys: pytest.CaptureFixture[str]) -> None:
     logs.follow({"": "WARNING", "shim": "INFO", "shim.client": "DEBUG"})
     assert written(capsys, "muster.kube") == ["debug", "info", "warning"]
     assert written(capsys, "muster.loop") == ["info", "warning"]
-    assert written(capsys, "muster.fastlane") == ["warning"]
+    assert written(capsys, "muster.fast_path") == ["warning"]
 
 
 def test_a_level_that_is_taken_out_of_the_settings_is_the_command_lines_again(

@@ -20,7 +20,7 @@ from muster_operator.translate.classes import PodClasses
 from muster_operator.translate.pods import read_pod
 from muster_operator.translate.sketch import Sketch
 from muster_si import keys
-from tests.unit.operator.objects import Raw, a_container, a_group, a_pod, gang_annotations
+from tests.unit.operator.objects import TASK_GROUP_NAME, Raw, a_container, a_group, a_pod, gang_annotations
 from tests.unit.operator.translate.test_garbage import a_rich_pod, broken
 
 SETTINGS = Settings()
@@ -188,7 +188,26 @@ def test_a_watch_tells_pods_as_sketches_and_all_else_as_it_is() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    known = PodClasses(limit=10)
-    for number in range(25):
+    known = PodClasses(limit_bytes=32 * 1024)
+    for number in range(50):
         assert is_of_a_class(known, a_pod(app=f"job-{number}"))
-        assert len(known) <= 10
+    assert 2 <= len(known) <= 16
+
+
+def the_class(known: PodClasses, raw: Raw) -> object:
+    """What all pods of a class share as one object, as long as the class is remembered."""
+    found = decoded_pod(orjson.dumps(raw))
+    pod = known.read(found, SETTINGS) if isinstance(found, Sketch) else None
+    assert isinstance(pod, Pod)
+    return pod.membership
+
+
+def test_a_namespace_of_many_classes_takes_none_of_those_of_others() -> None:
+    known, usual, noisy = PodClasses(limit_bytes=64 * 1024), a_pod(app="job"), a_pod()
+    noisy["metadata"]["namespace"] = "noisy"
+    before, first = the_class(known, usual), the_class(known, noisy)
+    for number in range(200):
+        noisy["metadata"]["annotations"] = {TASK_GROUP_NAME: f"g{number}"}
+        the_class(known, noisy)
+    assert the_class(known, usual) is before
+    assert the_class(known, noisy | {"metadata": noisy["metadata"] | {"annotations": {}}}) is not first

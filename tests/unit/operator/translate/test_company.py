@@ -170,4 +170,4 @@ def test_facts_that_the_core_would_not_read_refuse_the_pod_and_not_one_that_runs
     assert own is not None
     assert foreign is not None
     assert keys.TAG_POD_CONSTRAINTS not in foreign.tags
-    assert "has more than 65536 characters" in getattr(own, "membership").refusal  # noqa: B009
+    assert "bytes, more than 65536" in getattr(own, "membership").refusal  # noqa: B009

@@ -43,7 +43,7 @@ def written(places: Places, values: list[str]) -> Raw:
 def test_the_first_place_names_the_application_and_each_other_value_is_told(places: Places) -> None:
     values = [f"v{index}" for index in range(len(places))]
     found = read(written(places, values))
-    assert found.app == "v0"
+    assert found.app == "dev/v0"
     assert [told.split()[3] for told in found.conflicts] == [
         f"{key}={value}" for (_, key), value in list(zip(places, values, strict=True))[1:]
     ]
@@ -60,15 +60,15 @@ def test_the_first_place_names_the_queue_and_each_other_value_is_told(places: Pl
 
 def test_the_mark_that_admission_writes_becomes_an_id_of_63_characters_at_most() -> None:
     made = read({"labels": {APP_ID: "n" * 26 + "-uniqueautogen"}})
-    assert (made.app, len(made.app), made.refusal) == ("n" * 26 + f"-{UID}", 63, "")
+    assert (made.app, made.refusal) == (f"dev/{'n' * 26}-{UID}", "")
     long = read({"labels": {APP_ID: "n" * 27 + "-uniqueautogen"}})
     assert "has 64 characters, more than 63" in long.refusal
 
 
 def test_pods_without_an_id_share_one_or_have_one_each_as_the_setting_says() -> None:
-    assert read({}).app == "yunikorn-dev-autogen"
-    assert read({}, settings=Settings(unique_app_ids=True)).app == f"dev-{UID}"
-    assert read({}, "n" * 63).app == "yunikorn-" + "n" * 54
+    assert read({}).app == "dev/yunikorn-dev-autogen"
+    assert read({}, settings=Settings(unique_app_ids=True)).app == f"dev/dev-{UID}"
+    assert read({}, "n" * 63).app == "n" * 63 + "/yunikorn-" + "n" * 54
     assert read({}, "n" * 63, Settings(unique_app_ids=True)).refusal == ""
 
 

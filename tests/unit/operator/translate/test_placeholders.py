@@ -43,10 +43,11 @@ def test_the_pod_is_the_contracts() -> None:
             "namespace": "dev",
             "labels": {"team": "x", "yunikorn.apache.org/app-id": "job", "yunikorn.apache.org/queue": "root.dev"},
             "annotations": {
+                "sidecar.istio.io/inject": "false",
+                "linkerd.io/inject": "disabled",
                 "note": "y",
                 "internal.yunikorn.apache.org/placeholder": "true",
                 "yunikorn.apache.org/task-group-name": "workers",
-                "yunikorn.apache.org/task-groups": spec.source.task_groups,
                 "yunikorn.apache.org/schedulingPolicyParameters": "gangSchedulingStyle=Soft",
             },
             "ownerReferences": [
@@ -170,3 +171,10 @@ def test_any_application_and_group_make_a_legal_name(app: str, group: str) -> No
     name = placeholder_name(PodUid("u"), AppId(app), group, 0)
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name)
     assert len(name) <= 63
+
+
+def test_a_task_group_may_ask_for_a_sidecar_on_its_placeholders() -> None:
+    spec = a_spec(annotations={"sidecar.istio.io/inject": "true"})
+    annotations = placeholder_body(spec, Settings())["metadata"]["annotations"]
+    assert annotations["sidecar.istio.io/inject"] == "true"
+    assert annotations["linkerd.io/inject"] == "disabled"

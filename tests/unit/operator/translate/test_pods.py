@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.ids import AppId
 from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.translate.pods import read_pod
@@ -73,7 +72,7 @@ def test_a_foreign_pod_with_unreadable_requests_still_takes_its_place() -> None:
 def test_the_application_id_is_found_in_this_order(
     labels: dict[str, str], annotations: dict[str, str], app: str
 ) -> None:
-    assert labelled(labels, annotations).membership.app == AppId(app)
+    assert labelled(labels, annotations).membership.app == f"dev/{app}"
 
 
 def test_losing_spellings_are_listed() -> None:
@@ -88,14 +87,14 @@ def test_losing_spellings_are_listed() -> None:
 def test_a_generated_id_is_cut_to_a_labels_length() -> None:
     raw = a_pod()
     raw["metadata"]["namespace"] = "n" * 63
-    assert len(own(raw).membership.app) == 63
+    assert own(raw).membership.app == "n" * 63 + "/yunikorn-" + "n" * 54
     assert own(raw).membership.refusal == ""
 
 
 def test_unique_ids_are_made_of_namespace_and_uid() -> None:
     raw = a_pod()
     raw["metadata"] |= {"namespace": "n" * 40, "uid": "u" * 36}
-    assert own(raw, Settings(unique_app_ids=True)).membership.app == "n" * 26 + "-" + "u" * 36
+    assert own(raw, Settings(unique_app_ids=True)).membership.app == "n" * 40 + "/" + "n" * 26 + "-" + "u" * 36
 
 
 def test_a_written_id_that_is_too_long_is_refused_with_the_fix() -> None:

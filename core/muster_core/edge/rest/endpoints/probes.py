@@ -7,11 +7,19 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from muster_core.edge.rest.answers import write
 from muster_core.edge.rest.desk import Desk
+from muster_core.model.limits import LONGEST_STALL_S
 from muster_core.model.states import ManagerState
 
 
 async def live(desk: Desk, request: web.Request) -> web.StreamResponse:
-    """Answering is being alive: the loop of this answer is the loop that schedules."""
+    """Liveness: the loop runs and completes its iterations. A loop that waits for work is alive."""
+    loop = desk.core.loop
+    if not loop.is_running:
+        return web.Response(text="the scheduling loop does not run", status=503)
+    stalled_s = loop.stalled_s()
+    if stalled_s > LONGEST_STALL_S:
+        text = f"the scheduling loop has work but stalled for {stalled_s:.0f} s (limit {LONGEST_STALL_S} s)"
+        return web.Response(text=text, status=503)
     return web.Response(text="ok")
 
 

@@ -80,10 +80,8 @@ def one_application(asked: Asked) -> Pieces:
 
 def application_of_queue(asked: Asked) -> Pieces:
     """Row 13."""
-    queue, app = asked.queue(), asked.application()
-    if app.queue is not queue:
-        raise not_found(failures.NO_APPLICATION)
-    return one(applications.application(app, asked.partition(), asked.now_ns))
+    queue = asked.queue()
+    return one(applications.application(asked.application(queue), asked.partition(), asked.now_ns))
 
 
 def all_nodes(asked: Asked) -> Pieces:

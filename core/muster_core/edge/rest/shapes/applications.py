@@ -105,6 +105,7 @@ class Waiting(Shape):
     """An application that waits for something in its leaf, and what decides on its place in the order."""
 
     applicationID: str
+    namespace: str | None = Field(None, description="namespace of its first pod")
     applicationState: str
     priority: int = Field(description="the highest of what it waits for")
     submissionTime: TimeNs
@@ -118,6 +119,9 @@ class Application(Shape):
     """One application with its asks and allocations."""
 
     applicationID: str
+    namespace: str | None = Field(
+        None, description="namespace of its first pod; application IDs are unique per namespace"
+    )
     usedResource: Amounts
     maxUsedResource: Amounts
     pendingResource: Amounts

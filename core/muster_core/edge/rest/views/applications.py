@@ -12,11 +12,10 @@ from typing import Final
 from muster_core.edge.rest.shapes import applications as shapes
 from muster_core.edge.rest.views.amounts import amounts
 from muster_core.edge.si_encode import partition_name
-from muster_core.model.ids import PartitionId
 from muster_core.model.release import Termination
 from muster_core.model.shortfall import Lack
 from muster_core.model.states import ApplicationState
-from muster_core.plan import ordering
+from muster_core.world import ordering
 from muster_core.world.applications import Allocation, Application, Ask
 from muster_core.world.queues import Queue
 from muster_core.world.world import Partition
@@ -29,7 +28,8 @@ def application(app: Application, partition: Partition, now_ns: int) -> shapes.A
     spec, gang = app.spec, app.gang
     held = [f"{hold.node}|{hold.key}" for hold in partition.reservations.of(app.id)]
     return shapes.Application(
-        applicationID=app.id,
+        applicationID=app.name,
+        namespace=spec.namespace or None,
         usedResource=amounts(app.allocated),
         maxUsedResource=amounts(app.peak),
         pendingResource=amounts(app.pending),
@@ -40,8 +40,8 @@ def application(app: Application, partition: Partition, now_ns: int) -> shapes.A
         queueName=app.queue.path,
         submissionTime=app.submitted_ns,
         finishedTime=app.ended_ns or None,
-        requests=[ask(item, _reasons(app, item, now_ns)) for item in app.asks.values()],
-        allocations=[allocation(item, spec.partition) for item in app.allocations.values()],
+        requests=[ask(app, item, _reasons(app, item, now_ns)) for item in app.asks.values()],
+        allocations=[allocation(item, partition) for item in app.allocations.values()],
         applicationState=app.state.value,
         user=spec.user,
         groups=list(spec.groups),
@@ -65,7 +65,7 @@ def all_of(apps: Iterable[Application], partition: Partition, now_ns: int) -> It
         yield application(app, partition, now_ns)
 
 
-def ask(item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
+def ask(app: Application, item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
     """One ask that waits, or is parked behind a placeholder that goes."""
     spec, swap = item.spec, item.swap
     return shapes.Ask(
@@ -76,7 +76,7 @@ def ask(item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
         pendingCount=item.left,
         priority=str(spec.priority),
         requiredNodeId=spec.required_node or spec.constraints.node_name,
-        applicationId=spec.application,
+        applicationId=app.name,
         partition=partition_name(spec.partition),
         placeholder=spec.placeholder,
         placeholderTimeout=spec.timeout_ns if spec.placeholder else 0,
@@ -91,9 +91,10 @@ def ask(item: Ask, log: list[shapes.LogEntry]) -> shapes.Ask:
     )
 
 
-def allocation(item: Allocation, partition: PartitionId) -> shapes.Allocation:
+def allocation(item: Allocation, partition: Partition) -> shapes.Allocation:
     """One allocation of an application."""
     spec = item.spec
+    app = partition.applications.get(spec.application)
     return shapes.Allocation(
         allocationKey=spec.key,
         allocationID=item.id,
@@ -104,8 +105,8 @@ def allocation(item: Allocation, partition: PartitionId) -> shapes.Allocation:
         resource=amounts(spec.resources),
         priority=str(spec.priority),
         nodeId=item.node,
-        applicationId=spec.application,
-        partition=partition_name(partition),
+        applicationId=app.name if app is not None else spec.application,
+        partition=partition_name(partition.id),
         placeholder=spec.placeholder,
         placeholderUsed=item.replaced_placeholder,
         taskGroupName=spec.group,
@@ -119,10 +120,11 @@ def allocation(item: Allocation, partition: PartitionId) -> shapes.Allocation:
 
 def line(leaf: Queue, partition: Partition) -> list[shapes.Waiting]:
     """Who waits in a leaf, who is tried first comes first."""
-    blockers = leaf.agenda.blockers
+    blockers = leaf.blockers
     return [
         shapes.Waiting(
-            applicationID=app.id,
+            applicationID=app.name,
+            namespace=app.spec.namespace or None,
             applicationState=app.state.value,
             priority=app.shown or 0,
             submissionTime=app.submitted_ns,

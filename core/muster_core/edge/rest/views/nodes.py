@@ -9,7 +9,7 @@ from muster_core.edge.rest.shapes import clusters, nodes
 from muster_core.edge.rest.views.amounts import amounts, percents
 from muster_core.edge.rest.views.applications import allocation
 from muster_core.edge.si_encode import partition_name
-from muster_core.model.ids import NodeId
+from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.specs import AllocationSpec
 from muster_core.model.states import NodeState
 from muster_core.plan import autoscaling
@@ -22,7 +22,8 @@ _BUCKETS: Final = 10
 def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> nodes.Node:
     """One node; `keys_only`: what runs on it by its key, for it is said elsewhere."""
     record = partition.nodes.record(name)
-    held = [f"{hold.application}|{hold.key}" for hold in partition.reservations.on(name)]
+    holds = partition.reservations.on(name)
+    held = [f"{_name(partition, hold.application)}|{hold.key}" for hold in holds]
     spec, taken = record.spec, partition.nodes.allocated(name)
     placed = partition.placed.get(name, {}).values()
     return nodes.Node(
@@ -35,7 +36,7 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> node
         occupied=amounts(spec.occupied + record.foreign),
         available=amounts(partition.nodes.available(name)),
         utilized=percents(taken, spec.capacity),
-        allocations=[item.spec.key if keys_only else allocation(item, partition.id) for item in placed],
+        allocations=[item.spec.key if keys_only else allocation(item, partition) for item in placed],
         foreignAllocations=[] if keys_only else [foreign(partition.foreign[item]) for item in record.foreigners],
         schedulable=record.state is NodeState.SCHEDULABLE,
         isReserved=bool(held),
@@ -43,6 +44,11 @@ def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> node
         state=record.state.value,
         utilization=None if record.utilization is None else amounts(record.utilization),
     )
+
+
+def _name(partition: Partition, application: ApplicationId) -> str:
+    app = partition.applications.get(application)
+    return application if app is None else app.name
 
 
 def all_nodes(partition: Partition, choose: Callable[[list[NodeId]], Iterable[NodeId]]) -> Iterator[nodes.Node]:

@@ -90,7 +90,7 @@ def _max(item: Queue, partition: Partition) -> Limit:
 
 def _allocating(item: Queue, partition: Partition) -> list[str]:
     apps = [partition.applications[name] for name in item.applications]
-    return [app.id for app in apps if app.state is ApplicationState.ACCEPTED and app.allocations]
+    return [app.name for app in apps if app.state is ApplicationState.ACCEPTED and app.allocations]
 
 
 def _template(found: ChildTemplate) -> shapes.Template:

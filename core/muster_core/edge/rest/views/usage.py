@@ -51,7 +51,7 @@ def user(partition: Partition, name: str, apps: Iterable[Application]) -> shapes
     live = list(apps)
     return shapes.UserUsage(
         userName=name,
-        groups={app.id: group for app in live if (group := partition.users.group_of(app))},
+        groups={app.name: group for app in live if (group := partition.users.group_of(app))},
         queues=_tree(live, name, is_group=False),
     )
 
@@ -60,7 +60,7 @@ def group(name: str, apps: Iterable[Application]) -> shapes.GroupUsage:
     """What the applications of one group use."""
     live = list(apps)
     return shapes.GroupUsage(
-        groupName=name, applications=[app.id for app in live], queues=_tree(live, name, is_group=True)
+        groupName=name, applications=[app.name for app in live], queues=_tree(live, name, is_group=True)
     )
 
 
@@ -74,7 +74,7 @@ def _tree(apps: Iterable[Application], name: str, *, is_group: bool) -> shapes.U
             part = parts.setdefault(queue.path, _Part())
             part.used += used
             if app.counted:
-                part.running.append(app.id)
+                part.running.append(app.name)
             if queue.parent is None:
                 top = queue
             else:

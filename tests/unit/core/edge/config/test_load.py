@@ -1,12 +1,15 @@
 """A valid configuration comes out as the model's values, with what its writer should know."""
 
+from dataclasses import replace
+
 import pytest
 
-from muster_core.edge.config.load import DEFAULT_TEXT, checksum, load
+from muster_core.edge.config.load import DEFAULT_TEXT, checksum, examine, load
 from muster_core.model.access import EVERYBODY, Access
 from muster_core.model.config import GroupResolver, NodeOrder, NodeSort, PlacementRule, RuleFilter
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.resources import Limit, Resources
+from muster_si import keys
 from tests.unit.core.edge.config.tree import child, partition, queues
 
 EVERYTHING = """
@@ -90,7 +93,7 @@ def test_the_flags_of_preemption_and_the_resolver_of_groups_are_read() -> None:
 def test_an_empty_text_means_a_queue_for_each_namespace_made_when_needed() -> None:
     for text in ("", "\n", "# nothing\n", "---\n"):
         loaded = load(text, {})
-        assert loaded == load(DEFAULT_TEXT, {})
+        assert loaded == replace(load(DEFAULT_TEXT, {}), is_default=True)
         [only] = loaded.configuration.partitions
         assert (only.name, only.rules) == ("default", (PlacementRule("tag", create=True, value="namespace"),))
         assert (only.root.name, only.root.children, only.root.submit_acl) == ("root", (), EVERYBODY)
@@ -190,3 +193,17 @@ def test_who_writes_an_order_of_nodes_gets_that_alone_and_who_writes_none_gets_b
     text = f"partitions: [{{name: default, queues: [{{name: root}}]{', ' + policy if policy else ''}}}]"
     [partition] = load(text, {}).configuration.partitions
     assert partition.node_sort == expected
+
+
+def test_what_only_some_resource_managers_may_use_is_accepted_from_those() -> None:
+    text = """
+partitions:
+  - nodesortpolicy: {type: utilization}
+    usergroupresolver: {type: test}
+    queues: [{name: a}]
+"""
+    rules = [error.path for error in examine(text, {}).errors]
+    assert rules == ["partitions[0].nodesortpolicy.type"]
+    allowed = {keys.EXTRA_UTILIZATION: "true", keys.EXTRA_TEST_GROUPS: "true"}
+    [found] = load(text, allowed).configuration.partitions
+    assert (found.node_sort.order, found.resolver) == (NodeOrder.UTILIZATION, GroupResolver.TEST)

@@ -27,6 +27,7 @@ COMES_DOWN = QueuePolicies(
     ApplicationOrder.FAIR,
     sorts_by_priority=False,
     preemption_delay_ns=60 * SECOND,
+    quota_preemption_delay_ns=120 * SECOND,
     backoff_after=7,
     backoff_delay_ns=SECOND // 2,
 )
@@ -46,8 +47,24 @@ def test_every_property_has_its_meaning() -> None:
     )
 
 
-def test_priority_fences_and_quota_preemption_do_not_come_down() -> None:
+def test_a_child_inherits_all_but_priority_offset_and_fences() -> None:
     assert child(queues(EVERY % "fence"), "parent.child").policies == COMES_DOWN
+
+
+def test_child_queues_inherit_the_delay_of_quota_preemption_and_may_switch_it_off() -> None:
+    root = queues(
+        """
+        - name: a
+          properties: {quota.preemption.delay: 1m}
+          queues:
+            - name: inherits
+              queues: [{name: leaf}]
+            - {name: own, properties: {quota.preemption.delay: 5m}}
+            - {name: off, properties: {quota.preemption.delay: 0s}}
+        """
+    )
+    found = [child(root, f"a.{path}").policies.quota_preemption_delay_ns for path in ("inherits.leaf", "own", "off")]
+    assert found == [60 * SECOND, 300 * SECOND, 0]
 
 
 def test_of_the_policies_of_preemption_only_disabled_comes_down() -> None:

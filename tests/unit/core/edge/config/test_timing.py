@@ -61,6 +61,7 @@ def test_absent_and_empty_settings_are_the_defaults_and_foreign_ones_are_left_al
 
 SETTINGS = {
     "placeholder_timeout_ns": "gang.placeholderTimeout",
+    "max_placeholder_timeout_ns": "gang.maxPlaceholderTimeout",
     "wait_timeout_ns": "gang.waitTimeout",
     "starvation_age_ns": "gang.starvationAge",
     "completing_timeout_ns": "service.completingTimeout",
@@ -85,6 +86,7 @@ def test_every_setting_sets_its_clock_and_every_clock_has_one() -> None:
     "key",
     [
         "gang.placeholderTimeout",
+        "gang.maxPlaceholderTimeout",
         "service.releaseTimeout",
         "service.managerTimeout",
         "service.reservationTimeout",

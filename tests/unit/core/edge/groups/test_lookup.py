@@ -73,10 +73,12 @@ async def test_without_a_resolver_the_groups_are_the_users_own_name() -> None:
     assert (groups_of(events), said, book.asked) == ({"a": ("kim",)}, [], [])
 
 
-async def test_a_user_without_known_groups_goes_on_without_and_that_is_said() -> None:
-    events, said = await made(Book({})).fill(RM, [added("a", "ann")], LDAP)
-    assert groups_of(events) == {"a": ()}
-    assert [(note.subject, note.message) for note in said] == [("a", "the groups of user ann are not known: no ann")]
+async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
+    events, said = await made(Book({"kim": Answer(())})).fill(RM, [added("a", "ann"), added("b", "kim")], LDAP)
+    assert groups_of(events) == {"a": (), "b": ()}
+    found = [event.spec.groups_unknown for event in events if isinstance(event, ApplicationAdded)]
+    assert found == ["no ann", ""]
+    assert [(note.subject, note.message) for note in said] == [("a", "groups of user ann are unknown: no ann")]
 
 
 async def test_an_answer_is_believed_for_five_minutes_and_a_no_for_half_of_one() -> None:
@@ -114,7 +116,7 @@ async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -
         before = len(asked)
         _, said = await groups.fill(RM, [added("b", "kim")], LDAP)
         assert len(asked) == before
-        assert [note.message for note in said] == ["the groups of user kim are not known: ldap does not answer"]
+        assert [note.message for note in said] == ["groups of user kim are unknown: ldap does not answer"]
     finally:
         hang.set()
     clock.now_s += PROBLEM_S

@@ -96,6 +96,11 @@ class Ground(RuleBasedStateMachine):
         partition = self.stage.world.partitions.get(self.site.id)
         return list(partition.applications.values()) if partition is not None else []
 
+    def unresolved(self) -> list[str]:
+        """Users of the site whose groups are not known."""
+        partition = self.stage.world.partitions.get(self.site.id)
+        return sorted(partition.unresolved) if partition is not None else []
+
     def one_of(self, data: st.DataObject, apps: list[Application]) -> Application:
         """Drawn by its name: a failing example shows that, and no more."""
         name = data.draw(st.sampled_from([app.id for app in apps]))

@@ -6,13 +6,15 @@ Every "no" of the core is planned anew without its memo and must be the same
 
 from __future__ import annotations
 
+from muster_core.engine import contention
 from muster_core.model.policies import ApplicationOrder
 from muster_core.model.resources import Limit
 from muster_core.model.states import ApplicationState, ManagerState
-from muster_core.plan import fit, gang, headroom, ordering, reserving, starting, swap, usual
+from muster_core.plan import fit, gang, headroom, reserving, starting, swap, usual
 from muster_core.plan.draft import Draft
 from muster_core.plan.outline import Outline, shape_of
 from muster_core.plan.swap import has_placeholder
+from muster_core.world import ordering
 from muster_core.world.applications import Application
 from muster_core.world.misfits import Misfits
 from muster_core.world.world import Partition, World
@@ -58,8 +60,9 @@ def a_plan_without_memory_decides_nothing_more(partition: Partition, now_ns: int
 
 
 def is_held(partition: Partition, app: Application) -> bool:
-    """Whether it is not to be tried: it may not start, or it sleeps."""
-    return bool(app.asleep_until_ns) or starting.hindrance(partition, app) is not None
+    """Whether it is not to be tried: it may not start, sleeps, or waits for admission or a take-over."""
+    is_waiting = bool(app.withheld) or bool(contention.is_waiting(partition, app))
+    return bool(app.asleep_until_ns) or is_waiting or starting.hindrance(partition, app) is not None
 
 
 def planned_anew(partition: Partition, app: Application, now_ns: int) -> list[Outline]:
@@ -82,7 +85,7 @@ def stands_behind_a_gang(partition: Partition, app: Application) -> bool:
 def nothing_new_is_over_the_maximum(partition: Partition) -> None:
     """Only what was there already may be."""
     for queue in partition.queues.by_path.values():
-        assert queue.excused or Limit(dict(queue.max.items())).allows(queue.allocated)
+        assert queue.tolerated == Limit(dict(queue.max.items())).excess(queue.allocated)
 
 
 def nobody_is_kept_too_long(partition: Partition, now_ns: int) -> None:

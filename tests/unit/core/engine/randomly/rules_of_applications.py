@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from muster_core.model.constraints import ANYWHERE
-from muster_core.model.events import AllocationReleased, ApplicationAdded, ApplicationRemoved, AskAdded, AskReleased
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    GroupsResolved,
+)
 from muster_core.model.facts import PodFacts
 from muster_core.model.ids import TaskGroup
 from muster_core.model.release import Termination
@@ -68,7 +75,10 @@ class Applications(Ground):
             wait_s=wait_s,
             user=f"user{number % 2}",
             groups=("dev",) if number % 3 else (),
+            forced=number % 6 == 5,
         )
+        if number % 3 == 2:
+            spec = replace(spec, groups=(), groups_unknown="the directory does not answer")
         asks = [
             AskAdded(an_ask(f"{name}p{index}", app=name, group="workers", placeholder=True, priority=number % 3))
             for index in range(min(members, asked))
@@ -80,6 +90,13 @@ class Applications(Ground):
             real = (an_ask(f"{name}r{index}", app=name, group="workers") for index in range(min(members, asked)))
             asks = [AskAdded(ask) for ask in real]
         self.tell(ApplicationAdded(spec), *asks)
+
+    @precondition(lambda self: self.unresolved())
+    @rule(data=st.data(), groups=st.sampled_from([("dev",), ()]))
+    def resolve_groups(self, data: st.DataObject, groups: tuple[str, ...]) -> None:
+        """The directory answers again."""
+        user = data.draw(st.sampled_from(self.unresolved()))
+        self.tell(GroupsResolved(PARTITION, user, groups))
 
     @precondition(lambda self: self.apps())
     @rule(data=st.data(), vcore=st.sampled_from([None, 0, 2_000, 9_000]), count=st.sampled_from([None, 0, 1]))

@@ -11,8 +11,11 @@ from muster_core.edge.journal import Journal, Leave, replay
 from muster_core.engine import invariants
 from muster_core.engine.cycle import cycle
 from muster_core.engine.step import step
-from muster_core.model.effects import ClockSet, Effect
+from muster_core.model.effects import ApplicationUpdated, ClockSet, Effect
 from muster_core.model.events import ClockRang, Event
+from muster_core.model.ids import ApplicationId, RmId
+from muster_core.model.states import ApplicationState
+from muster_core.world.applications import Application
 from muster_core.world.world import World
 from tests.unit.builders import SECOND
 from tests.unit.core.engine.randomly import laws_of_preemption, laws_of_quotas
@@ -45,6 +48,8 @@ class Stage:
     leave: int | None = None
     told: list[Told] = field(default_factory=list)
     clocks: list[tuple[int, int, ClockSet]] = field(default_factory=list)
+    #: What was said last of the state of each application.
+    states: dict[tuple[RmId, ApplicationId], ApplicationState] = field(default_factory=dict)
     _order: count[int] = field(default_factory=count)
 
     def tell(self, *events: Event) -> list[Effect]:
@@ -88,8 +93,23 @@ class Stage:
                 heapq.heappush(self.clocks, (effect.at_ns, next(self._order), effect))
         broken = invariants.check(self.world)
         assert not broken, broken
+        assert self.world.outbox.failures == []
+        self._hear_states(told.effects)
         void = [partition.id for partition in self.world.partitions.values() if partition.void_decisions]
         assert not void, f"a decision did not hold in {void}: {told.effects}"
+
+    def _hear_states(self, effects: list[Effect]) -> None:
+        """Every change of state was delivered: what was said last of an application is what it is."""
+        for effect in effects:
+            if isinstance(effect, ApplicationUpdated):
+                self.states[effect.rm, effect.application] = effect.state
+        owners: dict[tuple[RmId, ApplicationId], list[Application]] = {}
+        for partition in self.world.partitions.values():
+            for app in partition.applications.values():
+                owners.setdefault((partition.rm, app.id), []).append(app)
+        for name, apps in owners.items():
+            if len(apps) == 1 and apps[0].state is not ApplicationState.NEW:
+                assert self.states.get(name) is apps[0].state, f"{name} is {apps[0].state}, said was {self.states}"
 
     def do_over(self) -> None:
         """Told the same in a new world, the core says the same."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from muster_operator.link.api.urgency import Urgency
+from muster_operator.model.commands import CreatePlaceholder
 from muster_operator.model.results import CommandFailed, CommandSucceeded, CommandUnanswered
 from tests.unit.operator.link.api.apiserver import ApiServer, Told, a_kube, reply, serving, status
 from tests.unit.operator.link.api.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
@@ -123,12 +126,22 @@ async def test_a_delete_names_the_uid_and_leaves_no_grace() -> None:
 
 
 @pytest.mark.parametrize("code,reason", [(404, "NotFound"), (409, "Conflict")])
-async def test_a_delete_of_what_is_gone_has_succeeded_and_is_sent_once(code: int, reason: str) -> None:
-    server = ApiServer()
+@pytest.mark.parametrize("there", [{}, {"p": a_pod(uid="another")}])
+async def test_a_delete_of_what_is_gone_has_succeeded_and_is_sent_once(
+    code: int, reason: str, there: dict[str, dict[str, object]]
+) -> None:
+    server = ApiServer(pods=there)
     server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(code, reason))
     told = await run(server, a_delete())
     assert told.results == [CommandSucceeded(a_delete())]
-    assert len(server.seen) == 1
+    assert len(server.requests("DELETE")) == 1
+
+
+async def test_a_delete_that_meets_a_conflict_has_not_succeeded_while_its_pod_is_there() -> None:
+    server = ApiServer(pods={"p": a_pod()})
+    server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(409, "Conflict", "the object was modified"))
+    told = await run(server, a_delete())
+    assert told.results == [CommandFailed(a_delete(), 409, "Conflict", "the object was modified")]
 
 
 async def test_a_placeholder_is_created_under_the_field_manager_that_marks_it() -> None:
@@ -277,3 +290,30 @@ async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
         await kube.execute(a_create())
     assert told.results == [CommandSucceeded(a_create())]
     assert told.braked == []
+
+
+async def test_a_log_line_of_a_command_names_what_it_writes_to_and_never_what_it_writes() -> None:
+    secret = "what-only-its-user-may-read"
+    create = a_create()
+    group = dataclasses.replace(create.spec.group, annotations={"note": secret * 1000})
+    create = CreatePlaceholder(dataclasses.replace(create.spec, group=group))
+    server = ApiServer()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(403, "Forbidden", "exceeded quota" + "x" * 10_000))
+    with capture_logs() as lines:
+        await run(server, create)
+    [line] = [line for line in lines if line["event"] == "a command failed"]
+    assert (line["command"], line["object"], line["status"]) == ("CreatePlaceholder", "ns/tg-1", 403)
+    assert line["message"].startswith("exceeded quota")
+    assert len(str(lines)) < 1_000
+    assert secret not in str(lines)
+
+
+async def test_a_log_line_of_an_unanswered_command_has_no_spec() -> None:
+    with capture_logs() as lines:
+        async with a_kube(ApiServer(url="http://127.0.0.1:9"), Told()) as kube:
+            await kube.execute(a_create())
+    [line] = [line for line in lines if line["event"] == "a command was not answered"]
+    assert {name: line[name] for name in line if name not in {"event", "log_level"}} == {
+        "command": "CreatePlaceholder",
+        "object": "ns/tg-1",
+    }

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
 from muster_operator.link.api import pool as pool_module
 from muster_operator.link.api.brakes import Brakes
 from muster_operator.link.api.event_buffer import EventBuffer
 from muster_operator.link.api.pool import Limits, Pool
 from muster_operator.link.api.urgency import Urgency
-from muster_operator.model.commands import Command, Importance, PostEvent
+from muster_operator.model.commands import (
+    BindPod,
+    CancelCreations,
+    Command,
+    CreatePlaceholder,
+    DeletePod,
+    Importance,
+    PostEvent,
+    SetCondition,
+)
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import PodRef
 from tests.unit.operator.link.api.commands import a_bind, a_condition, a_create, a_delete, an_event
 
 
@@ -336,3 +348,105 @@ async def test_a_write_behind_a_recalled_bind_that_never_started_is_not_forgotte
         pool.submit(a_delete("b"))
         pool.recall_binds()
         assert await finished(pool, api) == [a_create(), a_delete("b")]
+
+
+def of_namespace(namespace: str, name: str) -> PodRef:
+    return PodRef(namespace, name, PodUid(f"{namespace}/{name}"))
+
+
+def a_create_of(app: str, namespace: str, number: int) -> CreatePlaceholder:
+    spec = a_create(f"tg-{app}-{number}").spec
+    return CreatePlaceholder(replace(spec, app=AppId(app), owner=of_namespace(namespace, "driver")))
+
+
+FLOODS: dict[str, Callable[[str, int], Command]] = {
+    "binds": lambda namespace, number: BindPod(of_namespace(namespace, f"p{number}"), NodeName("n1")),
+    "deletes": lambda namespace, number: DeletePod(of_namespace(namespace, f"p{number}"), "released"),
+    "creates": lambda namespace, number: a_create_of("app", namespace, number),
+    "patches": lambda namespace, number: SetCondition(of_namespace(namespace, f"p{number}"), "Unschedulable", "no"),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_a_flood_of_one_namespace_delays_another_by_no_more_than_its_turns(kind: str) -> None:
+    api, make = Api(), FLOODS[kind]
+    async with a_pool(api, Limits(writers=1)) as pool:
+        for number in range(1000):
+            pool.submit(make("noisy", number))
+        theirs = [make("quiet", number) for number in range(10)]
+        for command in theirs:
+            pool.submit(command)
+        started = await finished(pool, api)
+    assert [command for command in started if command in theirs] == theirs
+    assert max(started.index(command) for command in theirs) <= 2 * len(theirs) + 1
+    assert len(started) == 1010
+
+
+async def test_creations_of_an_application_that_wait_are_cancelled_together_and_others_go_on() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        for number in range(500):
+            pool.submit(a_create_of("given-up", "ns", number))
+        pool.submit(a_create_of("other", "ns", 0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        pool.submit(CancelCreations(AppId("given-up")))
+        assert pool.depths()["writes"] == 1
+        assert await finished(pool, api) == [a_create_of("given-up", "ns", 0), a_create_of("other", "ns", 0)]
+
+
+async def test_what_waits_behind_a_cancelled_creation_goes_on() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_bind("first"))
+        await asyncio.sleep(0.01)
+        create = a_create_of("given-up", "ns", 0)
+        delete = DeletePod(of_namespace("ns", create.spec.name), "released")
+        pool.submit(create)
+        pool.submit(delete)
+        pool.submit(CancelCreations(AppId("given-up")))
+        assert await finished(pool, api) == [a_bind("first"), delete]
+
+
+async def test_creations_that_were_cancelled_take_no_memory() -> None:
+    """Also while the API server lets none of them through."""
+    api, brakes = Api(), Brakes()
+    brakes.hold(Urgency.CREATE, 60)
+    pool = Pool(api.execute, Limits(), brakes=brakes)
+    queue = pool._queues[Urgency.CREATE]
+    for _ in range(20):
+        for number in range(100):
+            pool.submit(a_create_of("given-up", "ns", number))
+        pool.submit(CancelCreations(AppId("given-up")))
+    assert not queue
+    assert pool.depths()["writes"] == 0
+
+
+async def test_creations_that_wait_end_with_their_session() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_delete("p"))
+        await asyncio.sleep(0.01)
+        pool.submit(a_create())
+        pool.recall_binds()
+        assert await finished(pool, api) == [a_delete("p")]
+
+
+def noted(namespace: str, number: int) -> PostEvent:
+    return structs.replace(
+        an_event(f"{number}", name=f"p{number}", importance=Importance.PROGRESS), namespace=namespace
+    )
+
+
+def test_a_noisy_namespace_pushes_no_events_of_others_out_of_a_full_buffer() -> None:
+    buffer = EventBuffer(100, lambda: None)
+    for number in range(10):
+        buffer.put(noted("quiet", number), float(number))
+    for number in range(1000):
+        buffer.put(noted("noisy", number), float(number))
+    assert len(buffer) == 100
+    taken = list(iter(buffer.take, None))
+    theirs = [place for place, event in enumerate(taken) if event.namespace == "quiet"]
+    assert len(theirs) == 10
+    assert max(theirs) <= 20
+    assert [event.note for event in taken if event.namespace == "noisy"][-1] == "999"

@@ -1,4 +1,6 @@
-"""Of two Musters that serve the same names the elder stays, if it lives."""
+"""One Muster serves a scheduler name: the one that holds its Lease in kube-system."""
+
+from __future__ import annotations
 
 import asyncio
 from functools import partial
@@ -6,90 +8,113 @@ from typing import Any
 
 import pytest
 
+from muster.checks import rights
+from muster_operator.link.beside import neighbours
 from muster_operator.link.beside.lookout import Lookout
-from muster_operator.link.errors import StartupRefused
+from muster_operator.link.errors import PartEnded, StartupRefused
 from muster_operator.link.leading.lease import Lease, body
 from tests.unit.operator.link.api.apiserver import ApiServer, reply, status
 from tests.unit.operator.link.test_around import a_session
 
-LEASES = "GET /apis/coordination.k8s.io/v1/leases"
-OURS = ("ours", "muster")
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{LEASES}/muster-scheduler-muster"
+DEPLOYMENTS, PODS = "GET /apis/apps/v1/deployments", "GET /api/v1/pods"
+OURS, US, THEY = ("ours", "muster"), "ours/muster", "theirs/muster"
 NAMES = frozenset({"muster"})
-SOON, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 
 
-def a_lease(
-    namespace: str, created: str, renewed: str, serves: str = "muster", holder: str = "x", lasts_s: int = 0
-) -> dict[str, Any]:
-    lease = Lease(holder, lasts_s, "t", renewed, 0, "1")  # no duration: the test need not wait between the looks
-    raw = body(namespace, "muster", lease, frozenset({serves}))
-    raw["metadata"]["creationTimestamp"] = created
-    return raw
+def a_lease(holder: str, renewed: str = "a", lasts_s: int = 0) -> dict[str, Any]:
+    """No duration: the test need not wait between two looks."""
+    lease = Lease(holder, lasts_s, "t", renewed, 0, "1")
+    return body("kube-system", "muster-scheduler-muster", lease)
 
 
-async def look(*looks: list[dict[str, Any]]) -> int:
-    """Look at what these lists show; returns how many of them were asked for."""
+def a_server(*shown: dict[str, Any] | None) -> ApiServer:
+    """The Lease as it is each time it is read; None = there is none."""
     server = ApiServer()
-    for items in looks:
-        server.plan(LEASES, partial(reply, 200, {"items": items}))
+    for lease in shown:
+        server.plan(f"GET {LEASE}", partial(status, 404, "NotFound") if lease is None else partial(reply, 200, lease))
+    server.plan(f"PUT {LEASE}", lambda: reply(200, a_lease(US)))
+    server.plan(f"POST {LEASES}", lambda: reply(201, a_lease(US)))
+    return server
+
+
+async def look(server: ApiServer, *, take: bool = False, patience_s: float = 0.1) -> list[str]:
+    """Look once; returns who holds the Lease after each write."""
     async with a_session(server) as session:
-        await Lookout(session, OURS, NAMES).look()
-    return len(server.seen)
+        await Lookout(session, OURS, NAMES, patience_s=patience_s).look(take=take)
+    writes = [*server.requests("PUT"), *server.requests("POST")]
+    return [write.body["spec"]["holderIdentity"] for write in writes]
 
 
-async def test_an_elder_that_renews_its_lease_makes_us_give_way() -> None:
-    ours = a_lease("ours", LATE, "a")
-    with pytest.raises(StartupRefused, match=r"lease theirs/muster, led by x.*scheduler name muster"):
-        await look([ours, a_lease("theirs", SOON, "a")], [ours, a_lease("theirs", SOON, "b")])
+async def test_another_muster_that_renews_the_lease_of_a_name_keeps_it() -> None:
+    server = a_server(a_lease(THEY, "a"), a_lease(THEY, "b"))
+    with pytest.raises(StartupRefused, match=r"lease theirs/muster\) serves the scheduler name muster"):
+        await look(server)
 
 
-async def test_who_has_no_lease_yet_gives_way_to_everybody() -> None:
-    with pytest.raises(StartupRefused):
-        await look([a_lease("theirs", LATE, "a")], [a_lease("theirs", LATE, "b")])
+async def test_one_that_renews_it_no_more_loses_it() -> None:
+    dead = a_lease(THEY)
+    assert await look(a_server(dead, dead, dead), take=True) == [US]
 
 
-async def test_a_younger_one_has_to_give_way_itself() -> None:
-    ours = a_lease("ours", SOON, "a")
-    assert await look([ours, a_lease("theirs", LATE, "a")], [ours, a_lease("theirs", LATE, "b")]) == 2
+async def test_a_free_lease_is_taken_and_our_own_is_renewed() -> None:
+    assert await look(a_server(None, None), take=True) == [US]
+    assert await look(a_server(a_lease(US), a_lease(US)), take=True) == [US]
+    assert await look(a_server(a_lease(""), a_lease("")), take=True) == [US]
 
 
-async def test_of_two_of_the_same_second_exactly_one_gives_way() -> None:
-    ours = a_lease("ours", SOON, "a")
-    with pytest.raises(StartupRefused):
-        await look([ours, a_lease("elder", SOON, "a")], [ours, a_lease("elder", SOON, "b")])
-    assert await look([ours, a_lease("younger", SOON, "a")], [ours, a_lease("younger", SOON, "b")]) == 2
+async def test_before_we_lead_nothing_is_written() -> None:
+    assert await look(a_server(None)) == []
 
 
-async def test_no_lease_keeps_us_waiting_for_ever() -> None:
-    """Whoever may write one in a namespace of his own could keep Muster from starting."""
+async def test_nothing_but_these_leases_is_looked_at() -> None:
+    """Whoever may write Leases in a namespace of its own could else keep Muster from starting."""
+    server = a_server(None)
+    await look(server)
+    assert [request.path for request in server.requests("GET")] == [LEASE]
+
+
+async def test_no_lease_is_waited_for_longer_than_the_patience() -> None:
+    long = a_lease(THEY, lasts_s=2**31 - 1)
+    async with asyncio.timeout(5):
+        assert await look(a_server(long, long, long), take=True) == [US]
+
+
+async def test_without_the_right_to_look_the_operator_goes_on() -> None:
     server = ApiServer()
-    for _ in range(2):
-        server.plan(LEASES, partial(reply, 200, {"items": [a_lease("theirs", SOON, "a", lasts_s=2**31 - 1)]}))
-    async with a_session(server) as session, asyncio.timeout(5):
-        await Lookout(session, OURS, NAMES, patience_s=0.1).look()
-    assert len(server.seen) == 2
+    server.plan(f"GET {LEASE}", lambda: status(403, "Forbidden"))
+    assert await look(server) == []
 
 
-async def test_a_dead_one_does_not_matter() -> None:
-    assert await look([a_lease("theirs", SOON, "a")], [a_lease("theirs", SOON, "a")]) == 2
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        a_lease("theirs", SOON, "a", serves="another"),
-        a_lease("theirs", SOON, "a", serves=""),
-        a_lease("theirs", SOON, "a", holder=""),
-        a_lease("ours", SOON, "a"),
-    ],
-)
-async def test_others_of_other_names_nobodys_and_our_own_are_no_suspects(other: dict[str, Any]) -> None:
-    assert await look([other]) == 1
-
-
-async def test_who_may_not_look_goes_on() -> None:
-    server = ApiServer()
-    server.plan(LEASES, lambda: status(403, "Forbidden"))
+async def test_at_the_end_the_name_is_free_at_once() -> None:
+    server = a_server(None, None, a_lease(US))
     async with a_session(server) as session:
-        await Lookout(session, OURS, NAMES).look()
-    assert len(server.seen) == 1
+        running = asyncio.create_task(Lookout(session, OURS, NAMES).run())
+        while not server.requests("POST"):  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait({running})
+    [given_back] = server.requests("PUT")
+    assert given_back.body["spec"]["holderIdentity"] == ""
+
+
+async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: Any) -> None:
+    server = a_server(None)
+    server.plan(DEPLOYMENTS, deployments)
+    server.plan(PODS, lambda: reply(200, {"items": []}))
+    async with a_session(server) as session:
+        await Lookout(session, OURS, frozenset(names), frozenset(withheld)).look()
+
+
+async def test_a_failed_look_for_a_yunikorn_keeps_the_last_certain_answer() -> None:
+    await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: status(500, "InternalError"))
+
+
+async def test_a_name_that_was_withheld_is_served_once_no_yunikorn_certainly_runs() -> None:
+    with pytest.raises(PartEnded, match="restarting to serve the scheduler name yunikorn"):
+        await a_look_for_yunikorn({"muster"}, {"yunikorn"}, lambda: reply(200, {"items": []}))
+
+
+def test_doctor_asks_about_the_same_leases() -> None:
+    assert (rights.NAMES, rights.PREFIX) == (neighbours.NAMESPACE, neighbours.PREFIX)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster_operator.link.beside.lookout import allowed_names
-from muster_operator.link.errors import StartupRefused
+from muster_operator.link.errors import StartupRefused, Uncertain
 from tests.unit.operator.link.api.apiserver import ApiServer, reply, status
 from tests.unit.operator.link.test_around import a_session
 
@@ -79,11 +79,29 @@ async def test_what_may_not_bind_pods_is_no_scheduler_whatever_it_is_called() ->
     }
 
 
-async def test_who_may_not_ask_what_it_may_believes_what_it_sees() -> None:
+@pytest.mark.parametrize("code", [403, 429, 500])
+@pytest.mark.parametrize("are_chosen", [True, False])
+async def test_a_failed_review_is_uncertain(code: int, *, are_chosen: bool) -> None:
+    """The name is not served and nothing ends, also where somebody chose it."""
     server = ApiServer()
     server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [a_deployment(1)]}))
-    server.plan(REVIEWS, lambda: status(403, "Forbidden"))
-    assert await allowed(server, BOTH) == MUSTER
+    server.plan(REVIEWS, lambda: status(code, "Refused"))
+    assert await allowed(server, BOTH, are_chosen=are_chosen) == MUSTER
+
+
+async def test_a_failed_list_is_uncertain() -> None:
+    server = ApiServer()
+    for _ in range(2):
+        server.plan(DEPLOYMENTS, lambda: status(500, "InternalError"))
+    assert await allowed(server, BOTH, are_chosen=True) == MUSTER
+    with pytest.raises(Uncertain):
+        await allowed(server, YUNIKORN)
+
+
+async def test_an_account_is_asked_about_once_however_many_pods_claim_to_be_a_yunikorn() -> None:
+    server = a_cluster(pods=[a_pod("Running") for _ in range(100)], may_bind=False)
+    assert await allowed(server, BOTH) == BOTH
+    assert len(server.requests("POST")) == 1
 
 
 async def test_who_serves_only_muster_does_not_look() -> None:

@@ -49,6 +49,9 @@ def test_unknown_keys_go_to_the_core_and_queue_configurations_do_not() -> None:
     "key,value",
     [
         ("service.placeholderRunAsUser", "-1"),
+        ("applications.sharingGroups", "research"),
+        ("applications.sharingGroups", "a=one,two; b=two"),
+        ("applications.sharingGroups", "a=One"),
         ("service.placeholderRunAsUser", "root"),
         ("service.disableGangScheduling", "yes please"),
         ("service.enableConfigHotRefresh", "2"),
@@ -77,6 +80,11 @@ def test_a_bad_value_is_one_line_that_names_key_value_and_fix(key: str, value: s
 @pytest.mark.parametrize("value", ["0s", "0", "15m", "1h30m", "1.5h", "250ms"])
 def test_durations_are_those_of_go(value: str) -> None:
     assert parse({keys.EXTRA_PLACEHOLDER_TIMEOUT: value}).extra[keys.EXTRA_PLACEHOLDER_TIMEOUT] == value
+
+
+def test_sharing_groups_are_read_by_namespace() -> None:
+    groups = parse({"applications.sharingGroups": " a = one, two; b=three ;"}).settings.sharing_groups
+    assert groups == {"one": "a", "two": "a", "three": "b"}
 
 
 def test_an_empty_value_is_an_absent_one() -> None:

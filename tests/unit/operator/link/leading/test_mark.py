@@ -41,7 +41,10 @@ class Pods(KubeSession):
             raise NotLeading(request.name)
         self.written.append(request)
         self.heard.set()
-        return Reply(self._patched(url.path.rpartition("/")[2], orjson.loads(request.body)["metadata"]), b"{}")
+        return Reply(
+            self._patched(url.path.removesuffix("/status").rpartition("/")[2], orjson.loads(request.body)["metadata"]),
+            b"{}",
+        )
 
     def _pod(self, name: str) -> Json:
         return {"metadata": {"name": name, "uid": f"old-{name}", "labels": {LABEL_ROLE: self.roles[name]}}}

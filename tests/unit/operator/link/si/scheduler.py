@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from muster_si import muster_pb2, si_pb2
@@ -27,6 +28,8 @@ class Peer:  # long: as many methods as the interface
     rejected_facts: list[muster_pb2.RejectedFact] = field(default_factory=list)
     accepts: bool = True
     broken: bool = False
+    held: asyncio.Event | None = None
+    """Allocations are taken in once it is set."""
 
     @property
     def callback(self) -> ResourceManagerCallback:
@@ -43,6 +46,8 @@ class Peer:  # long: as many methods as the interface
         return si_pb2.RegisterResourceManagerResponse()
 
     async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
+        if self.held is not None:
+            await self.held.wait()
         self._take(request)
 
     async def update_application(self, request: si_pb2.ApplicationRequest) -> None:

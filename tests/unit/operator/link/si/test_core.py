@@ -42,6 +42,8 @@ class Ear:
     def said(self, session: Session, message: FromCore) -> None:
         self.messages.append(message)
 
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None: ...
+
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
             while not holds():

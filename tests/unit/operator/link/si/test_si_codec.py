@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_operator.link.si.decode import decoded, decoded_callback
-from muster_operator.link.si.encode import ITEMS_PER_MESSAGE, Encoder, Request, Sent
+from muster_operator.link.si.encode import Encoder, Request, Sent
 from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
 from muster_operator.model.applications import ApplicationSpec
 from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.limits import MESSAGE_ITEMS
 from muster_operator.model.news import (
     AllocationReleased,
     AllocationReported,
@@ -190,7 +191,7 @@ def test_an_ask_after_its_own_release_is_a_message_of_its_own() -> None:
 def test_a_message_has_at_most_a_hundred_items() -> None:
     messages = messages_of(AskSubmitted(an_ask(str(number))) for number in range(250))
     sizes = [len(message.asks) for message in messages if isinstance(message, si_pb2.AllocationRequest)]
-    assert sizes == [ITEMS_PER_MESSAGE, ITEMS_PER_MESSAGE, 50]
+    assert sizes == [MESSAGE_ITEMS, MESSAGE_ITEMS, 50]
 
 
 NEWS: list[News] = [
@@ -251,7 +252,7 @@ def test_an_allocation_response_is_one_verdict() -> None:
     assert decoded(response) == AllocationVerdict(
         cancelled_asks=(AskCancelled(APP, PodUid(""), TerminationType.TIMEOUT),),
         released=(Released(APP, PodUid("p"), TerminationType.PLACEHOLDER_REPLACED, AllocationId(""), "swap"),),
-        allocated=(Allocated(APP, PodUid("k"), N1, AllocationId("a"), placeholder=True),),
+        allocated=(Allocated(APP, PodUid("k"), N1, AllocationId("a")),),
         rejected_asks=(AskRejected(APP, PodUid("r"), "no"),),
         rejected_allocations=(AllocationRejected(APP, PodUid("x"), "known"),),
     )
@@ -302,7 +303,7 @@ def test_scheduling_states_are_told_and_unknown_ones_left_out() -> None:
     )
 
 
-def test_core_events_are_told_with_the_name_of_their_detail() -> None:
+def test_core_events_are_decoded_with_their_subject_and_message() -> None:
     record = si_pb2.EventRecord(
         type=si_pb2.EventRecord.APP,
         objectID="app",
@@ -311,7 +312,7 @@ def test_core_events_are_told_with_the_name_of_their_detail() -> None:
         eventChangeDetail=si_pb2.EventRecord.APP_REJECT,
     )
     assert decoded_callback(muster_pb2.Callback(events=muster_pb2.Events(events=[record]))) == CoreEvents(
-        (CoreEvent(EventKind.APP, "app", "r", "m", "APP_REJECT"),)
+        (CoreEvent(EventKind.APP, "app", "r", "m"),)
     )
 
 

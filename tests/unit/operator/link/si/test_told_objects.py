@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from muster_operator.link.si.encode import ITEMS_PER_MESSAGE
 from muster_operator.model.ids import AppId, NodeName
+from muster_operator.model.limits import MESSAGE_ITEMS
 from muster_operator.model.news import ApplicationRemoved, FactTold, NodeOpened
 from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_si import keys, muster_pb2, si_pb2
@@ -52,7 +52,7 @@ async def test_a_fact_that_the_core_cannot_read_is_logged_with_the_reason() -> N
 
 
 def test_a_message_has_at_most_a_hundred_facts() -> None:
-    requests = messages_of([CLAIM] * (ITEMS_PER_MESSAGE + 1))
+    requests = messages_of([CLAIM] * (MESSAGE_ITEMS + 1))
     assert [len(each.facts) for each in requests if isinstance(each, muster_pb2.FactsRequest)] == [100, 1]
 
 

@@ -1,0 +1,204 @@
+"""Many queues, many applications and many that may preempt, under the time budget of the core's loop.
+
+    .venv/bin/python -m benchmarks waiting
+
+`leaves`: 10,000 leaf queues with one waiting pod each. `applications`: 20,000 applications of one pod in one leaf.
+Both have room on 200 nodes; a run is all cycles of 10 ms each until every pod has its node, as the loop runs them
+(`edge/loop.py`); what came before is not counted. `guarantee`: 2,000 applications of one pod wait in a leaf under its
+guarantee on a full cluster, while no victim may be taken; the leaf's preemption timer fires until every application
+was considered, and each attempt and each application that a remembered answer decides counts. The rate is per second
+of processor time; `longest` is the longest cycle, or the longest event of a timer.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.core_placement import ASKED, PARTITION, RM, a_node
+from benchmarks.figures import Figure, Options
+from muster_core.edge.freezer import Freezer, size
+from muster_core.edge.loop import LoopSettings
+from muster_core.engine.cycle import cycle
+from muster_core.engine.step import step
+from muster_core.model.access import EVERYBODY
+from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.effects import AllocationAnswer, ClockSet, Effect
+from muster_core.model.events import (
+    ApplicationAdded,
+    AskAdded,
+    ClockKind,
+    ClockRang,
+    Event,
+    ManagerRegistered,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.resources import Resources
+from muster_core.model.specs import ApplicationSpec, AskSpec
+from muster_core.world.world import World
+
+_BUDGET_S: Final = LoopSettings().budget_s
+_NODES: Final = 200
+_LEAVES: Final = 10_000
+_APPLICATIONS: Final = 20_000
+_GUARANTEED: Final = 2_000
+_SECOND: Final = 1_000_000_000
+_START_NS: Final = 1_000 * _SECOND
+
+
+@dataclass(slots=True)
+class _Run:
+    """Processor seconds of each cycle, or event, and what they decided."""
+
+    seconds: list[float] = field(default_factory=list)
+    decided: int = 0
+
+    def figures(self, name: str) -> dict[str, float]:
+        return {
+            f"waiting/{name}": self.decided / sum(self.seconds),
+            f"waiting/{name} longest": max(self.seconds) * 1000,
+        }
+
+
+# -- room for all ----------------------------------------------------------------
+
+
+def leaves(share: float) -> dict[str, float]:
+    """One pod in each of many queues."""
+    count = round(_LEAVES * share)
+    return _placed(_waiting(count, lambda number: f"root.queue-{number}"), count).figures("leaves")
+
+
+def applications(share: float) -> dict[str, float]:
+    """Many applications in one queue."""
+    count = round(_APPLICATIONS * share)
+    return _placed(_waiting(count, lambda _: "root.queue"), count).figures("applications")
+
+
+def _placed(events: Iterator[Event], count: int) -> _Run:
+    """All cycles until nothing is left to do."""
+    root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
+    world = _world(PartitionConfig("default", root, (PlacementRule("provided", create=True),)), _NODES)
+    for event in events:
+        step(world, event, _START_NS)
+    run, freezer = _Run(), Freezer(is_on=True)
+    freezer.recovered()
+    more = True
+    while more:
+        start = time.process_time()
+        until = start + _BUDGET_S
+        result = cycle(world, _START_NS, lambda: time.process_time() < until)  # noqa: B023 - it is over when this returns
+        freezer.heard(size(result.effects))
+        run.seconds.append(time.process_time() - start)
+        run.decided += _new(result.effects)
+        more = result.more
+    gc.unfreeze()
+    if run.decided != count:
+        raise RuntimeError(f"{run.decided} of {count} pods have a node")
+    return run
+
+
+def _new(effects: Sequence[Effect]) -> int:
+    return sum(len(effect.new) for effect in effects if isinstance(effect, AllocationAnswer))
+
+
+# -- under a guarantee -----------------------------------------------------------
+
+
+def guarantee(share: float) -> dict[str, float]:
+    """Many applications that may preempt, and no victim."""
+    count = round(_GUARANTEED * share)
+    children = (
+        QueueConfig("guaranteed", guaranteed=ASKED.times(count), submit_acl=EVERYBODY),
+        QueueConfig("other", submit_acl=EVERYBODY),
+    )
+    root = QueueConfig("root", parent=True, children=children, submit_acl=EVERYBODY)
+    nodes = 20
+    world = _world(PartitionConfig("default", root, preemption=True), nodes)
+    name = ApplicationId("busy")
+    step(world, ApplicationAdded(ApplicationSpec(PARTITION, name, queue="root.other")), _START_NS)
+    for number in range(nodes):  # each fills a node, and may not be preempted
+        spec = AskSpec(PARTITION, name, AllocationKey(f"busy-{number}"), _FULL, allow_preempt_self=False)
+        step(world, AskAdded(spec), _START_NS)
+    effects = cycle(world, _START_NS, lambda: True).effects
+    for event in _waiting(count, lambda _: "root.guaranteed"):
+        effects += step(world, event, _START_NS)
+    effects += cycle(world, _START_NS, lambda: True).effects
+    return _round(world, effects, count).figures("guarantee")
+
+
+def _round(world: World, effects: Sequence[Effect], count: int) -> _Run:
+    """The timer of the leaf fires until the next time is a pause after all were considered."""
+    run = _Run(decided=count)
+    gc.collect()
+    gc.freeze()
+    due = _timer(effects)
+    fired_ns = 0
+    while due is not None and (not fired_ns or due.at_ns - fired_ns < _SECOND):
+        fired_ns = due.at_ns
+        start = time.process_time()
+        effects = step(world, ClockRang(due.clock), fired_ns)
+        run.seconds.append(time.process_time() - start)
+        due = _timer(effects)
+    gc.unfreeze()
+    if not fired_ns:
+        raise RuntimeError("the preemption timer never fired")
+    return run
+
+
+def _timer(effects: Sequence[Effect]) -> ClockSet | None:
+    timers = [one for one in effects if isinstance(one, ClockSet) and one.clock.kind is ClockKind.PREEMPTION]
+    return timers[-1] if timers else None
+
+
+# -- common ----------------------------------------------------------------------
+
+_FULL: Final = Resources({"vcore": 32_000, "memory": 1 << 30, "pods": 1})
+
+
+def _world(partition: PartitionConfig, nodes: int) -> World:
+    world = World()
+    step(world, ManagerRegistered(RM, Configuration((partition,))), _START_NS)
+    for number in range(nodes):
+        step(world, NodeAdded(a_node(number)), _START_NS)
+    return world
+
+
+def _waiting(count: int, queue: Callable[[int], str]) -> Iterator[Event]:
+    """So many applications of one pod."""
+    for number in range(count):
+        name = ApplicationId(f"app-{number}")
+        yield ApplicationAdded(ApplicationSpec(PARTITION, name, queue=queue(number)))
+        yield AskAdded(AskSpec(PARTITION, name, AllocationKey(f"{number:036d}"), ASKED, namespace="benchmark"))
+
+
+#: Unit and goal.
+GOALS: Final[Mapping[str, tuple[str, float]]] = {
+    f"waiting/{name}{what}": goal
+    for name in ("leaves", "applications", "guarantee")
+    for what, goal in (("", ("/CPU s", 5_000.0)), (" longest", ("ms", 50.0)))
+}
+NAMES: Final = tuple(GOALS)
+_PARTS: Final[Mapping[str, Callable[[float], dict[str, float]]]] = {
+    "waiting/leaves": leaves,
+    "waiting/applications": applications,
+    "waiting/guarantee": guarantee,
+}
+
+
+def measure(names: Sequence[str], options: Options) -> list[Figure]:
+    """The figures of these names; a rate and its longest cycle are measured once."""
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(options.runs):
+        for part, look in _PARTS.items():
+            if any(name.startswith(part) for name in names):
+                for name, value in look(0.1 if options.quick else 1.0).items():
+                    found.setdefault(name, []).append(value)
+    return [
+        Figure(name, GOALS[name][0], found[name], GOALS[name][1], less_is_better=name.endswith("longest"))
+        for name in names
+    ]

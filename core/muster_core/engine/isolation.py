@@ -1,0 +1,108 @@
+"""One application's failure stops no other: an exception of one attempt puts that application into back-off.
+
+Called by turn.py and preemption.py around everything that is done for one application, and by cycle.py around each
+partition. What was changed before the exception was raised is in the outbox (world/outbox.py). An exception that left a
+commit may have left half a change: then the partition's invariants are checked at once, and `UnsoundWorld` ends the
+cycle if they do not hold. The back-off grows, so that check is not paid in every cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from muster_core.engine import growth, invariants, lifecycle
+from muster_core.model.effects import ClockSet
+from muster_core.model.errors import CommitFailed, UnsoundWorld
+from muster_core.model.events import Clock, ClockKind
+from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.limits import FAILURE_BACKOFF_FIRST_NS, FAILURE_BACKOFF_MOST_NS, MESSAGE_CHARACTERS
+from muster_core.model.notes import Notice
+from muster_core.world.applications import Application
+from muster_core.world.outbox import Failure
+from muster_core.world.world import Partition
+
+T = TypeVar("T")
+
+
+def attempt(partition: Partition, app: Application, now_ns: int, act: Callable[[], bool]) -> bool:
+    """Attempt something for one application; whether it was attempted to its end. False: `act` says that it was not
+    attempted, or it raised and the application backs off. Raises UnsoundWorld.
+    """
+    found = _caught(act)
+    if isinstance(found, Exception):
+        _back_off(partition, app, found, now_ns)
+        return False
+    if found:
+        app.failures = 0
+    return found
+
+
+def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]) -> None:
+    """Schedule one partition; it backs off if something raised that no single application caused.
+
+    Raises UnsoundWorld.
+    """
+    error = _caught(act)
+    if error is None:
+        partition.failures = 0
+        return
+    partition.failures += 1
+    delay_ns = _delay_ns(partition.failures)
+    partition.asleep_until_ns = now_ns + delay_ns
+    nobody, no_key = ApplicationId(""), AllocationKey("")
+    clock = Clock(ClockKind.PARTITION_BACKOFF, partition.rm, partition.id, nobody, no_key, partition.failures)
+    partition.outbox.put(ClockSet(clock, partition.asleep_until_ns))
+    partition.outbox.failures.append(Failure(f"partition {partition.id}", error))
+    text = f"partition {partition.id} is not scheduled because of an internal error: {_text(error)}; {_retry(delay_ns)}"
+    partition.note(Notice.QUEUE, partition.queues.root.path, message=text)
+    _check(partition)
+
+
+def _caught(act: Callable[[], T]) -> T | Exception:
+    """What `act` returns or raises, UnsoundWorld excepted."""
+    try:
+        return act()
+    except UnsoundWorld:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one application or partition, the others go on
+        return error
+
+
+def _back_off(partition: Partition, app: Application, error: Exception, now_ns: int) -> None:
+    partition.outbox.failures.append(Failure(f"application {app.id}", error))
+    if isinstance(error, CommitFailed):
+        _check(partition)
+    if partition.applications.get(app.id) is not app:
+        return
+    app.failures += 1
+    delay_ns = _delay_ns(app.failures)
+    app.asleep_until_ns = now_ns + delay_ns
+    lifecycle.set_clock(partition, app, ClockKind.BACKOFF, app.sequence, app.asleep_until_ns)
+    text = f"application {app.id} is not scheduled because of an internal error: {_text(error)}"
+    partition.note(Notice.APPLICATION, app.id, message=f"{text}; {_retry(delay_ns)}")
+    app.unplanned = app.restarts = 0
+    growth.set_blocking(partition, app, blocks=False)
+    partition.unstir(app)
+    partition.scheduling.stand(app, [])
+
+
+def _check(partition: Partition) -> None:
+    broken = invariants.check_partition(partition)
+    if broken:
+        raise UnsoundWorld(broken)
+
+
+def _delay_ns(failures: int) -> int:
+    """1 s, 2 s, 4 s, …, up to the bound."""
+    doublings = min(failures - 1, (FAILURE_BACKOFF_MOST_NS // FAILURE_BACKOFF_FIRST_NS).bit_length())
+    return min(FAILURE_BACKOFF_FIRST_NS << doublings, FAILURE_BACKOFF_MOST_NS)
+
+
+def _text(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error, CommitFailed) and error.__cause__ is not None else error
+    return f"{type(cause).__name__}: {cause}"[:MESSAGE_CHARACTERS]
+
+
+def _retry(delay_ns: int) -> str:
+    return f"retry in {delay_ns // 1_000_000_000} s; report this error with the core's log"

@@ -1,0 +1,185 @@
+"""Take-overs: when they are tried, what is written, how they end (semantics 12).
+
+A gang that found too few free resources is `due`. After the scheduling attempts of a cycle the due gangs are tried in
+the order of their keys. One commit releases the placeholders of later gangs that the plan needs, and reserves the
+nodes, quota, limits and application slot for the gang. Once the placeholders are gone its scheduling attempt places
+it, and the gangs that lost something are planned again. A failed take-over backs off exponentially.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from muster_core.engine import commit, contention, holds, isolation, ledger, lifecycle, notes, taking_back, victims
+from muster_core.model.decisions import Placement, TakeOver
+from muster_core.model.errors import BrokenDecision, CommitFailed
+from muster_core.model.events import Clock, ClockKind
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.states import NodeState
+from muster_core.plan import takeover
+from muster_core.plan.preemption.rights import Balance
+from muster_core.world.applications import Allocation, Application, lacking
+from muster_core.world.preemptions import Running
+from muster_core.world.takeovers import OpenTakeOver
+from muster_core.world.world import Partition
+
+_SECOND: Final = 1_000_000_000
+#: How often the back-off of a failed take-over doubles, from one second.
+_DOUBLED: Final = 4
+
+
+# -- attempts ------------------------------------------------------------------
+
+
+def resolve(partition: Partition, now_ns: int, may_go_on: Callable[[], bool]) -> bool:
+    """Try a take-over for each due gang, in the order of keys, at least for one. Returns whether any was made."""
+    due = partition.contention.due
+    is_any = is_tried = False
+    apps = [app for name in due if (app := partition.applications.get(name)) is not None]
+    for app in sorted(apps, key=lambda app: (app.gang.key is None, app.gang.key, app.sequence)):
+        if is_tried and not may_go_on():
+            return is_any
+        is_tried = True
+        due.pop(app.id, None)
+        is_any = isolation.attempt(partition, app, now_ns, partial(_attempt, partition, app, now_ns)) or is_any
+    due.clear()
+    return is_any
+
+
+def _attempt(partition: Partition, app: Application, now_ns: int) -> bool:
+    """Try one takeover; return whether it was committed."""
+    gang = app.gang
+    if not app.waiting or contention.is_waiting(partition, app) or app.id in partition.contention.open:
+        return False
+    if not takeover.has_rivals(partition, app):
+        partition.contention.idle[app.id] = None
+        return False
+    if gang.skips_takeover or now_ns < gang.takeover_at_ns:
+        gang.skips_takeover = False
+        return False
+    decision = takeover.plan(partition, app)
+    if decision is not None:
+        try:
+            _begin(partition, decision, now_ns)
+        except BrokenDecision as broken:
+            notes.broken(partition, app.queue.path, broken)
+        except Exception as error:
+            raise CommitFailed(type(decision).__name__) from error
+        else:
+            return True
+    gang.takeover_at_ns = now_ns + (_SECOND << min(gang.takeover_failures, _DOUBLED))
+    gang.takeover_failures += 1
+    gang.takeover_epoch = partition.nodes.epoch
+    lifecycle.set_clock(partition, app, ClockKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns)
+    return False
+
+
+def on_timer(partition: Partition, app: Application, clock: Clock) -> None:
+    """The back-off of a failed take-over is over: try again if anything changed, else with the next change."""
+    if clock.generation == app.gang.takeover_failures:
+        app.gang.skips_takeover = partition.nodes.epoch == app.gang.takeover_epoch
+        partition.stir_one(app)
+
+
+# -- what is written -----------------------------------------------------------
+
+
+def _begin(partition: Partition, decision: TakeOver, now_ns: int) -> None:
+    """Release what is taken over and reserve it for the gang. Raises BrokenDecision before the first write."""
+    app = partition.applications[decision.application]
+    gone = [victims.victim_of(partition, name) for name in decision.victims]
+    nodes = _check(partition, app, decision, gone)
+    app.gang.takeover_failures = app.gang.takeover_at_ns = 0
+    for name in decision.losers:
+        loser = partition.applications[name]
+        ledger.clear_pledge(partition, loser)
+        loser.gang.lost_to[app.id] = None
+        partition.stir_one(loser)
+    for held in decision.holds:
+        holds.unreserve(partition, held)
+    number = partition.next_number()
+    partition.contention.open[app.id] = OpenTakeOver(
+        number, decision.losers, nodes, decision.places, tuple(decision.volumes)
+    )
+    partition.contention.count += 1
+    for node, amount in nodes.items():
+        partition.nodes.claim(node, amount, 1)
+    ledger.set_pledge(partition, app, lacking(app), backed=True)
+    contention.note_holding(partition, app)
+    partition.stir_one(app)
+    if not gone:
+        return
+    running = Running(number, app.queue.path, (), dict.fromkeys(decision.victims), now_ns, gang=app.id)
+    victims.tell(partition, running, gone, f"reservation taken over by gang {app.id}", now_ns)
+    taking_back.vacate(partition, gone, now_ns)
+
+
+def _check(
+    partition: Partition, app: Application, decision: TakeOver, gone: list[tuple[Application, Allocation]]
+) -> dict[NodeId, Resources]:
+    """What is to be reserved on each node; the room is there once the victims are gone, and the law of guarantees
+    holds. Raises BrokenDecision.
+    """
+    amount, nodes = _amounts(app, decision)
+    freed: dict[NodeId, Resources] = {}
+    balance = Balance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up()))
+    for other, victim in gone:
+        if not victim.spec.placeholder or not takeover.candidate(partition, app, other):
+            raise BrokenDecision("take-over", f"nothing may be taken from gang {other.id}")
+        if not balance.may_lose(other.queue, victim.spec.resources):
+            raise BrokenDecision("take-over", f"queue {other.queue.path} would fall below its guarantee")
+        balance.lose(other.queue, victim.spec.resources)
+        freed[victim.node] = freed.get(victim.node, NOTHING) + victim.spec.resources
+    for loser in decision.losers:
+        if not takeover.candidate(partition, app, partition.applications[loser]):
+            raise BrokenDecision("take-over", f"nothing may be taken from gang {loser}")
+    for hold in partition.reservations.of(app.id):
+        freed[hold.node] = freed.get(hold.node, NOTHING) + hold.resources
+    for name in decision.holds:
+        held = partition.reservations.by_ask[name]
+        freed[held.node] = freed.get(held.node, NOTHING) + held.resources
+    for node, wanted in nodes.items():
+        is_open = node in partition.nodes and partition.nodes.record(node).state is NodeState.SCHEDULABLE
+        if not is_open or not _left(partition, node, freed.get(node, NOTHING)).covers(wanted):
+            raise BrokenDecision("take-over", f"node {node} has no room even after the takeover")
+    return nodes
+
+
+def _left(partition: Partition, node: NodeId, freed: Resources) -> Resources:
+    return partition.nodes.available(node) - partition.nodes.claimed(node) + freed
+
+
+def _amounts(app: Application, decision: TakeOver) -> tuple[Resources, dict[NodeId, Resources]]:
+    counts: dict[tuple[AllocationKey, NodeId], int] = {}
+    for place in decision.places:
+        counts[place] = counts.get(place, 0) + 1
+    total = NOTHING
+    nodes: dict[NodeId, Resources] = {}
+    for (key, node), count in counts.items():
+        ask = app.asks.get(key)
+        if ask is None or ask.swap is not None or ask.left < count:
+            raise BrokenDecision("take-over", f"ask {key} does not wait for that many places")
+        total = total.plus(ask.spec.resources, count)
+        nodes[node] = nodes.get(node, NOTHING).plus(ask.spec.resources, count)
+    return total, nodes
+
+
+# -- how it ends ---------------------------------------------------------------
+
+
+def finish(partition: Partition, app: Application) -> Placement | None:
+    """The reservations that the gang took over are free: nothing is held back for it from now on, for it is planned
+    at once. Returns the placement it was for, if that still holds.
+    """
+    found = partition.contention.open.get(app.id)
+    if found is None:
+        return None
+    contention.close(partition, app)
+    if any(kind.placeholder and kind.depends_on_others for kind in app.waiting):
+        return None
+    places = tuple((AllocationKey(key), node) for key, node in found.places)
+    placement = Placement(partition.id, app.id, places, found.volumes)
+    return placement if commit.may_place(partition, app, placement) else None

@@ -1,0 +1,300 @@
+"""Which reservations of later gangs let one gang have all it lacks (semantics 12).
+
+A gang may take over reservations of incomplete gangs with later keys if one plan places all its missing members with
+free resources plus these reservations, and no queue falls below its guarantee by it. As few gangs as possible lose
+something, the last key first, and each no more than is needed. Never of a complete gang, nor of one with a bound pod.
+Called by engine/takeovers.py when free resources did not suffice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster_core.model.decisions import TakeOver
+from muster_core.model.ids import NodeId
+from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.states import ApplicationState
+from muster_core.plan import headroom, packing, partial
+from muster_core.plan.draft import Draft
+from muster_core.plan.outline import assign, shape_of, volumes_of, wanted
+from muster_core.plan.preemption.rights import Balance
+from muster_core.plan.reserving import draft_for
+from muster_core.plan.search.demand import Demand, Places
+from muster_core.plan.search.work import Work
+from muster_core.plan.together import place_all
+from muster_core.world.applications import Allocation, Application
+from muster_core.world.classes import AskClass, occupant_of
+from muster_core.world.ordering import classes
+from muster_core.world.reservations import Hold
+from muster_core.world.users import Holder, HolderKind
+from muster_core.world.world import Partition
+
+#: Searches that are made to spare gangs which are not needed.
+_MOST_SPARED: Final = 4
+_EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED)
+
+
+def plan(partition: Partition, app: Application) -> TakeOver | None:
+    """The take-over that gives the gang all it lacks; None = there is none."""
+    kinds = [kind for kind in classes(app) if kind.placeholder]
+    counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
+    total = sum((kind.resources.times(count) for kind, count in counts.items()), NOTHING)
+    rivals = list(_rivals(partition, app, total))
+    search = _Search(partition, app, counts, total)
+    if not rivals or search.answer(rivals) is None:
+        return None
+    chosen = _fewest(search, rivals)
+    answer = search.answer(chosen)
+    return _decision(search, chosen, answer) if answer is not None else None
+
+
+def has_rivals(partition: Partition, app: Application) -> bool:
+    """Whether an incomplete gang with a later key holds something."""
+    return app.gang.key is not None and partition.contention.has_later(app.gang.key)
+
+
+def candidate(partition: Partition, app: Application, other: Application) -> bool:
+    """Whether the gang may take from the other one."""
+    is_later = app.gang.key is not None and other.gang.key is not None and other.gang.key > app.gang.key
+    is_open = other.is_reserving and not other.real_allocations and other.state in _EARLY
+    return is_later and is_open and other.id not in partition.contention.open
+
+
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """An incomplete gang with a later key, and what of it may go. `is_all`: nothing of it has to stay."""
+
+    app: Application
+    placeholders: tuple[Allocation, ...]
+    holds: tuple[Hold, ...]
+    holders: frozenset[Holder]
+    is_all: bool
+
+    @property
+    def reserved(self) -> Resources:
+        """What its placeholders that may go reserve."""
+        return sum((one.spec.resources for one in self.placeholders), NOTHING)
+
+
+def _rivals(partition: Partition, app: Application, total: Resources) -> Iterator[_Rival]:
+    """Gangs with reservations that may be taken over, the last key first."""
+    path = frozenset(queue.path for queue in app.queue.path_up())
+    balance = Balance(partition.queues.root, total, path)
+    holding = partition.contention.holding
+    for name in sorted(holding, key=lambda name: holding[name], reverse=True):
+        other = partition.applications[name]
+        if not candidate(partition, app, other):
+            continue
+        placeholders = []
+        live = [other.allocations[identity] for group in other.gang.live.values() for identity in group]
+        for allocation in reversed(live):
+            if balance.may_lose(other.queue, allocation.spec.resources):
+                balance.lose(other.queue, allocation.spec.resources)
+                placeholders.append(allocation)
+        holds = tuple(hold for hold in partition.reservations.of(name) if not hold.preempted)
+        is_all = len(placeholders) == len(live)
+        yield _Rival(other, tuple(placeholders), holds, frozenset(_holders(partition, other)), is_all)
+
+
+def _holders(partition: Partition, app: Application) -> Iterator[Holder]:
+    group = partition.users.group_of(app)
+    for queue in app.queue.path_up():
+        yield Holder(HolderKind.QUEUE, "", queue.path)
+        yield Holder(HolderKind.USER, app.spec.user, queue.path)
+        if group:
+            yield Holder(HolderKind.GROUP, group, queue.path)
+
+
+def _fewest(search: _Search, rivals: list[_Rival]) -> list[_Rival]:
+    """As few as suffice: the shortest beginning of the list that does, less those that it does not need."""
+    low, high = 1, len(rivals)
+    while low < high:
+        middle = (low + high) // 2
+        if search.answer(rivals[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    chosen = rivals[:high]
+    for rival in chosen[-2::-1][:_MOST_SPARED]:
+        rest = [other for other in chosen if other is not rival]
+        if search.answer(rest) is not None:
+            chosen = rest
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Places for all that the gang lacks, with the draft charged; `left`: of each maximum after that. `emptied`: gangs
+    that have to give up all they have, for a slot of `maxApplications`.
+    """
+
+    places: Places
+    draft: Draft
+    left: dict[Holder, Limit]
+    emptied: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What one gang lacks, and whether it could have it."""
+
+    partition: Partition
+    app: Application
+    counts: dict[AskClass, int]
+    total: Resources
+
+    def answer(self, rivals: Sequence[_Rival]) -> _Answer | None:
+        """Places for all members if these gangs had nothing; None = there are none, or a quota or limit is short."""
+        left = self._quotas(rivals)
+        emptied = self._slots(rivals)
+        if left is None or emptied is None:
+            return None
+        draft = draft_for(self.partition, self.app)
+        for rival in rivals:
+            for one in rival.placeholders:
+                draft.free(one.node, one.spec.resources)
+                self._move(draft, one, -1)
+            for hold in rival.holds:
+                draft.free(hold.node, hold.resources)
+        demands: list[Demand] = [(shape_of(kind), count) for kind, count in self.counts.items()]
+        sort, work = self.partition.config.node_sort, Work(self.app.gang.takeover_failures)
+        topology = self.app.spec.topology
+        if topology is None:
+            places = place_all(draft, demands, sort, work)
+        else:
+            domains = packing.domains(draft, topology, partial.held(self.app))
+            places = packing.place_packed(draft, demands, sort, domains, work)
+        return _Answer(places, draft, left, emptied) if isinstance(places, Places) else None
+
+    def _move(self, draft: Draft, placeholder: Allocation, count: int) -> None:
+        spec, nodes = placeholder.spec, self.partition.nodes
+        occupant = occupant_of(spec.facts, nodes.occupants.tags.project(spec.tags))
+        draft.enter(nodes.rows.row(placeholder.node), occupant, count)
+
+    def _quotas(self, rivals: Sequence[_Rival]) -> dict[Holder, Limit] | None:
+        """What each maximum leaves once the gang has all it lacks; None = one of them is too low."""
+        found: dict[Holder, Limit] = {}
+        for bound in headroom.bounds(self.partition, self.app):
+            freed = NOTHING
+            for rival in rivals:
+                if bound.holder in rival.holders:
+                    freed += rival.reserved + self.pledge(rival)
+            left = headroom.left_of(bound, self.app, self.app.claimed).room(NOTHING - freed)
+            if left.excess(self.total):
+                return None
+            found[bound.holder] = left.room(self.total)
+        return found
+
+    def pledge(self, rival: _Rival) -> Resources:
+        """What of its quota reservation counts for the gang."""
+        theirs, mine = rival.app.gang, self.app.gang
+        return theirs.pledge if theirs.backed or not mine.pledge else NOTHING
+
+    def _slots(self, rivals: Sequence[_Rival]) -> frozenset[str] | None:
+        """Gangs that have to give up all they have so that the gang may start; None = that is not enough."""
+        if self.app.counted:
+            return frozenset()
+        emptied: dict[str, _Rival] = {}
+        for holder, missing in self._full():
+            able = [rival for rival in rivals if rival.app.counted and rival.is_all and holder in rival.holders]
+            short = missing - sum(rival.app.id in emptied for rival in able)
+            more = [rival for rival in able if rival.app.id not in emptied][: max(short, 0)]
+            if len(more) < short:
+                return None
+            emptied.update({rival.app.id: rival for rival in more})
+        return frozenset(emptied)
+
+    def _full(self) -> Iterator[tuple[Holder, int]]:
+        """The queue or user without a free slot, and how many slots are missing."""
+        for queue in self.app.queue.path_up():
+            if 0 < queue.max_applications <= queue.running:
+                yield Holder(HolderKind.QUEUE, "", queue.path), queue.running - queue.max_applications + 1
+        for holder, limit, account in self.partition.users.limits(self.app):
+            if 0 < limit.max_applications <= account.running:
+                yield holder, account.running - limit.max_applications + 1
+
+
+def _decision(search: _Search, chosen: list[_Rival], answer: _Answer) -> TakeOver:
+    """What goes of each gang: what is not needed stays, of the earliest key first."""
+    partition, app = search.partition, search.app
+    places = [
+        place
+        for kind, spots in zip(search.counts, answer.places.per_demand, strict=True)
+        for place in assign(app, kind, list(spots))
+    ]
+    volumes = volumes_of(answer.draft, *search.counts)
+    keeper = _Keeper(search, answer)
+    victims: list[tuple[_Rival, Allocation]] = []
+    holds: list[Hold] = []
+    losers: list[_Rival] = []
+    for rival in reversed(chosen):
+        goes = [one for one in reversed(rival.placeholders) if not keeper.may_keep(rival, one)]
+        held = [hold for hold in rival.holds if not keeper.fits(hold.node, hold.resources)]
+        if goes or held or not keeper.may_keep_pledge(rival):
+            losers.append(rival)
+        victims += [(rival, one) for one in goes]
+        holds += held
+    order = {rival.app.id: position for position, rival in enumerate(chosen)}
+    victims.sort(key=lambda pair: order[pair[0].app.id])
+    return TakeOver(
+        partition.id,
+        app.id,
+        tuple(places),
+        volumes,
+        tuple((rival.app.id, one.id) for rival, one in victims),
+        tuple(hold.ask for hold in holds),
+        tuple(rival.app.id for rival in losers),
+    )
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """Gives back, one by one, what the plan does not need."""
+
+    search: _Search
+    answer: _Answer
+
+    def may_keep(self, rival: _Rival, placeholder: Allocation) -> bool:
+        """Whether the placeholder may stay beside the plan; then it is taken from what is left."""
+        spec = placeholder.spec
+        is_watched = self.search.partition.nodes.occupants.is_noted(spec.facts)
+        is_watched = is_watched or any(kind.depends_on_others for kind in self.search.counts)
+        if rival.app.id in self.answer.emptied or is_watched or not self._leaves(rival, spec.resources):
+            return False
+        if not self.fits(placeholder.node, spec.resources):
+            return False
+        self._charge(rival, spec.resources)
+        return True
+
+    def may_keep_pledge(self, rival: _Rival) -> bool:
+        """The same of its quota reservation."""
+        amount = self.search.pledge(rival)
+        if not amount:
+            return True
+        if rival.app.id in self.answer.emptied or not self._leaves(rival, amount):
+            return False
+        self._charge(rival, amount)
+        return True
+
+    def fits(self, node: NodeId, resources: Resources) -> bool:
+        """Whether the node has so much beside the plan; then it is taken."""
+        draft = self.answer.draft
+        row = draft.nodes.rows.row(node)
+        for name, amount in resources.items():
+            column = draft.available(name)
+            if column is None or column.item(row) < amount:
+                return False
+        draft.charge(row, resources, 1)
+        return True
+
+    def _leaves(self, rival: _Rival, amount: Resources) -> bool:
+        left = self.answer.left
+        return all(left[holder].allows(amount) for holder in left if holder in rival.holders)
+
+    def _charge(self, rival: _Rival, amount: Resources) -> None:
+        for holder, left in self.answer.left.items():
+            if holder in rival.holders:
+                self.answer.left[holder] = left.room(amount)

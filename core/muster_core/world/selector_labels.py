@@ -1,0 +1,205 @@
+"""Which labels of pods the selectors of a partition read, and what of each pod's tags is kept for them.
+
+Pods that differ in no label that is read are one class and are counted together (tags.py), so only labels that are
+read are kept: of pods of the namespaces that a selector names, or of all where it selects namespaces by their labels.
+A label is read as long as a pod has a selector for it. Labels that nobody reads any more are given up together
+(`sweep`), because each change costs a look at the pods that have them. A namespace in which very many labels are read
+keeps all labels of its pods instead: then nothing in it has to be looked at again.
+
+Off until the first selector comes (semantics 21). Written by engine/affinity.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from muster_core.model import limits
+from muster_core.model.company import LABEL_PREFIX, NAMESPACE, TERMINATING
+from muster_core.model.ids import ApplicationId
+from muster_core.model.placement import NO_TAGS, Tags
+
+#: The scope of a selector that may mean pods of any namespace.
+ANYWHERE: Final = ""
+#: What every selector reads beside labels.
+_ALWAYS: Final = frozenset({NAMESPACE, TERMINATING})
+
+#: A scope, which is a namespace or ANYWHERE, and the tag that is read there.
+Read = tuple[str, str]
+
+
+class SelectorLabels:
+    """Readers by label, and where pods have which labels."""
+
+    __slots__ = ("_idle", "_keys", "_looked", "_pods", "_present", "_readers", "_shapes", "_whole", "is_on")
+
+    def __init__(self) -> None:
+        self.is_on = False
+        #: How many pods read it, by scope and tag; 0 = it is kept although nobody does.
+        self._readers: dict[str, dict[str, int]] = {}
+        self._idle: dict[Read, None] = {}
+        #: Namespaces that keep all labels; how many times the pods of a namespace were looked at for another label.
+        self._whole: dict[str, None] = {}
+        self._looked: dict[str, int] = {}
+        #: What `_keys_of` found, by namespace: sorted.
+        self._keys: dict[str, dict[str, None]] = {}
+        #: How many pods of a namespace have exactly these tags; how many such combinations have a tag, by namespace.
+        self._shapes: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._present: dict[str, dict[str, int]] = {}
+        #: Pods of a namespace by application; ApplicationId("") stands for foreign ones.
+        self._pods: dict[str, dict[ApplicationId, int]] = {}
+
+    def project(self, tags: Mapping[str, str]) -> Tags:
+        """What of these tags is kept."""
+        if not self.is_on:
+            return NO_TAGS
+        namespace = tags.get(NAMESPACE, "")
+        keys = self._keys.get(namespace)
+        if keys is None:
+            keys = self._keys[namespace] = self._keys_of(namespace)
+        if len(keys) <= len(tags) and namespace not in self._whole:
+            return tuple([(key, tags[key]) for key in keys if key in tags])
+        is_whole = namespace in self._whole
+        return tuple(
+            sorted([(k, v) for k, v in tags.items() if k in keys or (is_whole and k.startswith(LABEL_PREFIX))])
+        )
+
+    def read(self, everywhere: Iterable[str]) -> None:
+        """Keep these tags of all pods, whoever reads them. Nobody must be counted yet."""
+        self.is_on = True
+        self._readers.setdefault(ANYWHERE, {}).update(dict.fromkeys(everywhere, 1))
+        self._keys.clear()
+
+    # -- readers --------------------------------------------------------------
+
+    def unread(self, reads: Iterable[Read]) -> list[Read]:
+        """Those of the labels that are not kept yet."""
+        return [(scope, key) for scope, key in reads if key not in self._readers.get(scope, ())]
+
+    def begin(self, reads: Iterable[Read]) -> None:
+        """Keep these as well, with no reader so far. Pods in `places` of them are counted anew around this."""
+        for scope, key in reads:
+            self._readers.setdefault(scope, {})[key] = 0
+            self._idle[scope, key] = None
+            for namespace in self._to_look_at(scope, key):
+                self._looked[namespace] = self._looked.get(namespace, 0) + 1
+                if self._looked[namespace] > limits.SELECTOR_LABELS_PER_NAMESPACE:
+                    self._whole[namespace] = None
+            self._forget_keys(scope)
+
+    def refer(self, reads: Iterable[Read], count: int) -> None:
+        """One pod more (1) or less (-1) reads these."""
+        for scope, key in reads:
+            readers = self._readers[scope]
+            readers[key] += count
+            if not readers[key]:
+                self._idle[scope, key] = None
+            elif count > 0 and readers[key] == 1:
+                self._idle.pop((scope, key), None)
+
+    def is_stale(self) -> bool:
+        """Whether enough labels are unused to justify a pass over the pods."""
+        return len(self._idle) > limits.IDLE_SELECTOR_LABELS
+
+    def sweep(self) -> None:
+        """Give up what nobody reads. Pods in `idle_places` are counted anew around this."""
+        concerned = self.idle_places()
+        for scope, key in self._idle:
+            del self._readers[scope][key]
+            if not self._readers[scope]:
+                del self._readers[scope]
+            self._forget_keys(scope)
+        self._idle.clear()
+        for namespace in concerned:
+            reads = ((scope, key) for scope in (ANYWHERE, namespace) for key in self._readers.get(scope, ()))
+            number = sum(namespace in self._present.get(key, ()) for _, key in reads)
+            self._looked[namespace] = number
+            if number <= limits.SELECTOR_LABELS_PER_NAMESPACE // 2:
+                self._whole.pop(namespace, None)
+            if not number:
+                del self._looked[namespace]
+
+    def places(self, reads: Iterable[Read]) -> dict[str, None]:
+        """Namespaces with pods that look another way to selectors once these are read."""
+        return {namespace: None for scope, key in reads for namespace in self._to_look_at(scope, key)}
+
+    def idle_places(self) -> dict[str, None]:
+        """The same for when nobody's labels are given up; namespaces that keep all labels may do so no more."""
+        return {namespace: None for scope, key in self._idle for namespace in self._among(scope, key)}
+
+    # -- pods -----------------------------------------------------------------
+
+    def come(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
+        """A pod is there, waiting or not."""
+        namespace = tags.get(NAMESPACE, "")
+        pods = self._pods.setdefault(namespace, {})
+        pods[app] = pods.get(app, 0) + 1
+        shape = (namespace, tuple(tags))
+        number = self._shapes.get(shape, 0)
+        self._shapes[shape] = number + 1
+        if not number:
+            for key in tags:
+                present = self._present.setdefault(key, {})
+                present[namespace] = present.get(namespace, 0) + 1
+
+    def go(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
+        """It is there no more."""
+        namespace = tags.get(NAMESPACE, "")
+        pods = self._pods[namespace]
+        pods[app] -= 1
+        if not pods[app]:
+            del pods[app]
+        if not pods:
+            del self._pods[namespace]
+        shape = (namespace, tuple(tags))
+        self._shapes[shape] -= 1
+        if self._shapes[shape]:
+            return
+        del self._shapes[shape]
+        for key in tags:
+            present = self._present[key]
+            present[namespace] -= 1
+            if not present[namespace]:
+                del present[namespace]
+            if not present:
+                del self._present[key]
+
+    def applications(self, namespace: str) -> Iterator[ApplicationId]:
+        """Applications with pods in the namespace; an empty one where foreign pods are there."""
+        return iter(list(self._pods.get(namespace, ())))
+
+    # -- for those who count anew ---------------------------------------------
+
+    def readers(self) -> dict[Read, int]:
+        """Number of reading pods, by scope and tag, without unused ones."""
+        return {(scope, key): n for scope, keys in self._readers.items() for key, n in keys.items() if n}
+
+    def pods(self) -> dict[tuple[str, ApplicationId], int]:
+        """How many pods of a namespace belong to an application."""
+        return {(namespace, app): n for namespace, apps in self._pods.items() for app, n in apps.items()}
+
+    def keeps_all(self, namespace: str) -> bool:
+        """Whether all labels of the namespace's pods are kept."""
+        return namespace in self._whole
+
+    def _among(self, scope: str, key: str) -> list[str]:
+        """Namespaces with pods that have the tag, of those that the scope means."""
+        present = self._present.get(key, {})
+        if scope == ANYWHERE:
+            return list(present)
+        return [scope] if scope in present else []
+
+    def _to_look_at(self, scope: str, key: str) -> list[str]:
+        """Those of them that do not keep the tag already."""
+        is_label = key.startswith(LABEL_PREFIX)
+        return [namespace for namespace in self._among(scope, key) if not (is_label and namespace in self._whole)]
+
+    def _keys_of(self, namespace: str) -> dict[str, None]:
+        everywhere = self._readers.get(ANYWHERE, {})
+        return dict.fromkeys(sorted(_ALWAYS.union(everywhere, self._readers.get(namespace, ()) if namespace else ())))
+
+    def _forget_keys(self, scope: str) -> None:
+        if scope == ANYWHERE:
+            self._keys.clear()
+        else:
+            self._keys.pop(scope, None)

@@ -1,0 +1,247 @@
+"""What the attacks share: the attacker's account, the tenant to protect, and what must hold after every attack.
+
+The attacker may create, update and delete pods, Leases and Deployments in a namespace of its own and nothing else. An
+attack is measured by what its victim gets: how many writes the operator makes for the attacker between the submission
+and the start of another tenant's gang. Sizes are reduced; MUSTER_ATTACKS=full runs them at full size (`make attacks`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from devcluster.api import Api, Json
+from devcluster.audit import Write
+from devcluster.connection import load
+from devcluster.errors import ApiError
+from devcluster.process import Process
+from devcluster.waiting import until
+from tests.e2e.configuration import a_queue, queue_file
+from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
+from tests.e2e.scene import Scene
+
+FULL: Final = os.environ.get("MUSTER_ATTACKS") == "full"
+NODES: Final = 8
+VALUES = Path(__file__).parents[2] / "charts" / "muster" / "values.yaml"
+ACCOUNT = "attacker"
+#: Two tenants. The attacker's queue has a maximum, the other one a guarantee; nobody else may submit to `private`.
+QUEUES = queue_file(
+    a_queue("attacker", maximum={"vcore": "4", "memory": "16Gi"}, submitacl="*"),
+    a_queue("tenant", guaranteed={"vcore": "10", "memory": "1Gi"}, submitacl="*"),
+    a_queue("private", submitacl="admin"),
+)
+QUEUES["queues.yaml"] = QUEUES["queues.yaml"].replace('"submitacl": "*"', '"submitacl": " "', 1)
+ROLE: Json = {
+    "rules": [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "update", "patch", "delete", "get", "list"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["create", "update", "patch", "delete"],
+        },
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["create", "update", "patch", "delete"]},
+    ]
+}
+RBAC = "rbac.authorization.k8s.io"
+
+
+def sized(reduced: int, full: int) -> int:
+    """The size of an attack in this run."""
+    return full if FULL else reduced
+
+
+def limit_bytes(container: str) -> int:
+    """The memory limit of a container in the chart's defaults, bytes."""
+    text = str(yaml.safe_load(VALUES.read_text())[container]["resources"]["limits"]["memory"])
+    number, unit = text[:-2], text[-2:]
+    return int(float(number) * {"Mi": 2**20, "Gi": 2**30}[unit])
+
+
+def peak_bytes(process: Process) -> int:
+    """The most memory that the process has held so far, bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024
+
+
+def resident_bytes(process: Process) -> int:
+    """The memory that the process holds now, bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """The attacker: its namespace and a connection with its own token."""
+
+    api: Api
+    namespace: str
+
+    async def create(self, manifests: Iterable[Json], at_once: int = 20) -> None:
+        """Create them, several at a time; a refusal by the API server's admission is the attacker's bad luck."""
+        room = asyncio.Semaphore(at_once)
+
+        async def one(manifest: Json) -> None:
+            async with room:
+                await self.api.create(manifest, self.namespace)
+
+        await asyncio.gather(*(one(manifest) for manifest in manifests))
+
+    async def post(self, pod: Json, **params: str) -> Json:
+        """Create one pod with parameters of its own, such as a field manager."""
+        return await self.api.request("POST", f"/api/v1/namespaces/{self.namespace}/pods", pod, params)
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete pods at once."""
+        await asyncio.gather(*(self.api.delete("pods", name, self.namespace, grace_s=0) for name in names))
+
+
+@dataclass(slots=True)
+class Attack:
+    """One attack: the attacker, and bystanders, bound pods of another tenant that must stay as they are."""
+
+    scene: Scene
+    user: User
+    bystanders: list[Json]
+    finalized: list[str] = field(default_factory=list)
+    """Pods of the attacker with a finalizer, which the clean-up has to remove."""
+
+    async def victim_gets_its_gang(self, writes: int, name: str = "victim", deadline_s: float = 60.0) -> None:
+        """Wait until another tenant's gang of ten runs; the operator writes at most so often for the attacker first."""
+        before = len(self.writes_for_attacker())
+        gang = a_gang(name, [Group("workers", 10, cpu="200m")], queue="root.tenant")
+        await self.scene.create(gang)
+        names = {pod["metadata"]["name"] for pod in gang}
+
+        async def all_bound() -> bool:
+            return names <= {pod["metadata"]["name"] for pod in await self.scene.bound()}
+
+        await self.scene.eventually("the other tenant's gang runs", all_bound, deadline_s)
+        made = self.writes_for_attacker()[before:]
+        print(f"{name}: {len(made)} writes for the attacker, at most {writes}")  # noqa: T201 - pytest -rP shows it
+        assert len(made) <= writes, f"{len(made)} writes for the attacker came first: {made[:5]}"
+        for pod in gang:
+            await self.scene.api.delete("pods", pod["metadata"]["name"], self.scene.namespace, grace_s=0)
+
+    def writes_for_attacker(self) -> list[Write]:
+        """What the operator wrote in the attacker's namespace."""
+        return [write for write in self.scene.writes(of_operator=True) if write.namespace == self.user.namespace]
+
+    async def attackers_pods(self) -> list[Json]:
+        """All pods of the attacker's namespace, placeholders among them."""
+        return await self.scene.api.find("pods", self.user.namespace)
+
+    async def restart_operator(self) -> None:
+        """End the operator and start it again, as an upgrade does; ready means that it has recovered."""
+        await self.scene.muster.operator.stop()
+        await self.scene.muster.start()
+
+    async def check_and_clean_up(self) -> None:
+        """What must hold after every attack; then the attacker's namespace is emptied."""
+        try:
+            await self._nobody_else_was_harmed()
+            self._memory_is_within_the_charts_limits()
+        finally:
+            await self._empty()
+
+    async def _nobody_else_was_harmed(self) -> None:
+        for pod in self.bystanders:
+            now = await self.scene.api.get("pods", pod["metadata"]["name"], self.scene.namespace)
+            assert now["metadata"]["uid"] == pod["metadata"]["uid"]
+            assert "deletionTimestamp" not in now["metadata"]
+            assert now["spec"]["nodeName"] == pod["spec"]["nodeName"]
+            assert now["status"]["phase"] != "Failed"
+
+    def _memory_is_within_the_charts_limits(self) -> None:
+        for name, process in (("operator", self.scene.muster.operator), ("core", self.scene.muster.core)):
+            process.check()
+            assert peak_bytes(process) < limit_bytes(name), f"{name}: {peak_bytes(process)} bytes"
+
+    async def _empty(self) -> None:
+        admin = self.scene.api
+        for name in self.finalized:
+            try:
+                await admin.patch("pods", name, {"metadata": {"finalizers": None}}, self.user.namespace)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+
+        async def is_empty() -> bool:
+            await admin.delete_all("pods", self.user.namespace)
+            return not await admin.find("pods", self.user.namespace)
+
+        await until("the attacker's pods are gone", is_empty, 120, every_s=0.5)
+        for pod in self.bystanders:
+            await admin.delete("pods", pod["metadata"]["name"], self.scene.namespace, grace_s=0)
+
+
+async def attacker_of(scene: Scene, stack: AsyncExitStack) -> User:
+    """A namespace, an account in it that may do what a namespace user may, and its connection."""
+    admin, namespace = scene.api, f"{scene.namespace}-attacker"
+    await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    stack.push_async_callback(_delete_namespace, admin, namespace)
+    for account in ("default", ACCOUNT):
+        if account != "default":
+            await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, namespace)
+        await until("the account", lambda: admin.get("serviceaccounts", "default", namespace), 60, tolerate=(ApiError,))
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    reference = {"apiGroup": RBAC, "kind": "Role", "name": ACCOUNT}
+    head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": ACCOUNT}}
+    await admin.create({**head, "kind": "Role", **ROLE}, namespace)
+    await admin.create({**head, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}, namespace)
+    access = await load(await scene.cluster.kubeconfig_for(ACCOUNT, namespace))
+    return User(await stack.enter_async_context(Api(access)), namespace)
+
+
+async def _delete_namespace(admin: Api, namespace: str) -> None:
+    try:
+        await admin.delete("namespaces", namespace)
+    except ApiError as error:
+        if error.status not in {404, 409}:
+            raise
+
+
+async def bystanders_of(scene: Scene) -> list[Json]:
+    """Two bound pods of the other tenant, one of a named application and one without an application ID."""
+    pods = [
+        a_pod("bystander-0", cpu="100m", labels={"applicationId": "bystander", "queue": "root.tenant"}),
+        a_pod("bystander-1", cpu="100m", labels={"queue": "root.tenant"}),
+    ]
+    await scene.create(pods)
+    names = {pod["metadata"]["name"] for pod in pods}
+
+    async def bound() -> list[Json]:
+        found = [pod for pod in await scene.pods() if pod["metadata"]["name"] in names and is_bound(pod)]
+        return found if len(found) == len(pods) else []
+
+    return await scene.eventually("the bystanders run", bound)
+
+
+@asynccontextmanager
+async def open_pods(user: User, pods: list[Json]) -> AsyncIterator[None]:
+    """These pods of the attacker exist meanwhile."""
+    await user.create(pods)
+    yield
+    await user.delete(pod["metadata"]["name"] for pod in pods)
+
+
+def annotated(pod: Json, **annotations: str) -> Json:
+    """The pod with annotations of YuniKorn's prefix; `_` in a name stands for `-`."""
+    found = pod["metadata"].setdefault("annotations", {})
+    found |= {f"yunikorn.apache.org/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return pod
+
+
+def task_groups(*groups: tuple[str, int], cpu: str = "1m") -> str:
+    """The annotation's text for groups of these names and sizes."""
+    resource = {"cpu": cpu}
+    return json.dumps([{"name": name, "minMember": count, "minResource": resource} for name, count in groups])

@@ -1,0 +1,196 @@
+"""Attacks by size and number: what one namespace user can create must not stop, delay or exhaust anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from devcluster.api import Json
+from devcluster.errors import ApiError
+from tests.attacks.attack import Attack, annotated, resident_bytes, sized, task_groups
+from tests.attacks.conftest import OpenAttack
+from tests.e2e.manifests import a_pod
+
+OWN_QUEUE = {"queue": "root.attacker"}
+
+
+def big_affinity(size_bytes: int) -> Json:
+    """Pod anti-affinity terms of about so many bytes in all."""
+    values = [f"{number:060d}" for number in range(max(1, size_bytes // 64))]
+    expression = {"key": "app", "operator": "In", "values": values}
+    term = {"labelSelector": {"matchExpressions": [expression]}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def with_affinity(pod: Json, size_bytes: int) -> Json:
+    """The pod with constraints of about so many bytes."""
+    pod["spec"]["affinity"] = big_affinity(size_bytes)
+    return pod
+
+
+async def test_large_pods_stop_no_session_with_the_core(open_attack: OpenAttack) -> None:
+    """A hundred members of 200 kB each would be one message of more than 16 MiB, sent again by every recovery."""
+    attack = await open_attack()
+    count = sized(40, 100)
+    pods = [
+        with_affinity(a_pod(f"large-{n}", cpu="1m", labels={"applicationId": "large", **OWN_QUEUE}), 440_000)
+        for n in range(count)
+    ]
+    await attack.user.create(pods, at_once=5)
+    await attack.victim_gets_its_gang(writes=4 * count)
+    await attack.restart_operator()
+    await attack.victim_gets_its_gang(writes=4 * count, name="after-recovery")
+
+
+async def test_padded_task_groups_stop_no_recovery(open_attack: OpenAttack) -> None:
+    """A hundred applications whose annotations are padded to 200 kB: together more than a message may have."""
+    attack = await open_attack()
+    count = sized(90, 200)
+    text = task_groups(("g", 1)) + " " * 200_000
+    pods = [
+        annotated(
+            a_pod(f"padded-{n}", cpu="1m", labels={"applicationId": f"padded-{n}", **OWN_QUEUE}), task_groups=text
+        )
+        for n in range(count)
+    ]
+    await attack.user.create(pods, at_once=5)
+    await attack.restart_operator()
+    await attack.victim_gets_its_gang(writes=3 * count)
+
+
+async def test_pods_of_other_schedulers_leave_no_memory_behind(open_attack: OpenAttack) -> None:
+    """Pods that never concern Muster, with constraints of 1 MB each, created and deleted one after the other."""
+    attack = await open_attack()
+    operator = attack.scene.muster.operator
+    warm = [with_affinity(a_pod(f"warm-{n}", cpu="1m", scheduler="other"), 1_000_000) for n in range(5)]
+    await attack.user.create(warm, at_once=2)
+    await attack.user.delete(pod["metadata"]["name"] for pod in warm)
+    await attack.victim_gets_its_gang(writes=0, name="warm-up")
+    before = resident_bytes(operator)
+    for batch in range(sized(3, 30)):
+        pods = [with_affinity(a_pod(f"foreign-{batch}-{n}", scheduler="other"), 1_000_000 + batch) for n in range(10)]
+        for number, pod in enumerate(pods):
+            pod["spec"]["affinity"] = big_affinity(1_000_000 + 64 * (10 * batch + number))
+        await attack.user.create(pods, at_once=2)
+        await attack.user.delete(pod["metadata"]["name"] for pod in pods)
+    await attack.victim_gets_its_gang(writes=0)
+    grown = resident_bytes(operator) - before
+    assert grown < 64 * 2**20, f"the operator grew by {grown} bytes"
+
+
+async def test_a_flood_of_placeholders_delays_no_other_tenant_and_ends_with_its_pod(open_attack: OpenAttack) -> None:
+    """The largest gang that is accepted; its pod is deleted at once, and nearly all its placeholders are never made."""
+    attack = await open_attack()
+    groups = [(f"g{n}", sized(8, 100)) for n in range(100)]
+    pod = annotated(
+        a_pod("flood", cpu="1m", labels={"applicationId": "flood"}), task_groups=task_groups(*groups, cpu="0")
+    )
+    pod["metadata"]["labels"]["queue"] = "root.tenant"
+    await attack.user.create([pod])
+    await attack.victim_gets_its_gang(writes=1_200)
+    await attack.user.delete(["flood"])
+    made = len(attack.writes_for_attacker())
+
+    async def all_gone() -> bool:
+        return not await attack.attackers_pods()
+
+    await attack.scene.eventually("the placeholders are gone", all_gone, 120)
+    created = [write for write in attack.writes_for_attacker()[made:] if write.what == "create pods"]
+    assert len(created) <= 600, "creations go on after the gang was given up"
+
+
+async def test_a_huge_min_member_costs_nothing(open_attack: OpenAttack) -> None:
+    """Two billion members in each placement: refused, or held without any work per member."""
+    attack = await open_attack()
+    for placement in ("Reserve", "Atomic", "Direct"):
+        pod = annotated(
+            a_pod(f"huge-{placement.lower()}", cpu="1m", labels={"applicationId": f"huge-{placement}", **OWN_QUEUE}),
+            task_groups=task_groups(("g", 2**31 - 1)),
+            schedulingPolicyParameters=f"gangPlacement={placement}",
+        )
+        await attack.user.create([pod])
+    await attack.victim_gets_its_gang(writes=50)
+
+
+async def test_thousands_of_task_groups_are_refused_before_any_work(open_attack: OpenAttack) -> None:
+    """As many groups as an annotation can hold, in many pods."""
+    attack = await open_attack()
+    text = json.dumps([{"name": f"{n}", "minMember": 1} for n in range(7000)])
+    assert len(text) < 256 * 1024
+    pods = [
+        annotated(
+            a_pod(f"groups-{n}", cpu="1m", labels={"applicationId": f"groups-{n}", **OWN_QUEUE}), task_groups=text
+        )
+        for n in range(sized(30, 150))
+    ]
+    await attack.user.create(pods, at_once=5)
+    await attack.victim_gets_its_gang(writes=4 * len(pods))
+
+
+async def test_a_thousand_distinct_selectors_reject_no_pod_of_another_tenant(open_attack: OpenAttack) -> None:
+    """Each pod reads another label; afterwards another tenant's pod with a selector of its own is still placed."""
+    attack = await open_attack()
+    count = sized(150, 1500)
+    pods = []
+    for number in range(count):
+        pod = a_pod(f"selector-{number}", cpu="1m", labels={"applicationId": f"s{number % 50}", **OWN_QUEUE})
+        term = {"labelSelector": {"matchLabels": {f"key-{number}": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        pods.append(pod)
+    await attack.user.create(pods)
+    await attack.victim_gets_its_gang(writes=2 * count)
+    other = a_pod("own-selector", cpu="100m", labels={"queue": "root.tenant", "tenant-key": "y"})
+    term = {"labelSelector": {"matchLabels": {"tenant-key": "y"}}, "topologyKey": "kubernetes.io/hostname"}
+    other["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await attack.scene.create([other])
+    await attack.scene.eventually("the other tenant's pod runs", lambda: _runs(attack, "own-selector"))
+    await attack.scene.api.delete("pods", "own-selector", attack.scene.namespace, grace_s=0)
+
+
+async def _runs(attack: Attack, name: str) -> bool:
+    return name in {pod["metadata"]["name"] for pod in await attack.scene.bound()}
+
+
+async def test_a_namespace_that_is_deleted_while_its_placeholders_are_created_leaves_nothing(
+    open_attack: OpenAttack,
+) -> None:
+    """Creations are refused from the deletion on; the rest of the gang's creations is not tried."""
+    attack = await open_attack(pods="5000")
+    members = sized(300, 5000)
+    pod = annotated(
+        a_pod("doomed", cpu="1m", labels={"applicationId": "doomed", **OWN_QUEUE}),
+        task_groups=task_groups(*((f"g{n}", members // 10) for n in range(10)), cpu="0"),
+    )
+    await attack.user.create([pod])
+    await attack.scene.eventually("placeholders are being created", lambda: _has_placeholders(attack))
+    await attack.scene.api.delete("namespaces", attack.user.namespace)
+    await attack.victim_gets_its_gang(writes=3 * members)
+
+    async def is_gone() -> bool:
+        try:
+            await attack.scene.api.get("namespaces", attack.user.namespace)
+        except ApiError as error:
+            return error.status == 404
+        return False
+
+    await attack.scene.eventually("the namespace is gone", is_gone, 180)
+
+
+async def _has_placeholders(attack: Attack) -> bool:
+    return len(await attack.attackers_pods()) > 20
+
+
+async def test_pods_that_change_continuously_delay_no_other_tenant(open_attack: OpenAttack) -> None:
+    """Labels and annotations of waiting pods change as fast as the attacker can write them."""
+    attack = await open_attack()
+    names = [f"noise-{n}" for n in range(20)]
+    await attack.user.create(a_pod(name, cpu="100", labels={"applicationId": name, **OWN_QUEUE}) for name in names)
+
+    async def change(name: str) -> None:
+        for number in range(sized(20, 500)):
+            labels = {"metadata": {"labels": {f"k{number % 7}": f"v{number}"}}}
+            await attack.user.api.patch("pods", name, labels, attack.user.namespace)
+
+    noise = asyncio.gather(*(change(name) for name in names))
+    await attack.victim_gets_its_gang(writes=200)
+    await noise

@@ -1,0 +1,172 @@
+"""Attacks by forgery: what a namespace user writes gives no rights over other namespaces, queues or the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from functools import partial
+
+from devcluster.api import Json
+from tests.attacks.attack import Attack, annotated, task_groups
+from tests.attacks.conftest import OpenAttack
+from tests.e2e.configuration import a_queue, queue_file
+from tests.e2e.manifests import PLACEHOLDER, a_pod, is_bound
+
+INTERNAL = "internal.yunikorn.apache.org/"
+NO_MAXIMUM = queue_file(
+    a_queue("attacker", submitacl="*"), a_queue("tenant", guaranteed={"vcore": "2", "memory": "1Gi"}, submitacl="*")
+)
+
+
+async def stays(attack: Attack, names: set[str], what: str) -> None:
+    """The attacker's pods of these names stay without a node while another tenant is served twice."""
+    for name in ("first", "second"):
+        await attack.victim_gets_its_gang(writes=60, name=name)
+    running = {pod["metadata"]["name"] for pod in await attack.attackers_pods() if is_bound(pod)}
+    assert not names & running, what
+
+
+async def test_a_node_that_the_user_wrote_opens_no_queue(open_attack: OpenAttack) -> None:
+    """`spec.nodeName` on one pod does not let the later pods of its application past a queue's maximum or its ACL."""
+    attack = await open_attack()
+    for queue, where in (("root.private", "private"), ("root.nowhere", "nowhere")):
+        first = a_pod(f"{where}-placed", cpu="1m", labels={"applicationId": where, "queue": queue})
+        first["spec"]["nodeName"] = "does-not-exist"
+        await attack.user.create([first])
+        later = [a_pod(f"{where}-{n}", cpu="1", labels={"applicationId": where, "queue": queue}) for n in range(6)]
+        await attack.user.create(later)
+    names = {f"{where}-{n}" for where in ("private", "nowhere") for n in range(6)}
+    await stays(attack, names, "pods run in a queue that does not admit them")
+
+
+async def test_a_node_that_the_user_wrote_passes_no_maximum(open_attack: OpenAttack) -> None:
+    """Pods with a node of their own count in their queue: nothing more of it is scheduled beyond its maximum."""
+    attack = await open_attack()
+    labels = {"applicationId": "pinned", "queue": "root.attacker"}
+    pinned = [a_pod(f"pinned-{n}", cpu="2", labels=labels) for n in range(2)]
+    for number, pod in enumerate(pinned):
+        pod["spec"]["nodeName"] = f"node-{number}"
+    await attack.user.create(pinned)
+    await attack.user.create(a_pod(f"more-{n}", cpu="1", labels=labels) for n in range(3))
+    await stays(attack, {f"more-{n}" for n in range(3)}, "the queue is over its maximum")
+
+
+async def test_an_application_id_of_another_namespace_captures_nothing(open_attack: OpenAttack) -> None:
+    """A Hard gang of the same ID fails in the attacker's namespace: pods of the other one neither join nor fail."""
+    attack = await open_attack()
+    for number, app in enumerate((f"yunikorn-{attack.scene.namespace}-autogen", "bystander", "late")):
+        captor = annotated(
+            a_pod(f"captor-{number}", cpu="100", labels={"applicationId": app, "queue": "root.attacker"}),
+            task_groups=task_groups(("g", 3), cpu="100"),
+            schedulingPolicyParameters="gangSchedulingStyle=Hard placeholderTimeoutInSeconds=2",
+        )
+        await attack.user.create([captor])
+    victims = [
+        a_pod("joins-late", cpu="100m", labels={"applicationId": "late", "queue": "root.tenant"}),
+        a_pod("joins-by-default", cpu="100m", labels={"queue": "root.tenant"}),
+    ]
+    await attack.scene.create(victims)
+
+    async def run() -> bool:
+        found = {pod["metadata"]["name"] for pod in await attack.scene.bound()}
+        return {"joins-late", "joins-by-default"} <= found
+
+    await attack.scene.eventually("pods of the same ID in the other namespace run", run)
+    await attack.restart_operator()
+    await attack.victim_gets_its_gang(writes=100)
+    for pod in await attack.scene.pods():
+        assert pod["status"]["phase"] != "Failed", pod["metadata"]["name"]
+    for pod in victims:
+        await attack.scene.api.delete("pods", pod["metadata"]["name"], attack.scene.namespace, grace_s=0)
+
+
+async def test_forged_internal_annotations_and_field_managers_give_nothing(open_attack: OpenAttack) -> None:
+    """A pod that looks like a placeholder of another tenant's gang is an ordinary pod and takes over no application."""
+    attack = await open_attack()
+    owner = (await attack.scene.pods())[0]["metadata"]
+    forged = a_pod("forged", cpu="1m", labels={"applicationId": "bystander", "queue": "root.attacker"})
+    forged["metadata"]["annotations"] = {
+        PLACEHOLDER: "true",
+        f"{INTERNAL}gang-outcome": "resumed",
+        "yunikorn.apache.org/task-group-name": "workers",
+    }
+    forged["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "Pod", "name": owner["name"], "uid": owner["uid"]}
+    ]
+    await attack.user.post(forged, fieldManager="muster-placeholder")
+    await attack.victim_gets_its_gang(writes=20)
+    await attack.restart_operator()
+    await attack.victim_gets_its_gang(writes=20, name="after-recovery")
+
+
+def a_lease(name: str, scheduler_names: str) -> Json:
+    """A Lease that looks like another Muster's."""
+    labels = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"}
+    metadata = {"name": name, "labels": labels, "annotations": {f"{INTERNAL}scheduler-names": scheduler_names}}
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 50}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: OpenAttack) -> None:
+    """Neither a renewed Lease in the attacker's namespace nor a Deployment called yunikorn-scheduler is believed."""
+    attack = await open_attack()
+    space = attack.user.namespace
+    for name in ("muster", "muster-scheduler-muster", "muster-yunikorn"):
+        await attack.user.api.create(a_lease(name, "muster,yunikorn"), space)
+    labels = {"app": "yunikorn", "component": "yunikorn-scheduler"}
+    spec = a_pod("x", scheduler="other")["spec"] | {"restartPolicy": "Always"}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "yunikorn-scheduler", "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    await attack.user.api.create(deployment, space)
+
+    async def renew() -> None:
+        for count in itertools.count(1):
+            await attack.user.api.patch("leases", "muster", {"spec": {"leaseTransitions": count}}, space)
+            await asyncio.sleep(0.2)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        await attack.restart_operator()
+        await attack.victim_gets_its_gang(writes=20)
+        for name in ("muster", "yunikorn"):
+            pod = a_pod(f"by-{name}", cpu="100m", labels={"queue": "root.tenant"}, scheduler=name)
+            await attack.scene.create([pod])
+            await attack.scene.eventually(f"the name {name} is served", partial(_is_bound, attack, f"by-{name}"))
+            await attack.scene.api.delete("pods", f"by-{name}", attack.scene.namespace, grace_s=0)
+    finally:
+        renewing.cancel()
+        await attack.scene.api.delete("deployments", "yunikorn-scheduler", space)
+
+
+async def _is_bound(attack: Attack, name: str) -> bool:
+    return name in {pod["metadata"]["name"] for pod in await attack.scene.bound()}
+
+
+async def test_victims_that_do_not_terminate_stop_no_preemption(open_attack: OpenAttack) -> None:
+    """The attacker fills the cluster; one of its pods is kept by a finalizer. Other pods are preempted instead."""
+    settings = {"service.preemptionInterval": "500ms", "service.reservationDelay": "200ms"}
+    attack = await open_attack({**settings, **NO_MAXIMUM}, nodes=2)
+    labels = {"applicationId": "stuck", "queue": "root.attacker"}
+    stuck = a_pod("stuck", cpu="3900m", labels=labels)
+    stuck["metadata"]["finalizers"] = ["attacker.example/never"]
+    attack.finalized.append("stuck")
+    await attack.user.create([stuck])
+    await attack.scene.eventually("the pod that will not go runs", lambda: _attacker_runs(attack, 1))
+    await attack.user.create(a_pod(f"plain-{n}", cpu="900m", labels=labels) for n in range(4))
+    await attack.scene.eventually("the attacker has filled the cluster", lambda: _attacker_runs(attack, 4))
+    first = a_pod("wants-room", cpu="500m", labels={"queue": "root.tenant"})
+    await attack.scene.create([first])
+    await attack.scene.eventually("the guarantee is served", lambda: _is_bound(attack, "wants-room"), 180)
+    await attack.scene.api.delete("pods", "wants-room", attack.scene.namespace, grace_s=0)
+
+
+async def _attacker_runs(attack: Attack, count: int) -> bool:
+    return sum(is_bound(pod) for pod in await attack.attackers_pods()) >= count

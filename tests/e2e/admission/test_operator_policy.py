@@ -1,0 +1,143 @@
+"""deploy/operator-policy.yaml on a real API server: what a stolen token of the operator cannot do.
+
+Every other scenario runs the operator under this policy, which shows that it permits what the operator needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Api, Json
+from devcluster.cluster import Cluster
+from devcluster.connection import load
+from devcluster.errors import ApiError
+from devcluster.muster import ACCOUNT, NAMESPACE, configure, installed
+from devcluster.waiting import until
+from tests.e2e.manifests import a_placeholder, a_pod
+
+TENANT = "policy-tenant"
+IMAGE = "registry.k8s.io/pause:3.10.2"
+Change = Callable[[Json], None]
+
+
+def _host_path(pod: Json) -> None:
+    pod["spec"]["volumes"] = [{"name": "node", "hostPath": {"path": "/"}}]
+
+
+def _second_container(pod: Json) -> None:
+    pod["spec"]["containers"].append({"name": "more", "image": IMAGE})
+
+
+def _privileged(pod: Json) -> None:
+    pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+
+#: Change of a placeholder -> what the refusal says.
+REFUSED: list[tuple[Change, str]] = [
+    (lambda pod: pod["metadata"].pop("annotations"), "the operator creates only placeholders"),
+    (lambda pod: pod["metadata"].pop("ownerReferences"), "exactly one owner reference, to a pod"),
+    (lambda pod: pod["spec"].update(schedulerName="default-scheduler"), "only pods of the scheduler names muster"),
+    (lambda pod: pod["spec"]["containers"][0].update(image="attacker/image"), f'with the image "{IMAGE}"'),
+    (_second_container, "a placeholder has one container"),
+    (lambda pod: pod["spec"].update(initContainers=[{"name": "first", "image": IMAGE}]), "has one container"),
+    (lambda pod: pod["spec"].update(automountServiceAccountToken=True), "no service account token"),
+    (_host_path, "no volumes"),
+    (lambda pod: pod["spec"].update(hostNetwork=True), "use no host namespaces"),
+    (lambda pod: pod["spec"].update(hostPID=True), "use no host namespaces"),
+    (_privileged, "use no host namespaces"),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def operator(home: Cluster) -> AsyncIterator[Api]:
+    """The operator's account under the policy, and a tenant's namespace with a pod of each of two schedulers."""
+    if home.plane is None:
+        pytest.skip("a policy for the whole cluster, so only where it is ours")
+    admin = home.admin
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(installed(home))
+        await configure(home, {"service.placeholderImage": IMAGE})
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TENANT}})
+        stack.push_async_callback(admin.delete, "namespaces", TENANT)
+        stack.push_async_callback(admin.delete_all, "pods", TENANT)
+        await until(
+            "the default account", lambda: admin.get("serviceaccounts", "default", TENANT), 30, tolerate=(ApiError,)
+        )
+        for name in ("muster", "other"):
+            await admin.create(a_pod(name, scheduler=name), TENANT)
+        account = await stack.enter_async_context(Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))))
+
+        async def is_in_force() -> bool:
+            return await refusal(account, "POST", "pods", a_placeholder(IMAGE)) == "" and bool(
+                await refusal(account, "POST", "pods", a_pod("any", scheduler="muster"))
+            )
+
+        await until("the policy is in force", is_in_force, 30, every_s=0.2)
+        yield account
+
+
+async def refusal(
+    account: Api, method: str, path: str, body: Json | None, content_type: str = "application/json"
+) -> str:
+    """What the policy says against the request, which stores nothing; empty = nothing."""
+    try:
+        await account.request(method, f"/api/v1/namespaces/{TENANT}/{path}", body, {"dryRun": "All"}, content_type)
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy 'muster-operator'" not in error.message:
+            raise
+        return error.message
+    return ""
+
+
+@pytest.mark.parametrize("change, words", REFUSED)
+async def test_the_operators_account_creates_no_other_pod_than_a_placeholder(
+    change: Change, words: str, operator: Api
+) -> None:
+    pod = a_placeholder(IMAGE)
+    assert await refusal(operator, "POST", "pods", pod) == ""
+    change(pod)
+    assert words in await refusal(operator, "POST", "pods", pod)
+
+
+async def test_the_operators_account_deletes_no_pod_of_another_scheduler(operator: Api) -> None:
+    assert await refusal(operator, "DELETE", "pods/muster", None) == ""
+    assert "only pods of the scheduler names muster" in await refusal(operator, "DELETE", "pods/other", None)
+
+
+@pytest.mark.parametrize(
+    "metadata, words",
+    [
+        ({"annotations": {"internal.yunikorn.apache.org/gang-outcome": "resumed"}}, ""),
+        (
+            {"annotations": {"yunikorn.apache.org/user.info": "{}"}},
+            "may not change labels, or annotations other than its own",
+        ),
+        ({"labels": {"queue": "root.other"}}, "may not change labels, or annotations other than its own"),
+    ],
+)
+async def test_the_status_of_a_pod_is_no_way_to_change_its_metadata(metadata: Json, words: str, operator: Api) -> None:
+    merge = "application/merge-patch+json"
+    said = await refusal(operator, "PATCH", "pods/muster/status", {"metadata": metadata}, merge)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+async def test_the_status_of_another_schedulers_pod_is_not_the_operators(operator: Api) -> None:
+    change = {"status": {"phase": "Failed"}}
+    merge = "application/merge-patch+json"
+    assert await refusal(operator, "PATCH", "pods/muster/status", change, merge) == ""
+    assert "only pods of the scheduler names" in await refusal(operator, "PATCH", "pods/other/status", change, merge)
+
+
+async def test_the_operators_account_makes_no_token_of_another_account(operator: Api) -> None:
+    """A Secret of this type would be filled with a token of the named account."""
+    secret = {
+        "metadata": {"name": "muster-admission", "annotations": {"kubernetes.io/service-account.name": ACCOUNT}},
+        "type": "kubernetes.io/service-account-token",
+    }
+    with pytest.raises(ApiError, match="only Secrets of type Opaque"):
+        await operator.request("POST", f"/api/v1/namespaces/{NAMESPACE}/secrets", secret, {"dryRun": "All"})

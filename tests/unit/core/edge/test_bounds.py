@@ -1,0 +1,111 @@
+"""What arrives is bounded item by item: what is new and too large is refused, what is there counts all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_core.edge import pod_facts
+from muster_core.edge.reading import remembered
+from muster_core.model import limits
+from muster_core.model.effects import AllocationAnswer, ApplicationRejected
+from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAdded
+from muster_core.model.facts import NO_FACTS
+from muster_core.model.ids import ApplicationId
+from muster_core.model.notes import EventNoted
+from muster_core.model.resources import Resources
+from muster_si import keys
+from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation
+from tests.unit.core.edge import messages as m
+from tests.unit.core.engine.scene import Scene
+
+HUGE = 2**62
+MANY_TAGS = {f"{keys.TAG_POD_LABEL_PREFIX}l{number}": "x" for number in range(limits.TAGS_PER_ITEM + 1)}
+LONG_TAGS = {f"{keys.TAG_POD_LABEL_PREFIX}l{number}": "x" * 60_000 for number in range(5)}
+
+
+def test_an_ask_with_too_many_or_too_long_tags_is_refused_by_itself() -> None:
+    asks = m.asks(m.an_ask("many", tags=MANY_TAGS), m.an_ask("good"), m.an_ask("long", tags=LONG_TAGS))
+    intake = m.a_decoder().allocations(asks)
+    assert len(intake.events) == 1
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationAnswer)
+    reasons: dict[str, str] = {refusal.key: refusal.reason for refusal in answer.rejected_asks}
+    assert reasons["many"] == "tags has 1025 entries, the limit is 1024: remove entries"
+    assert "characters in total, the limit is 262144" in reasons["long"]
+
+
+def test_an_application_with_too_long_tags_is_refused_by_itself() -> None:
+    long = {f"tag{number}": "x" * 60_000 for number in range(20)}
+    intake = m.a_decoder().applications(m.applications(m.an_application("bad", tags=long), m.an_application("good")))
+    [event] = intake.events
+    assert isinstance(event, ApplicationAdded)
+    assert event.spec.id == "good"
+    assert [one.application for one in intake.answers if isinstance(one, ApplicationRejected)] == ["bad"]
+
+
+def test_a_pod_that_runs_counts_without_the_constraints_that_are_too_large_or_make_no_sense() -> None:
+    own = {keys.TAG_NAMESPACE: "ns", keys.TAG_FOREIGN: "", keys.TAG_ALLOCATED_AT: "5"}
+    odd = {keys.TAG_POD_CONSTRAINTS: "{"}
+    for tags in (own | LONG_TAGS, own | MANY_TAGS, own | odd):
+        intake = m.a_decoder().allocations(m.allocations(m.an_allocation(allocationTags=tags)))
+        [event] = intake.events
+        assert isinstance(event, AllocationReported)
+        assert dict(event.spec.tags) == own
+        assert event.spec.facts is NO_FACTS
+        assert event.spec.foreign
+        assert event.spec.resources["vcore"] == 1000
+        [said] = intake.answers
+        assert isinstance(said, EventNoted)
+        assert "constraints are ignored, resources count" in said.message
+
+
+def test_a_node_and_a_pod_that_are_there_count_as_having_the_most_that_may_be() -> None:
+    pod = m.an_allocation(resourcePerAlloc=m.a_resource(vcore=HUGE, memory=5))
+    node = m.a_node(schedulableResource=m.a_resource(vcore=HUGE), existingAllocations=[pod])
+    [event] = m.a_decoder().nodes(m.nodes(node)).events
+    assert isinstance(event, NodeAdded)
+    assert event.spec.capacity == Resources({"vcore": limits.QUANTITY})
+    assert event.existing[0].resources == Resources({"vcore": limits.QUANTITY, "memory": 5})
+
+
+def test_an_amount_names_no_more_than_so_many_resources() -> None:
+    many = {f"example.com/r{number:03}": 1 for number in range(limits.RESOURCE_NAMES + 1)}
+    intake = m.a_decoder().allocations(m.asks(m.an_ask(resourceAsk=m.a_resource(**many))))
+    assert intake.events == []
+    [event] = m.a_decoder().nodes(m.nodes(m.a_node(schedulableResource=m.a_resource(**many)))).events
+    assert isinstance(event, NodeAdded)
+    assert len(list(event.spec.capacity.items())) == limits.RESOURCE_NAMES
+
+
+def test_asks_beyond_the_most_of_one_message_are_refused_and_those_before_are_taken() -> None:
+    request = m.asks(*(m.an_ask(f"p{number}") for number in range(limits.ITEMS_PER_MESSAGE + 2)))
+    intake = m.a_decoder().allocations(request)
+    assert len(intake.events) == limits.ITEMS_PER_MESSAGE
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationAnswer)
+    assert len(answer.rejected_asks) == 2
+    assert "send several messages" in answer.rejected_asks[0].reason
+
+
+def test_many_of_the_largest_pods_on_one_node_add_up() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    amount = Resources({"vcore": limits.QUANTITY})
+    pods = [replace(an_allocation(f"f{number}", "n0", foreign=True), resources=amount) for number in range(60)]
+    scene.tell(*(AllocationReported(replace(pod, application=ApplicationId(""))) for pod in pods))
+    assert scene.partition.nodes.available(a_node("n0").id)["vcore"] == 4000 - 60 * limits.QUANTITY
+
+
+def test_long_texts_are_not_cached_and_short_ones_are() -> None:
+    read: list[int] = []
+
+    @remembered
+    def length(text: str, others: tuple[str, ...]) -> int:
+        read.append(len(text))
+        return len(text) + len(others)
+
+    for _ in range(3):
+        length("short", ())
+        length("x" * (limits.REMEMBERED_CHARACTERS + 1), ())
+        length("", ("x" * limits.REMEMBERED_CHARACTERS, "x"))
+    assert sorted(read) == [0, 0, 0, 5, *[limits.REMEMBERED_CHARACTERS + 1] * 3]
+    assert pod_facts.company("{}", "ns") is pod_facts.company("{}", "ns")

@@ -1,0 +1,127 @@
+"""The names and signatures of kopf that the fast path relies on; where one is missing, kopf works alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+from kopf._cogs.clients import api, auth, errors
+from kopf._core.reactor import orchestration, queueing
+
+from muster_operator.handlers import cluster, comparison, config, fast_path
+from muster_operator.handlers.fast_path import FastPath
+from muster_operator.link.api.session import KubeSession
+from muster_operator.link.si.current import NEEDED
+from tests.unit.operator.link.api.apiserver import FixedCredentials
+
+
+class Nobody:
+    """Hears nothing."""
+
+    def list_begun(self, plural: str, *, is_reset: bool = False) -> None: ...
+
+    async def listed(self, plural: str, version: str = "") -> None: ...
+
+    async def comparison_due(self, plural: str, within_s: float) -> None: ...
+
+    def stream_broke(self, plural: str, reason: str) -> None: ...
+
+    def stream_expired(self, plural: str) -> None: ...
+
+    def heard(self, plural: str) -> None: ...
+
+    def bookmark(self, plural: str) -> None: ...
+
+
+def a_path() -> FastPath:
+    return FastPath((), None, Nobody(), KubeSession(FixedCredentials("http://127.0.0.1:9", ["t"])))
+
+
+@pytest.fixture(autouse=True)
+def kopf_as_it_was() -> Iterator[None]:
+    watcher = queueing.watcher
+    yield
+    assert queueing.watcher is watcher
+
+
+def test_this_kopf_has_all_that_the_path_needs() -> None:
+    assert fast_path.missing() == []
+
+
+def test_kopf_starts_its_watchers_through_the_name_that_is_replaced() -> None:
+    source = inspect.getsource(orchestration.spawn_missing_watchers)
+    assert "queueing.watcher(" in source
+    for name in ("operator_paused", "settings", "resource", "namespace", "processor"):
+        assert f"{name}=" in source
+
+
+def test_kopf_asks_on_behalf_of_others_with_its_own_session_and_hands_on_what_it_is_answered() -> None:
+    source = inspect.getsource(api.request)
+    assert "context.session.request(" in source
+    assert "errors.check_response(response)" in source
+    assert "return response" in source
+
+
+def test_the_errors_that_the_path_survives_are_those_that_kopf_raises() -> None:
+    for error in (errors.APIServerError, errors.APIForbiddenError, errors.APITooManyRequestsError):
+        assert issubclass(error, errors.APIError)
+        assert hasattr(error, "status")
+
+
+def test_kopf_takes_a_session_that_somebody_else_made_and_closes_only_that() -> None:
+    source = inspect.getsource(auth.APIContext)
+    assert "self.session = info.aiohttp_session" in source
+    assert "await self.session.close()" in source
+
+
+def test_a_watch_event_reaches_a_handler_with_the_same_arguments_on_both_ways() -> None:
+    [observe] = {handler.fn for handler in cluster.REGISTRY._watching.get_all_handlers()}
+    taken = {name for name, it in inspect.signature(observe).parameters.items() if it.kind is not it.VAR_KEYWORD}
+    assert taken == {"event", "resource", "memo"}
+
+
+def test_every_resource_has_a_handler_of_kopf_and_what_is_not_fast_is_compared_with_a_list() -> None:
+    declared = {handler.selector for handler in cluster.REGISTRY._watching.get_all_handlers()}
+    names = {(it.group, it.any_name) for it in declared if it is not None}
+    assert names > fast_path.FAST
+    assert {plural for _, plural in names} == set(comparison.PATHS) == NEEDED
+
+
+def test_kopf_starts_and_logs_in_by_handlers_of_ours() -> None:
+    for registry in (cluster.REGISTRY, config.REGISTRY):
+        activities = {handler.activity for handler in registry._activities.get_all_handlers()}
+        assert {activity.value for activity in activities if activity is not None} == {"startup", "authentication"}
+
+
+def test_no_handler_makes_kopf_write_finalizers_or_status() -> None:
+    for registry in (cluster.REGISTRY, config.REGISTRY):
+        for kind in (registry._changing, registry._spawning, registry._indexing):
+            assert list(kind.get_all_handlers()) == []
+
+
+def test_the_path_is_put_in_and_taken_out_again() -> None:
+    slow = queueing.watcher
+    remove = fast_path.install(a_path())
+    assert remove is not None
+    assert queueing.watcher is not slow
+    assert set(inspect.signature(slow).parameters) == set(fast_path._WATCHER_PARAMETERS)
+    remove()
+    assert queueing.watcher is slow
+
+
+def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = queueing.watcher
+    with monkeypatch.context() as patched:
+        patched.delattr(api, "request")
+        assert fast_path.missing() == ["kopf._cogs.clients.api.request"]
+        assert fast_path.install(a_path()) is None
+        assert queueing.watcher is slow
+
+
+def test_a_kopf_with_another_signature_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def watcher(*, everything: object) -> None: ...
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queueing, "watcher", watcher)
+        assert fast_path.missing() == ["watcher('everything',)"]

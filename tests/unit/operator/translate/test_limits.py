@@ -1,0 +1,246 @@
+"""What one pod may make the operator hold and send: bounds in bytes, checked before anything is built or cached."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_operator.link.api.decoding import decoded_pod, whole
+from muster_operator.model import limits
+from muster_operator.model.errors import BadInputError
+from muster_operator.model.groups import GangDefinition, GangProblem
+from muster_operator.model.pods import ForeignPod, GangSource, Pod
+from muster_operator.model.settings import Settings
+from muster_operator.translate.canonical import remembered
+from muster_operator.translate.classes import PodClasses
+from muster_operator.translate.memo import Memo
+from muster_operator.translate.pods import read_pod
+from muster_operator.translate.sketch import Sketch
+from muster_operator.translate.task_groups import read_gang
+from muster_si import keys
+from tests.unit.operator.objects import (
+    PARAMETERS,
+    QUEUE,
+    TASK_GROUP_NAME,
+    TASK_GROUPS,
+    Raw,
+    a_container,
+    a_group,
+    a_pod,
+    gang_annotations,
+)
+
+MIB = 1024 * 1024
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def anti_affinity(size: int, mark: str = "x") -> Raw:
+    """Pod anti-affinity of so many bytes."""
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": f"{mark}-{number:06}"}}}
+        for number in range(size // 90)
+    ]
+    return {"podAntiAffinity": {REQUIRED: terms}}
+
+
+def read(raw: Raw) -> Pod | ForeignPod:
+    found = read_pod(raw, Settings())
+    assert found is not None
+    return found
+
+
+def own(raw: Raw) -> Pod:
+    found = read(raw)
+    assert isinstance(found, Pod)
+    return found
+
+
+def tag_bytes(pod: Pod | ForeignPod) -> int:
+    return sum(len(value.encode()) for value in pod.tags.values())
+
+
+def test_a_waiting_pod_with_too_large_a_constraint_is_rejected_with_field_value_rule_and_fix() -> None:
+    pod = own(a_pod(affinity=anti_affinity(MIB)))
+    assert pod.membership.refusal.startswith("pod affinity and topology spread constraints: ")
+    assert pod.membership.refusal.endswith(f"bytes, more than {limits.CONSTRAINT_BYTES}; write fewer or shorter terms")
+    assert tag_bytes(pod) < 100
+
+
+def test_a_pod_with_a_node_is_counted_as_its_applications_without_the_constraint_that_is_too_large() -> None:
+    raw = a_pod(app="job", affinity=anti_affinity(MIB), nodeSelector={"zone": "a"}, nodeName="n1")
+    pod = own(raw)
+    assert pod.membership.refusal == ""
+    assert dict(pod.resources) == {"vcore": 1000, "memory": 2**30, "pods": 1}
+    assert keys.TAG_POD_CONSTRAINTS not in pod.tags
+    assert keys.TAG_CONSTRAINTS in pod.tags
+
+
+def test_a_pod_of_another_scheduler_is_counted_without_the_constraint_that_is_too_large() -> None:
+    raw = a_pod(app="job", schedulerName="other", nodeName="n1", affinity=anti_affinity(MIB))
+    pod = read(raw)
+    assert isinstance(pod, ForeignPod)
+    assert dict(pod.resources) == {"vcore": 1000, "memory": 2**30, "pods": 1}
+    assert keys.TAG_POD_CONSTRAINTS not in pod.tags
+    assert keys.TAG_POD_LABEL_PREFIX + "yunikorn.apache.org/app-id" in pod.tags
+
+
+def many_labels() -> Raw:
+    raw = a_pod()
+    raw["metadata"]["labels"] = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
+    return raw
+
+
+def test_labels_and_constraints_together_have_a_bound() -> None:
+    assert own(many_labels()).membership.refusal.startswith("labels: ")
+    half = {**anti_affinity(40_000), "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [expressions(40_000)]}}}
+    pod = own(a_pod(affinity=half))
+    assert pod.membership.refusal.startswith("node constraints: ")
+    assert "bytes of labels and other constraints, more than 65536 in total" in pod.membership.refusal
+    bound = many_labels()
+    bound["spec"]["nodeName"] = "n1"
+    assert tag_bytes(own(bound)) < 100
+
+
+def expressions(size: int) -> Raw:
+    return {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["v" * 60] * (size // 63)}]}
+
+
+def test_a_pod_read_by_its_class_has_the_same_bound_on_labels() -> None:
+    sketch = decoded_pod(orjson.dumps(many_labels()))
+    assert isinstance(sketch, Sketch)
+    assert PodClasses().read(sketch, Settings()) is None
+    assert own(whole(sketch)).membership.refusal.startswith("labels: ")
+
+
+def test_a_waiting_pod_names_a_bounded_number_of_resources_and_a_bound_one_is_counted_with_all() -> None:
+    requests = {f"example.com/r{number}": "1" for number in range(500)}
+    assert own(a_pod(containers=[a_container(**requests)])).membership.refusal.startswith(
+        "resource requests: 501 different resources, more than 128"
+    )
+    assert len(own(a_pod(containers=[a_container(**requests)], nodeName="n1")).resources) == 501
+
+
+@pytest.mark.parametrize(
+    "annotation, size, says",
+    [
+        (QUEUE, 2_000, "queue xxxx"),
+        (TASK_GROUP_NAME, 300, "task group xxxx"),
+        ("yunikorn.apache.org/app-id", 200_000, "application id xxxx"),
+    ],
+)
+def test_a_name_that_is_too_long_refuses_the_pod_and_is_not_kept(annotation: str, size: int, says: str) -> None:
+    member = own(a_pod(annotations={annotation: "x" * size})).membership
+    assert member.refusal.startswith(says)
+    assert str(size) in member.refusal
+    assert len(repr(member)) < 2_000
+
+
+@pytest.mark.parametrize(
+    "annotation, most", [(TASK_GROUPS, limits.TASK_GROUPS_BYTES), (PARAMETERS, limits.PARAMETERS_BYTES)]
+)
+def test_a_definition_that_is_too_long_is_a_problem_and_is_not_kept(annotation: str, most: int) -> None:
+    annotations = gang_annotations(a_group(), parameters="gangSchedulingStyle=Hard")
+    annotations[annotation] += " " * most
+    source = own(a_pod(annotations=annotations)).membership.gang
+    assert source.is_written
+    assert len(repr(source)) < 1_000
+    found = read_gang(source)
+    assert isinstance(found, GangProblem)
+    assert found.message.startswith(f"{annotation}: {len(annotations[annotation])} bytes, more than {most}")
+
+
+def test_a_user_annotation_that_is_too_long_is_ignored_and_reported() -> None:
+    groups = [f"group-{number:08}" for number in range(10_000)]
+    written = json.dumps({"user": "ann", "groups": groups})
+    member = own(a_pod(annotations={"yunikorn.apache.org/user.info": written})).membership
+    assert member.user.user == "nobody"
+    assert f"it has {len(written)} bytes, more than {limits.USER_INFO_BYTES}" in member.user_problem
+
+
+def test_a_gang_has_a_bounded_number_of_groups_and_members() -> None:
+    def gang(*groups: Raw) -> GangDefinition | GangProblem | None:
+        return read_gang(GangSource(json.dumps(groups)))
+
+    def small(number: int) -> Raw:
+        return {"name": str(number), "minMember": 1, "minResource": {"cpu": "1"}}
+
+    assert isinstance(gang(*map(small, range(100))), GangDefinition)
+    many = gang(*map(small, range(101)))
+    assert isinstance(many, GangProblem)
+    assert many.message == "task-groups: 101 task groups, more than 100; merge task groups with equal members"
+    assert isinstance(gang(a_group(members=limits.GANG_MEMBERS)), GangDefinition)
+    assert isinstance(gang(a_group(members=limits.GANG_MEMBERS + 1)), GangProblem)
+
+
+def test_all_members_of_a_gang_share_one_text_of_its_definition() -> None:
+    annotations = gang_annotations(*(a_group(f"g{number}") for number in range(50)))
+    first, second = (own(a_pod(name, annotations=dict(annotations))).membership.gang for name in ("a", "b"))
+    assert first is second
+
+
+def test_pods_that_came_and_went_leave_next_to_nothing_behind() -> None:
+    """With 1 MB of anti-affinity each, and annotations, images and quantities that are as long as they may be."""
+
+    def a_hostile_pod(number: int, **fields: Any) -> bytes:
+        raw = a_pod(f"p{number}", affinity=anti_affinity(MIB, str(number)), **fields)
+        raw["metadata"]["annotations"] = {
+            TASK_GROUPS: json.dumps([a_group(f"{number}-{group}") for group in range(2_000)]),
+            "yunikorn.apache.org/user.info": json.dumps({"user": f"u{number}" + "x" * 50_000}),
+        }
+        return orjson.dumps(raw)
+
+    def come_and_go(number: int) -> None:
+        for scheduler in ("other", "muster"):
+            for node in ("", "n1"):
+                container = a_container(cpu=f"{number}" * 100_000) | {"image": f"{number}" * 20_000}
+                fields = {"containers": [container], "nodeName": node}
+                read(orjson.loads(a_hostile_pod(number, schedulerName=scheduler, **fields)))
+
+    come_and_go(0)
+    tracemalloc.start()
+    for number in range(1, 3):
+        come_and_go(number)
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < MIB
+
+
+def test_a_memo_is_bounded_in_bytes_and_keeps_what_is_used() -> None:
+    memo: Memo[str] = Memo(len, limit_bytes=100_000)
+    built: list[bytes] = []
+
+    def build(text: bytes) -> str:
+        built.append(text)
+        return "v" * 500
+
+    for number in range(1_000):
+        memo.get(b"usual", build)
+        memo.get(b"%d" % number, build)
+        assert memo.bytes <= 100_000
+    assert built.count(b"usual") == 1
+    assert len(memo) > 100
+
+
+def test_a_memo_keeps_neither_long_texts_nor_long_values() -> None:
+    memo: Memo[str] = Memo(len)
+    memo.get(b"x" * (limits.MEMO_ENTRY_BYTES + 1), lambda _: "short")
+    memo.get(b"short", lambda _: "x" * MIB)
+    assert len(memo) == 0
+
+
+def test_parts_that_are_too_long_are_refused_before_they_are_read() -> None:
+    read_parts: list[Raw] = []
+
+    def build(parts: Raw) -> str:
+        read_parts.append(parts)
+        return ""
+
+    with pytest.raises(BadInputError, match="field: 70008 bytes, more than 65536; write fewer"):
+        remembered("field", build)({"a": "x" * 70_000})
+    assert read_parts == []
