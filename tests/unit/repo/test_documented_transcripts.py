@@ -87,6 +87,10 @@ def test_what_was_printed_is_written_below_its_command_and_nowhere_else() -> Non
     written = rewritten(DOCUMENT, {first: ["NAME   READY", "one    1/1  "]})
     assert written == DOCUMENT.replace("NAME   READY\n", "NAME   READY\none    1/1\n")
     assert steps(written)[0].shown == ("NAME   READY", "one    1/1")
+    assert (
+        rewritten("```console\n$ kubectl get pods\n```\n", {Step("kubectl get pods", (), (2, 2)): ["one"]}).count("one")
+        == 0
+    )
 
 
 def test_the_path_of_a_program_in_a_clone_is_as_good_as_its_name() -> None:
