@@ -128,7 +128,7 @@ def charge(partition: Partition, app: Application, amount: Resources, times: int
             over = queue.max.excess(queue.allocated)
             left = ((name, min(amount, over[name])) for name, amount in queue.tolerated.items())
             queue.tolerated = Resources(dict(left))
-    for _, account in partition.users.open(app):
+    for _, account in partition.users.open(app) if amount else ():  # no account is opened for nothing
         account.allocated = account.allocated.plus(amount, times)
     if times < 0:
         partition.shrunk[app.queue.path] = None

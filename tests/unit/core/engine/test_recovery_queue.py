@@ -66,6 +66,13 @@ def test_an_application_moves_to_its_queue_when_a_reload_brings_it(asked: int) -
     assert queue(scene, "root").allocated["vcore"] == 1000 * (1 + asked)
 
 
+def test_an_application_that_holds_nothing_moves_without_an_account_of_its_user() -> None:
+    scene = recovered()
+    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a"), a_queue("gone"))))
+    assert scene.app().queue is queue(scene, "root.gone")
+    assert scene.partition.users.users == {}
+
+
 def test_the_maximum_of_the_queue_counts_for_what_moved_there() -> None:
     scene = recovered("r0", "r1")
     scene.ask(an_ask("new"))
