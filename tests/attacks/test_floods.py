@@ -147,6 +147,37 @@ async def test_a_thousand_distinct_selectors_reject_no_pod_of_another_tenant(ope
     await attack.scene.api.delete("pods", "own-selector", attack.scene.namespace, grace_s=0)
 
 
+async def test_selectors_of_all_namespaces_cost_no_memory_for_each_namespace(open_attack: OpenAttack) -> None:
+    """Each pod reads hundreds of labels in all namespaces, or more than a pod may; there are many namespaces."""
+    attack = await open_attack()
+    admin, count = attack.scene.api, sized(20, 150)
+    spaces = [f"{attack.user.namespace}-{number}" for number in range(sized(10, 100))]
+    for name in spaces:
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    pods = []
+    for number in range(count):
+        pod = a_pod(f"everywhere-{number}", cpu="1m", labels={"applicationId": f"e{number % 10}", **OWN_QUEUE})
+        labels = [{"key": f"k{number}-{key}", "operator": "Exists"} for key in range(1200 if number % 5 == 0 else 250)]
+        term = {
+            "labelSelector": {"matchExpressions": labels},
+            "namespaceSelector": {},
+            "topologyKey": "kubernetes.io/hostname",
+        }
+        pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        pods.append(pod)
+    await attack.user.create(pods, at_once=5)
+    before = resident_bytes(attack.scene.muster.core)
+    for name in spaces:
+        await admin.create(a_pod("there", cpu="1m", labels={"queue": "root.tenant"}), name)
+    await attack.victim_gets_its_gang(writes=4 * count)
+    grown = resident_bytes(attack.scene.muster.core) - before
+    print(f"the core grew by {grown >> 20} MiB for {len(spaces)} namespaces")  # noqa: T201 - pytest -rP shows it
+    assert grown < 32 * 2**20
+    for name in spaces:
+        await admin.delete("pods", "there", name, grace_s=0)
+        await admin.delete("namespaces", name)
+
+
 async def _runs(attack: Attack, name: str) -> bool:
     return name in {pod["metadata"]["name"] for pod in await attack.scene.bound()}
 

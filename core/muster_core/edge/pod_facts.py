@@ -25,6 +25,7 @@ from muster_core.edge.reading import (
     texts,
 )
 from muster_core.edge.refusals import Unfit
+from muster_core.model import limits
 from muster_core.model.company import ANY_COMPANY, Company, PodTerm, Selector, Spread, WeighedTerm
 from muster_core.model.constraints import Term
 from muster_core.model.facts import (
@@ -109,12 +110,32 @@ def company(text: str, namespace: str) -> Company:
 def company_of(found: Object, namespace: str) -> Company:
     """The same, of a part of another value."""
     only(found, frozenset({"affinity", "antiAffinity", "preferred", "spread"}))
-    return Company(
+    company = Company(
         near=each(found.get("affinity") or [], "affinity", _term),
         apart=each(found.get("antiAffinity") or [], "antiAffinity", _term),
         preferred=each(found.get("preferred") or [], "preferred", _weighed),
         spread=each(found.get("spread") or [], "spread", lambda one: _spread(one, namespace)),
     )
+    _bounded(company)
+    return company
+
+
+def _bounded(company: Company) -> None:
+    """Check how many labels the selectors read. Raises Unfit."""
+    terms = (*company.near, *company.apart, *(weighed.term for weighed in company.preferred))
+    sizes = [(len(term.selector or ()), len(term.namespaces) if term.among is None else 1) for term in terms]
+    sizes += [(len(spread.selector or ()), 1) for spread in company.spread]
+    selectors = "the label selectors"
+    number, most = sum(size for size, _ in sizes), limits.SELECTOR_EXPRESSIONS_PER_POD
+    if number > most:
+        raise Unfit(selectors, f"have {number} expressions, the limit is {most}: use fewer expressions")
+    number, most = sum(size * scopes for size, scopes in sizes), limits.SELECTOR_READS_PER_POD
+    if number > most:
+        raise Unfit(
+            selectors,
+            f"have {number} expressions if each counts once per named namespace, the limit is {most}:"
+            " name fewer namespaces, or select them by a label",
+        )
 
 
 @remembered

@@ -2,8 +2,8 @@
 when nobody reads them any more (world/selector_labels.py).
 
 A label that is read for the first time costs a look at the pods of those namespaces that have it, and that a selector
-of its kind may mean. No pod is refused for what its selectors read. Source: seed 001's constraints, inter-pod affinity
-and topology spread (model/company.py).
+of its kind may mean. No pod is refused for what the selectors of other namespaces read. Source: seed 001's constraints,
+inter-pod affinity and topology spread (model/company.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from muster_core.model.company import ANY_COMPANY, NAMESPACE, TERMINATING, PodTerm
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.placement import Target
-from muster_core.model.specs import AllocationSpec, AskSpec, Member
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
 from muster_core.world.applications import Application
 from muster_core.world.selector_labels import ANYWHERE, Read
 from muster_core.world.world import Partition
@@ -26,17 +26,23 @@ def read(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
     """Keep what its selectors read, before it is put in a class, or counted."""
     if spec.facts.company is ANY_COMPANY and (not isinstance(spec, AskSpec) or spec.placement is None):
         return
-    _begin(partition, reads_of(spec))
+    _begin(partition, reads_of(spec), spec.namespace)
     if isinstance(spec, AskSpec):
         for targets in _wanted(spec):
             partition.nodes.occupants.tags.want(targets)
 
 
-def announce(partition: Partition, members: Iterable[Member]) -> None:
+def refusal(partition: Partition, spec: AskSpec | ApplicationSpec) -> str:
+    """Why a new request, or a new gang, may not read what its selectors read; empty = it may."""
+    reads = reads_of_members(spec.members) if isinstance(spec, ApplicationSpec) else reads_of(spec)
+    return partition.nodes.occupants.tags.labels.refusal(spec.namespace, reads) if reads else ""
+
+
+def announce(partition: Partition, members: Iterable[Member], namespace: str) -> None:
     """The same of what a gang's members want near them, so that the first to come are planned for with the others."""
     reads = reads_of_members(members)
     if reads:
-        _begin(partition, reads)
+        _begin(partition, reads, namespace)
         partition.nodes.occupants.tags.labels.refer(reads, 1)
 
 
@@ -71,13 +77,13 @@ def tidy(partition: Partition) -> None:
         tags.want_only(targets for spec in asks for targets in _wanted(spec))
 
 
-def _begin(partition: Partition, reads: list[Read]) -> None:
+def _begin(partition: Partition, reads: list[Read], payer: str) -> None:
     labels = partition.nodes.occupants.tags.labels
     if not labels.is_on:
         _switch_on(partition)
     new = labels.unread(reads)
     if new:
-        _count_anew(partition, labels.places(new), lambda: labels.begin(new))
+        _count_anew(partition, labels.places(new), lambda: labels.begin(new, payer))
 
 
 def _switch_on(partition: Partition) -> None:

@@ -93,7 +93,7 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     partition.outbox.put(ApplicationAccepted(partition.rm, spec.id))
     user_groups.note(partition, spec)
     recovered.withhold(partition, app)
-    affinity.announce(partition, spec.members)
+    affinity.announce(partition, spec.members, spec.namespace)
     notes.app_came(partition, app)
     wait_ns = spec.wait_timeout_ns or partition.timing.wait_timeout_ns
     if spec.is_gang and wait_ns:
@@ -209,7 +209,7 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
     """Why a gang can never have its places there; `on_demand`: what a leaf that is to be made will be."""
     if not spec.is_gang or spec.forced:
         return ""
-    if refused := podless.refusal(spec):
+    if refused := podless.refusal(spec) or affinity.refusal(partition, spec):
         return refused
     if on_demand is not None:
         above = bounds_of(queues.nearest(partition.queues, path))

@@ -37,7 +37,7 @@ def add(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
         _return(partition, spec, f"the reservation of application {app.name} is over: a placeholder comes too late")
         return
-    reason = _refusal(app, spec)
+    reason = _refusal(app, spec) or affinity.refusal(partition, spec)
     if reason:
         _reject(partition, spec, reason)
         return

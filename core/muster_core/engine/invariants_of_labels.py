@@ -25,6 +25,8 @@ def check(partition: Partition) -> Iterator[str]:
         pods[spec.tags.get(NAMESPACE, ""), name] += 1
     for app in partition.applications.values():
         readers.update(affinity.reads_of_members(app.spec.members))
+    if sum(labels.charged().values()) < len(readers):
+        yield f"{len(readers)} labels are read, {labels.charged()} are charged to namespaces"
     if dict(readers) != labels.readers():
         yield f"readers of labels are kept as {labels.readers()}, counted as {dict(readers)}"
     if labels.is_on and dict(pods) != labels.pods():

@@ -41,6 +41,13 @@ UNDECIDED_APPLICATIONS: Final = 10_000
 GROUP_LOOKUPS_PER_ROUND: Final = 256
 #: Labels of one namespace's pods that selectors read before all of its labels are kept. Each costs a look at its pods.
 SELECTOR_LABELS_PER_NAMESPACE: Final = 256
+#: Expressions of all label selectors of one pod; and how many labels they read, each counted once for every namespace
+#: that its selector names. A pod with 65 KiB of selectors could have 1,500 expressions, or name 6,000 namespaces.
+SELECTOR_EXPRESSIONS_PER_POD: Final = 256
+SELECTOR_READS_PER_POD: Final = 1024
+#: Different labels that the selectors of one namespace's pods read first, about 200 bytes each. New requests of that
+#: namespace beyond it are refused; no other namespace is concerned.
+SELECTOR_LABELS_PER_READING_NAMESPACE: Final = 16_384
 #: Labels that are kept although no selector reads them any more. Giving them up costs a look at the pods with them.
 IDLE_SELECTOR_LABELS: Final = 64
 #: Values that selectors wait for and that are kept after their requests are gone, beside as many as are in use.

@@ -11,7 +11,7 @@ Off until the first selector comes (semantics 21). Written by engine/affinity.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from muster_core.model import limits
@@ -23,6 +23,7 @@ from muster_core.model.placement import NO_TAGS, Tags
 ANYWHERE: Final = ""
 #: What every selector reads beside labels.
 _ALWAYS: Final = frozenset({NAMESPACE, TERMINATING})
+_NO_KEYS: Final[Mapping[str, int]] = {}
 
 #: A scope, which is a namespace or ANYWHERE, and the tag that is read there.
 Read = tuple[str, str]
@@ -31,21 +32,36 @@ Read = tuple[str, str]
 class SelectorLabels:
     """Readers by label, and where pods have which labels."""
 
-    __slots__ = ("_idle", "_keys", "_looked", "_pods", "_present", "_readers", "_shapes", "_whole", "is_on")
+    __slots__ = (
+        "_charged",
+        "_idle",
+        "_looked",
+        "_payers",
+        "_pods",
+        "_present",
+        "_readers",
+        "_shapes",
+        "_tags",
+        "_whole",
+        "is_on",
+    )
 
     def __init__(self) -> None:
         self.is_on = False
         #: How many pods read it, by scope and tag; 0 = it is kept although nobody does.
         self._readers: dict[str, dict[str, int]] = {}
         self._idle: dict[Read, None] = {}
+        #: The namespace that read a label first, and how many labels are charged to a namespace.
+        self._payers: dict[Read, str] = {}
+        self._charged: dict[str, int] = {}
         #: Namespaces that keep all labels; how many times the pods of a namespace were looked at for another label.
         self._whole: dict[str, None] = {}
         self._looked: dict[str, int] = {}
-        #: What `_keys_of` found, by namespace: sorted.
-        self._keys: dict[str, dict[str, None]] = {}
-        #: How many pods of a namespace have exactly these tags; how many such combinations have a tag, by namespace.
+        #: How many pods of a namespace have exactly these tags; how many such combinations have a tag, by namespace;
+        #: and the namespaces in which pods have a tag.
         self._shapes: dict[tuple[str, tuple[str, ...]], int] = {}
-        self._present: dict[str, dict[str, int]] = {}
+        self._tags: dict[str, dict[str, int]] = {}
+        self._present: dict[str, dict[str, None]] = {}
         #: Pods of a namespace by application; ApplicationId("") stands for foreign ones.
         self._pods: dict[str, dict[ApplicationId, int]] = {}
 
@@ -54,21 +70,18 @@ class SelectorLabels:
         if not self.is_on:
             return NO_TAGS
         namespace = tags.get(NAMESPACE, "")
-        keys = self._keys.get(namespace)
-        if keys is None:
-            keys = self._keys[namespace] = self._keys_of(namespace)
-        if len(keys) <= len(tags) and namespace not in self._whole:
-            return tuple([(key, tags[key]) for key in keys if key in tags])
+        anywhere = self._readers.get(ANYWHERE, _NO_KEYS)
+        here = self._readers.get(namespace, _NO_KEYS) if namespace else _NO_KEYS
         is_whole = namespace in self._whole
         return tuple(
-            sorted([(k, v) for k, v in tags.items() if k in keys or (is_whole and k.startswith(LABEL_PREFIX))])
+            sorted(
+                [
+                    (key, value)
+                    for key, value in tags.items()
+                    if key in anywhere or key in here or key in _ALWAYS or (is_whole and key.startswith(LABEL_PREFIX))
+                ]
+            )
         )
-
-    def read(self, everywhere: Iterable[str]) -> None:
-        """Keep these tags of all pods, whoever reads them. Nobody must be counted yet."""
-        self.is_on = True
-        self._readers.setdefault(ANYWHERE, {}).update(dict.fromkeys(everywhere, 1))
-        self._keys.clear()
 
     # -- readers --------------------------------------------------------------
 
@@ -76,16 +89,30 @@ class SelectorLabels:
         """Those of the labels that are not kept yet."""
         return [(scope, key) for scope, key in reads if key not in self._readers.get(scope, ())]
 
-    def begin(self, reads: Iterable[Read]) -> None:
-        """Keep these as well, with no reader so far. Pods in `places` of them are counted anew around this."""
+    def refusal(self, namespace: str, reads: Collection[Read]) -> str:
+        """Why no pod of the namespace may read these as well; empty = it may."""
+        charged = self._charged.get(namespace, 0)
+        most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
+        if charged + len(reads) <= most or charged + (new := len(self.unread(reads))) <= most or not new:
+            return ""
+        return (
+            f"label selectors of pods in namespace {namespace!r} read {charged} different labels, this one {new} more,"
+            f" the limit is {most}: use fewer labels in selectors"
+        )
+
+    def begin(self, reads: Iterable[Read], payer: str = "") -> None:
+        """Keep these as well, with no reader so far, for a pod of the namespace `payer`. Pods in `places` of them are
+        counted anew around this.
+        """
         for scope, key in reads:
             self._readers.setdefault(scope, {})[key] = 0
             self._idle[scope, key] = None
+            self._payers[scope, key] = payer
+            self._charged[payer] = self._charged.get(payer, 0) + 1
             for namespace in self._to_look_at(scope, key):
                 self._looked[namespace] = self._looked.get(namespace, 0) + 1
                 if self._looked[namespace] > limits.SELECTOR_LABELS_PER_NAMESPACE:
                     self._whole[namespace] = None
-            self._forget_keys(scope)
 
     def refer(self, reads: Iterable[Read], count: int) -> None:
         """One pod more (1) or less (-1) reads these."""
@@ -108,11 +135,15 @@ class SelectorLabels:
             del self._readers[scope][key]
             if not self._readers[scope]:
                 del self._readers[scope]
-            self._forget_keys(scope)
+            payer = self._payers.pop((scope, key))
+            self._charged[payer] -= 1
+            if not self._charged[payer]:
+                del self._charged[payer]
         self._idle.clear()
+        anywhere = self._readers.get(ANYWHERE, _NO_KEYS)
         for namespace in concerned:
-            reads = ((scope, key) for scope in (ANYWHERE, namespace) for key in self._readers.get(scope, ()))
-            number = sum(namespace in self._present.get(key, ()) for _, key in reads)
+            here = self._readers.get(namespace, _NO_KEYS)
+            number = sum(key in anywhere or key in here for key in self._tags.get(namespace, ()))
             self._looked[namespace] = number
             if number <= limits.SELECTOR_LABELS_PER_NAMESPACE // 2:
                 self._whole.pop(namespace, None)
@@ -138,9 +169,11 @@ class SelectorLabels:
         number = self._shapes.get(shape, 0)
         self._shapes[shape] = number + 1
         if not number:
+            there = self._tags.setdefault(namespace, {})
             for key in tags:
-                present = self._present.setdefault(key, {})
-                present[namespace] = present.get(namespace, 0) + 1
+                if key not in there:
+                    self._present.setdefault(key, {})[namespace] = None
+                there[key] = there.get(key, 0) + 1
 
     def go(self, app: ApplicationId, tags: Mapping[str, str]) -> None:
         """It is there no more."""
@@ -156,13 +189,16 @@ class SelectorLabels:
         if self._shapes[shape]:
             return
         del self._shapes[shape]
+        there = self._tags[namespace]
         for key in tags:
-            present = self._present[key]
-            present[namespace] -= 1
-            if not present[namespace]:
-                del present[namespace]
-            if not present:
+            there[key] -= 1
+            if there[key]:
+                continue
+            del there[key], self._present[key][namespace]
+            if not self._present[key]:
                 del self._present[key]
+        if not there:
+            del self._tags[namespace]
 
     def applications(self, namespace: str) -> Iterator[ApplicationId]:
         """Applications with pods in the namespace; an empty one where foreign pods are there."""
@@ -173,6 +209,10 @@ class SelectorLabels:
     def readers(self) -> dict[Read, int]:
         """Number of reading pods, by scope and tag, without unused ones."""
         return {(scope, key): n for scope, keys in self._readers.items() for key, n in keys.items() if n}
+
+    def charged(self) -> dict[str, int]:
+        """Number of labels charged to a namespace, by its name."""
+        return dict(self._charged)
 
     def pods(self) -> dict[tuple[str, ApplicationId], int]:
         """How many pods of a namespace belong to an application."""
@@ -193,13 +233,3 @@ class SelectorLabels:
         """Those of them that do not keep the tag already."""
         is_label = key.startswith(LABEL_PREFIX)
         return [namespace for namespace in self._among(scope, key) if not (is_label and namespace in self._whole)]
-
-    def _keys_of(self, namespace: str) -> dict[str, None]:
-        everywhere = self._readers.get(ANYWHERE, {})
-        return dict.fromkeys(sorted(_ALWAYS.union(everywhere, self._readers.get(namespace, ()) if namespace else ())))
-
-    def _forget_keys(self, scope: str) -> None:
-        if scope == ANYWHERE:
-            self._keys.clear()
-        else:
-            self._keys.pop(scope, None)

@@ -48,12 +48,6 @@ class TagCounts:
         """Whether anything is counted."""
         return self.labels.is_on
 
-    def clear(self, keys: Iterable[str]) -> None:
-        """Begin to count anew, with these tags of all allocations."""
-        self.labels.read(keys)
-        self._counts.clear()
-        self._having.clear()
-
     def add(self, row: int, projection: Tags) -> None:
         """One more of these on the row."""
         rows = self._counts.get(projection)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from muster_core.edge import pod_facts
 from muster_core.edge.reading import remembered
 from muster_core.model import limits
 from muster_core.model.effects import AllocationAnswer, ApplicationRejected
-from muster_core.model.events import AllocationReported, ApplicationAdded, NodeAdded
+from muster_core.model.events import AllocationReported, ApplicationAdded, AskAdded, NodeAdded
 from muster_core.model.facts import NO_FACTS
 from muster_core.model.ids import ApplicationId
 from muster_core.model.notes import EventNoted
@@ -109,3 +110,25 @@ def test_long_texts_are_not_cached_and_short_ones_are() -> None:
         length("", ("x" * limits.REMEMBERED_CHARACTERS, "x"))
     assert sorted(read) == [0, 0, 0, 5, *[limits.REMEMBERED_CHARACTERS + 1] * 3]
     assert pod_facts.company("{}", "ns") is pod_facts.company("{}", "ns")
+
+
+def test_an_ask_whose_selectors_read_too_many_labels_is_refused_and_a_pod_that_runs_counts_without_them() -> None:
+    def apart(expressions: int, **scopes: object) -> dict[str, str]:
+        labels = [{"key": f"l{number}", "operator": "Exists"} for number in range(expressions)]
+        term = {"topologyKey": "host", "labelSelector": {"matchExpressions": labels}, **scopes}
+        return {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_CONSTRAINTS: json.dumps({"antiAffinity": [term]})}
+
+    many = apart(limits.SELECTOR_EXPRESSIONS_PER_POD + 1, namespaceSelector={})
+    named = apart(11, namespaces=[f"n{number}" for number in range(100)])
+    good = apart(limits.SELECTOR_EXPRESSIONS_PER_POD, namespaceSelector={})
+    asks = m.asks(m.an_ask("many", tags=many), m.an_ask("named", tags=named), m.an_ask("good", tags=good))
+    intake = m.a_decoder().allocations(asks)
+    assert [event.spec.key for event in intake.events if isinstance(event, AskAdded)] == ["good"]
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationAnswer)
+    reasons: dict[str, str] = {refusal.key: refusal.reason for refusal in answer.rejected_asks}
+    assert "have 257 expressions, the limit is 256" in reasons["many"]
+    assert "have 1100 expressions if each counts once per named namespace, the limit is 1024" in reasons["named"]
+    [event] = m.a_decoder().allocations(m.allocations(m.an_allocation(allocationTags=many))).events
+    assert isinstance(event, AllocationReported)
+    assert event.spec.facts is NO_FACTS

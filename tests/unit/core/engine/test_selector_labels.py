@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 
 from muster_core.engine.step import step
 from muster_core.model import limits
-from muster_core.model.company import LABEL_PREFIX, NAMESPACE, Company, PodTerm, Spread
+from muster_core.model.company import LABEL_PREFIX, NAMESPACE, Company, PodTerm, Selector, Spread
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskAdded
 from muster_core.model.facts import NO_FACTS, PodFacts
 from muster_core.model.ids import ApplicationId
@@ -35,11 +36,17 @@ def apart(name: str, namespace: str = "red", *, anywhere: bool = False) -> PodFa
     return PodFacts(Company(apart=(term,)))
 
 
+def reading(*names: str, namespace: str = "red", among: Selector = None) -> PodFacts:
+    """Away from pods that have all these labels."""
+    selector = tuple(Target(label(name), TargetOperator.EXIST) for name in names)
+    return PodFacts(Company(apart=(PodTerm(HOST, selector, (namespace,) if among is None else (), among),)))
+
+
 def pod(
     key: str, *names: str, app: str = "app", namespace: str = "red", facts: PodFacts = NO_FACTS, value: str = "x"
 ) -> AskSpec:
     tags = {NAMESPACE: namespace} | {label(name): value for name in names}
-    return replace(an_ask(key, app=app, vcore=1, tags=tags), facts=facts)
+    return replace(an_ask(key, app=app, vcore=1, tags=tags), facts=facts, namespace=namespace)
 
 
 def a_scene(*apps: str, nodes: int = 2) -> Scene:
@@ -148,3 +155,30 @@ def test_values_without_waiting_selectors_are_dropped() -> None:
         assert tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): f"{app}-7"}))
         scene.tell(ApplicationRemoved(PARTITION, ApplicationId(app)))
     assert not tags.is_wanted(tags.project({NAMESPACE: "red", label("app"): "first-7"}))
+
+
+def test_labels_of_selectors_for_all_namespaces_are_kept_once_and_not_once_for_each_namespace() -> None:
+    scene = a_scene("there", "reader", nodes=0)
+    asks = [pod(f"r{i}", app="reader", facts=reading(*(f"l{i}-{n}" for n in range(250)), among=())) for i in range(12)]
+    others = [pod(f"t{i}", app="there", namespace=f"ns{i}") for i in range(200)]
+    tracemalloc.start()
+    try:
+        tell(scene, asks + others)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(labels(scene).readers()) == 3000
+    assert held < 8 * 2**20, f"{held / 2**20:.0f} MiB for 3,000 labels and 200 namespaces"
+
+
+def test_a_namespace_whose_selectors_read_too_many_labels_has_new_requests_refused_and_no_other_has() -> None:
+    scene = a_scene("evil", "good", nodes=0)
+    most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
+    tell(scene, [pod("e", app="evil", facts=reading(*(f"l{n}" for n in range(most)), among=()))])
+    more = pod("more", app="evil", facts=reading("another", among=()))
+    reason = refused_asks(step(scene.world, AskAdded(more), scene.now_ns))["more"]
+    assert f"the limit is {most}: use fewer labels in selectors" in reason
+    tell(scene, [pod("same", app="evil", facts=reading("l0", among=()))])
+    tell(scene, [pod("g", app="good", namespace="blue", facts=reading("another", "l0", namespace="blue"))])
+    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("evil")))
+    assert labels(scene).charged() == {"blue": 2}

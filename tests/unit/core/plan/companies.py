@@ -11,7 +11,7 @@ from muster_core.model.placement import Target, TargetOperator
 from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
-from tests.unit.core.plan.tables import a_table
+from tests.unit.core.plan.tables import a_table, keep_tags
 
 APP, TIER = "kubernetes.io/label/app", "kubernetes.io/label/tier"
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -65,7 +65,7 @@ def zones(*names: str) -> NodeTable:
         for index, name in enumerate(names)
     ]
     table = a_table(*specs)
-    table.occupants.tags.clear((APP, NAMESPACE))
+    keep_tags(table, (APP, NAMESPACE))
     return table
 
 

@@ -16,7 +16,7 @@ from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
 from tests.unit.core.plan.companies import APP, HOST, ZONE, a_pod, term
-from tests.unit.core.plan.tables import a_table
+from tests.unit.core.plan.tables import a_table, keep_tags
 
 #: Of one class on one node.
 Placed = frozenset[tuple[int, int, int]]
@@ -64,7 +64,7 @@ class Case:
                 for index, node in enumerate(self.nodes)
             )
         )
-        table.occupants.tags.clear((APP, "kubernetes.io/meta/namespace"))
+        keep_tags(table, (APP, "kubernetes.io/meta/namespace"))
         return table
 
     def demands(self) -> list[Demand]:

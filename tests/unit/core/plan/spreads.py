@@ -13,6 +13,7 @@ from muster_core.model.placement import Tags, Target
 from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
+from tests.unit.core.plan.tables import keep_tags
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 KEYS = ("app", NAMESPACE, TERMINATING)
@@ -48,7 +49,7 @@ def spreading(*constraints: Spread, app: str = "web", where: Constraints = ANYWH
 def zones(*names: str, labels: Mapping[str, str] | None = None, vcore: int = 100_000) -> NodeTable:
     """Nodes n0, n1, … in these zones, empty = in none; each has its name as its host's."""
     table = NodeTable()
-    table.occupants.tags.clear(KEYS)
+    keep_tags(table, KEYS)
     for index, zone in enumerate(names):
         spec = a_node(f"n{index}", vcore=vcore)
         own = {HOST: spec.id, **({ZONE: zone} if zone else {}), **(labels or {})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from muster_core.model.constraints import Taint
@@ -10,6 +10,7 @@ from muster_core.model.resources import Resources
 from muster_core.model.specs import NodeSpec
 from muster_core.world.columns import BoolColumn
 from muster_core.world.nodes import NodeTable
+from muster_core.world.selector_labels import ANYWHERE
 from tests.unit.builders import a_node
 
 
@@ -39,3 +40,10 @@ def having(name: str, amounts: Mapping[str, int]) -> NodeSpec:
 def named(rows: BoolColumn, table: NodeTable) -> str:
     """The ids of the rows, in order, with blanks between."""
     return " ".join(sorted(table.rows.at(row) for row in rows.nonzero()[0].tolist()))
+
+
+def keep_tags(table: NodeTable, keys: Iterable[str]) -> None:
+    """Keep these tags of all pods, as if a selector for any namespace read them."""
+    labels = table.occupants.tags.labels
+    labels.is_on = True
+    labels.begin([(ANYWHERE, key) for key in keys])

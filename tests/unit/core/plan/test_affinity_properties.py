@@ -23,6 +23,7 @@ from muster_core.plan.fit import allowed, place, shortfall
 from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
+from tests.unit.core.plan.tables import keep_tags
 
 KEYS = ("app", "tier")
 VALUES = ("x", "y")
@@ -65,7 +66,7 @@ affinities = st.builds(
 def table_of(plain: list[Plain]) -> NodeTable:
     """One core a place; what is there takes none."""
     table = NodeTable()
-    table.occupants.tags.clear(KEYS)
+    keep_tags(table, KEYS)
     for index, node in enumerate(plain):
         spec = a_node(f"n{index}", vcore=8000)
         row = table.add(replace(spec, attributes={"zone": node.zone} if node.zone else {}), draining=False)

@@ -21,7 +21,7 @@ from muster_core.plan.fit import place, refusals
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, resources
 from tests.unit.core.plan.companies import APP, HOST, ZONE, a_pod, put, selecting, wanting
-from tests.unit.core.plan.tables import a_table
+from tests.unit.core.plan.tables import a_table, keep_tags
 
 LABELS: Final[Mapping[str, Mapping[str, str]]] = {"red": {"team": "one"}, "blue": {}}
 CORES: Final = 8
@@ -76,7 +76,7 @@ nodes = st.lists(
 
 def table_of(plain: list[Plain]) -> NodeTable:
     table = a_table(*(a_node(f"n{i}", vcore=CORES * 1000, labels=node.labels) for i, node in enumerate(plain)))
-    table.occupants.tags.clear((APP, NAMESPACE))
+    keep_tags(table, (APP, NAMESPACE))
     for name, labels in LABELS.items():
         table.occupants.namespace(name, labels)
     for index, node in enumerate(plain):

@@ -17,7 +17,7 @@ from muster_core.plan.shape import Shape
 from muster_core.plan.together import place_all
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import a_node, an_affinity, resources
-from tests.unit.core.plan.tables import a_table, named
+from tests.unit.core.plan.tables import a_table, keep_tags, named
 
 FAIR = NodeSort()
 WEB = (("app", "web"),)
@@ -32,7 +32,7 @@ def with_attributes(name: str, **attributes: str) -> NodeSpec:
 def zones(*names: str) -> NodeTable:
     """Nodes n1, n2, … in these zones; allocations are counted by the tag `app`."""
     table = a_table(*(with_attributes(f"n{index}", zone=zone) for index, zone in enumerate(names, 1)))
-    table.occupants.tags.clear(["app"])
+    keep_tags(table, ["app"])
     return table
 
 

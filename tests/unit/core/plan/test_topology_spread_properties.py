@@ -22,6 +22,7 @@ from muster_core.plan.shape import Shape
 from muster_core.world.nodes import NodeTable
 from tests.unit.builders import PARTITION, resources
 from tests.unit.core.plan.spreads import DEDICATED, HOST, KEYS, WEB, ZONE, a_pod, put, spread, spreading
+from tests.unit.core.plan.tables import keep_tags
 
 DISK = Constraints(node_selector=(("disk", "ssd"),))
 
@@ -68,7 +69,7 @@ shapes = st.builds(
 def table_of(plain: list[Plain]) -> NodeTable:
     """With room for more pods than any example places."""
     table = NodeTable()
-    table.occupants.tags.clear(KEYS)
+    keep_tags(table, KEYS)
     for index, node in enumerate(plain):
         node.labels[HOST] = f"n{index}"
         taints = (DEDICATED,) if node.tainted else ()
