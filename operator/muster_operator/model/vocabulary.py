@@ -16,6 +16,8 @@ LABEL_QUEUE: Final = "yunikorn.apache.org/queue"
 LEGACY_LABEL_APP_ID: Final = "applicationId"
 LEGACY_LABEL_QUEUE: Final = "queue"
 SPARK_LABEL_APP_ID: Final = "spark-app-selector"
+#: Annotations and labels that only Muster writes; webhook and policy refuse such annotations to everybody else.
+INTERNAL_PREFIX: Final = "internal.yunikorn.apache.org/"
 #: Ours, on the pod of the operator that leads; the Service of REST selects by it.
 LABEL_ROLE: Final = "internal.yunikorn.apache.org/role"
 ROLE_LEADER: Final = "leader"
@@ -29,6 +31,17 @@ ANNOTATION_PLACEHOLDER: Final = "internal.yunikorn.apache.org/placeholder"
 #: Ours, on the originator: the gang's reservation ended without the gang (see commands.MarkResumed).
 ANNOTATION_GANG_OUTCOME: Final = "internal.yunikorn.apache.org/gang-outcome"
 GANG_RESUMED: Final = "resumed"
+#: Ours, on a placeholder: its ordinal and requests, and our signature of both and of its identity.
+ANNOTATION_PLACEHOLDER_ORDINAL: Final = "internal.yunikorn.apache.org/placeholder-ordinal"
+ANNOTATION_PLACEHOLDER_REQUESTS: Final = "internal.yunikorn.apache.org/placeholder-requests"
+ANNOTATION_PLACEHOLDER_SIGNATURE: Final = "internal.yunikorn.apache.org/placeholder-signature"
+#: Ours, on the originator next to ANNOTATION_GANG_OUTCOME: our signature of it.
+ANNOTATION_OUTCOME_SIGNATURE: Final = "internal.yunikorn.apache.org/gang-outcome-signature"
+#: Ours, on a bound pod: our signature of the binding, which shows that Muster bound the pod to its node.
+ANNOTATION_BINDING_SIGNATURE: Final = "internal.yunikorn.apache.org/binding-signature"
+SIGNATURES: Final = frozenset(
+    {ANNOTATION_PLACEHOLDER_SIGNATURE, ANNOTATION_OUTCOME_SIGNATURE, ANNOTATION_BINDING_SIGNATURE}
+)
 
 ANNOTATION_NAMESPACE_QUOTA: Final = "yunikorn.apache.org/namespace.quota"
 ANNOTATION_NAMESPACE_GUARANTEED: Final = "yunikorn.apache.org/namespace.guaranteed"

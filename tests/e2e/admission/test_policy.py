@@ -21,6 +21,7 @@ from devcluster.waiting import until
 from muster_operator.admission.deciding.identity import of_submitter
 from muster_operator.admission.kinds import KINDS
 from muster_operator.admission.review import Submitter
+from muster_operator.model.vocabulary import ANNOTATION_BINDING_SIGNATURE, INTERNAL_PREFIX
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, a_pod
 
 POLICY = Path(__file__).parents[3] / "deploy" / "admission-policy.yaml"
@@ -142,6 +143,9 @@ async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People, ho
         for who in (people.dev, people.controller):
             assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}), kind
             assert "by Muster only" in await refused(who, kind, {PLACEHOLDER: "true"}, stored="free"), kind
+            for key in (ANNOTATION_BINDING_SIGNATURE, f"{INTERNAL_PREFIX}anything-new"):
+                assert "by Muster only" in await refused(who, kind, {key: ""}), kind
+                assert "by Muster only" in await refused(who, kind, {key: ""}, stored="free"), kind
 
 
 async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_looks_like_it(
@@ -166,7 +170,7 @@ async def test_a_binding_writes_no_owner_and_no_mark_on_its_pod(people: People, 
     await people.controller.create(a_thing("Pod", {USER_INFO: BOSS}, "unbound"), DEV)
     paths = [f"{BY_KIND['Pod'].path(DEV, 'unbound')}/binding", f"/api/v1/namespaces/{DEV}/bindings"]
     binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "nowhere"}}
-    for written in ({USER_INFO: OTHER}, {USER_INFO: ""}, {PLACEHOLDER: "true"}):
+    for written in ({USER_INFO: OTHER}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {ANNOTATION_BINDING_SIGNATURE: ""}):
         for path in paths:
             binding["metadata"] = {"name": "unbound", "annotations": written}
             with pytest.raises(ApiError, match="not whose it is"):

@@ -19,6 +19,7 @@ from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
+from muster_operator.model.vocabulary import INTERNAL_PREFIX
 from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_pod
@@ -110,6 +111,7 @@ async def test_pods_get_scheduler_application_and_user_and_nobody_forges_one_whi
         await scene.api.patch("secrets", NAME, {"data": broken}, NAMESPACE)
         await pods_are_changed(scene, ann)
         await nobody_forges_a_user(scene.namespace, ann)
+        await nobody_writes_an_internal_annotation(scene.namespace, ann)
         await what_is_made_of_a_workload_is_its_owners(scene, ann)
         await a_namespace_is_left_alone_that_says_so(scene, ann)
         await owners_come_with_the_next_change(scene.namespace, ann)
@@ -132,7 +134,10 @@ async def pods_are_changed(scene: Scene, ann: Api) -> None:
     assert (named["applicationId"], named["queue"]) == ("mine", "root.default")
     placed = a_pod("placed", scheduler="default-scheduler")
     placed["spec"]["nodeName"] = "node-0"
-    assert (await ann.create(placed, space))["spec"]["schedulerName"] == "muster", "its queue pays for it"
+    stored = await ann.create(placed, space)
+    assert stored["spec"]["schedulerName"] == "default-scheduler", "there is nothing to schedule"
+    assert json.loads(stored["metadata"]["annotations"][USER_INFO])["user"] == "ann"
+    assert stored["metadata"]["annotations"][f"{PREFIX}allow-preemption"] == "true"
     await scene.all_bound(3)
     system = await ann.create(a_pod("system", scheduler="default-scheduler"), "kube-system")
     assert system["spec"]["schedulerName"] == "default-scheduler"
@@ -155,6 +160,26 @@ async def nobody_forges_a_user(space: str, ann: Api) -> None:
         assert "user.info" in await refusal(ann.create(workload(kind, f"bad-{plural}", {USER_INFO: FORGED}), space))
         await ann.create(workload(kind, plural, {}), space)
         assert "user.info" in await refusal(ann.patch(plural, plural, forgery(kind, FORGED), space))
+
+
+async def nobody_writes_an_internal_annotation(space: str, ann: Api) -> None:
+    forged = {f"{INTERNAL_PREFIX}binding-signature": ""}
+    pod = a_pod("forged")
+    pod["metadata"]["annotations"].update(forged)
+    assert "by Muster only" in await refusal(ann.create(pod, space))
+    change = {"metadata": {"annotations": forged}}
+    for subresource in (None, "status"):
+        assert "by Muster only" in await refusal(ann.patch("pods", "plain", change, space, subresource=subresource))
+    binding: Json = {"apiVersion": "v1", "kind": "Binding", "target": {"name": "node-0"}}
+    binding["metadata"] = {"name": "plain", "annotations": forged}
+    for way in ("pods/plain/binding", "bindings"):
+        said = await refusal(ann.request("POST", f"/api/v1/namespaces/{space}/{way}", binding))
+        assert "binding-signature" in said
+    for plural, kind in TEMPLATED.items():
+        assert "by Muster only" in await refusal(ann.create(workload(kind, f"bad-{plural}", forged), space))
+        template: Json = {"template": {"metadata": {"annotations": forged}}}
+        spec = {"jobTemplate": {"spec": template}} if kind == "CronJob" else template
+        assert "by Muster only" in await refusal(ann.patch(plural, plural, {"spec": spec}, space))
 
 
 async def owners_come_with_the_next_change(space: str, ann: Api) -> None:

@@ -39,13 +39,14 @@ class Additions:
 def additions(case: Case, known: Known, settings: AdmissionSettings) -> Additions:
     """What a new pod lacks to be ours.
 
-    A pod that has its node already becomes ours too, so that its queue pays for it; so does one of a DaemonSet.
+    A pod that already has a node keeps its scheduler, because there is nothing to schedule; the rest is as for others.
+    One of a DaemonSet becomes ours too.
     """
     if not (case.kind.is_pod and case.is_create and case.served):
         return Additions()
     spec = mapping(case.new.get("spec"))
-    is_ours = text(spec.get("schedulerName")) in known.scheduler_names
-    scheduler = {} if is_ours else {"schedulerName": settings.scheduler_name}
+    is_settled = bool(text(spec.get("nodeName"))) or text(spec.get("schedulerName")) in known.scheduler_names
+    scheduler = {} if is_settled else {"schedulerName": settings.scheduler_name}
     if not case.labelled:
         return Additions(spec=scheduler)
     return Additions(_labels(case, settings), _preemption(case, known), scheduler)

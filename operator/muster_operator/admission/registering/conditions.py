@@ -16,8 +16,13 @@ from muster_operator.model import vocabulary as words
 Condition = tuple[str, str]
 """Its name and its expression."""
 
-#: Annotations that users may not write, or not for others: a request that changes one is always ours to judge.
-GUARDED: Final = (words.ANNOTATION_USER_INFO, words.ANNOTATION_PLACEHOLDER)
+_USER_INFO: Final = words.ANNOTATION_USER_INFO
+_INTERNAL: Final = words.INTERNAL_PREFIX
+
+
+def is_guarded(annotation: str) -> bool:
+    """Whether users may not write it, or not for others; a request that changes such an annotation is sent to us."""
+    return annotation == _USER_INFO or annotation.startswith(_INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,8 @@ def claims_nothing(kind: Kind, ours: Ours) -> Condition:
 def writes_guarded() -> Condition:
     """A binding with a guarded annotation, be it empty: the API server merges those of a binding into the pod's."""
     way = "object.metadata.annotations"
-    written = " || ".join(f"'{key}' in {way}" for key in GUARDED)
-    return ("writes-guarded", f"{_has(way)} && ({written})")
+    written = f"{way}.exists(key, key == '{_USER_INFO}' || key.startsWith('{_INTERNAL}'))"
+    return ("writes-guarded", f"{_has(way)} && {written}")
 
 
 def is_called(names: frozenset[str]) -> Condition:
@@ -74,15 +79,25 @@ def is_called(names: frozenset[str]) -> Condition:
 
 
 def _claims(new: str, ours: Ours) -> str:
-    return " || ".join([_names(new, ours), *(f"{_annotation(new, key)} != ''" for key in GUARDED)])
+    has_internal = f"{_annotations(new)}.exists(key, key.startsWith('{_INTERNAL}'))"
+    return " || ".join([_names(new, ours), f"{_annotation(new, _USER_INFO)} != ''", has_internal])
 
 
 def _is_nobodys(description: str) -> str:
-    return f"{_annotation(description, words.ANNOTATION_USER_INFO)} == ''"
+    return f"{_annotation(description, _USER_INFO)} == ''"
 
 
 def _changes(new: str, old: str) -> str:
-    return " || ".join(f"{_annotation(new, key)} != {_annotation(old, key)}" for key in GUARDED)
+    """Whether a guarded annotation is added, changed or taken away."""
+    has_other_user = f"{_annotation(new, _USER_INFO)} != {_annotation(old, _USER_INFO)}"
+    return " || ".join([has_other_user, _has_other_internal(new, old), _has_other_internal(old, new)])
+
+
+def _has_other_internal(one: str, other: str) -> str:
+    """Whether `one` has an annotation of the internal prefix that `other` has not, or not with this value."""
+    here, there = _annotations(one), _annotations(other)
+    is_same = f"key in {there} && {there}[key] == {here}[key]"
+    return f"{here}.exists(key, key.startsWith('{_INTERNAL}') && !({is_same}))"
 
 
 def _differ(new: str, old: str) -> str:
@@ -100,6 +115,12 @@ def _annotation(description: str, key: str) -> str:
     """Its value, empty where there is none."""
     way = f"{description}.metadata.annotations"
     return f"({_has(way)} && '{key}' in {way} ? {way}['{key}'] : '')"
+
+
+def _annotations(description: str) -> str:
+    """Its annotations, empty where there are none."""
+    way = f"{description}.metadata.annotations"
+    return f"({_has(way)} ? {way} : {{}})"
 
 
 def _has(way: str) -> str:

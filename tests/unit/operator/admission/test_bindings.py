@@ -6,6 +6,7 @@ import pytest
 
 from muster_operator.admission.deciding.decide import decide
 from muster_operator.admission.review import Answer, Operation, Review, Submitter
+from muster_operator.model.vocabulary import ANNOTATION_BINDING_SIGNATURE as BINDING
 from tests.unit.operator.admission.reviews import CONTROLLER, KNOWN, PLACEHOLDER, SETTINGS, USER_INFO
 
 
@@ -14,7 +15,9 @@ def binding(written: dict[str, str], who: Submitter = CONTROLLER, namespace: str
     return decide(Review(Operation.CREATE, "Binding", namespace, "pod", who, thing), KNOWN, SETTINGS)
 
 
-@pytest.mark.parametrize("written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}])
+@pytest.mark.parametrize(
+    "written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {BINDING: ""}]
+)
 def test_nobody_writes_them_not_even_the_trusted(written: dict[str, str]) -> None:
     said = binding(written)
     assert next(iter(written)) in said.refusal
@@ -25,3 +28,7 @@ def test_nobody_writes_them_not_even_the_trusted(written: dict[str, str]) -> Non
 def test_a_binding_with_other_annotations_goes_through_as_it_is() -> None:
     assert binding({"gpu": "0"}) == Answer()
     assert binding({}) == Answer()
+
+
+def test_musters_own_binding_carries_its_signature() -> None:
+    assert binding({BINDING: "v1:0:0"}, Submitter(KNOWN.account)) == Answer()

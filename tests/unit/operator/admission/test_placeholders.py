@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from muster_operator.admission.review import Submitter
+from muster_operator.model.vocabulary import INTERNAL_PREFIX, SIGNATURES
 from tests.unit.operator.admission.reviews import (
     ANN,
     CONTROLLER,
@@ -65,13 +66,24 @@ def test_what_has_it_from_before_can_be_changed_and_freed_of_it(kind: str) -> No
     assert updating(marked(kind), a_thing(kind, a_description())).is_allowed
 
 
-def test_a_real_placeholder_keeps_it() -> None:
-    real = a_pod(annotations={PLACEHOLDER: "true"}, schedulerName="muster")
-    real["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": "u"}]
-    real["metadata"]["managedFields"] = [{"manager": "muster-placeholder", "operation": "Update"}]
+@pytest.mark.parametrize("key", sorted(SIGNATURES))
+def test_a_pod_that_muster_signed_keeps_what_muster_wrote(key: str) -> None:
+    real = a_pod(annotations={PLACEHOLDER: "true", key: "v1:0:0"}, schedulerName="muster")
     bare = {**real, "metadata": {**real["metadata"], "annotations": {}}}
     assert "delete the pod" in updating(real, bare).refusal
     assert updating(real, bare, CONTROLLER).is_allowed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["gang-outcome", "binding-signature", "anything-new", ""])
+def test_every_annotation_of_the_internal_prefix_is_written_by_muster_only(kind: str, name: str) -> None:
+    key = INTERNAL_PREFIX + name
+    written = a_thing(kind, a_description(annotations={key: "resumed"}))
+    for who in (ANN, CONTROLLER):
+        assert key in creating(written, who).refusal
+        assert key in updating(a_thing(kind, a_description()), written, who).refusal
+    assert updating(written, a_thing(kind, a_description()), CONTROLLER).is_allowed
+    assert updating(written, written).is_allowed
 
 
 def test_what_is_not_ours_is_another_schedulers_business() -> None:

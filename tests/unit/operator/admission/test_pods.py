@@ -69,11 +69,15 @@ def test_a_name_that_is_not_served_at_the_moment_is_replaced() -> None:
 
 @pytest.mark.parametrize("owner", ["", "DaemonSet", "ReplicaSet"])
 @pytest.mark.parametrize("node", ["", "n1"])
-def test_pods_of_daemon_sets_and_those_that_have_their_node_are_paid_for_like_others(owner: str, node: str) -> None:
+def test_pods_of_daemon_sets_are_scheduled_like_others_and_pods_with_a_node_only_annotated(
+    owner: str, node: str
+) -> None:
     placed = {"nodeName": node} if node else {}
     made = creating(a_pod(owner=owner, **placed), CONTROLLER).object
     assert made is not None
-    assert made["spec"]["schedulerName"] == "muster"
+    assert made["spec"].get("schedulerName") == (None if node else "muster")
+    assert made["metadata"]["labels"][APP_ID] == AUTOGEN
+    assert made["metadata"]["annotations"][ALLOW_PREEMPTION] == "true"
 
 
 def test_a_static_pods_mirror_is_left_alone_if_a_kubelet_makes_it_and_only_then() -> None:

@@ -50,7 +50,7 @@ def test_it_has_the_same_defaults() -> None:
 
 
 def test_it_reads_the_same_annotations() -> None:
-    for name, key in (("wner", words.ANNOTATION_USER_INFO), ("ark", words.ANNOTATION_PLACEHOLDER)):
-        found = [text for variable, text in VARIABLES.items() if variable.endswith(name)]
-        assert len(found) == 2
-        assert all(f"[?'{key}']" in text for text in found)
+    users = [text for variable, text in VARIABLES.items() if variable.endswith("wner")]
+    assert len(users) == 2
+    assert all(f"[?'{words.ANNOTATION_USER_INFO}']" in text for text in users)
+    assert ast.literal_eval(VARIABLES["internal"]) == words.INTERNAL_PREFIX

@@ -10,11 +10,12 @@ import pytest
 from muster_operator.admission.certifying.certificates import split
 from muster_operator.admission.kinds import KINDS
 from muster_operator.admission.registering import webhooks
-from muster_operator.admission.registering.conditions import GUARDED, Ours
+from muster_operator.admission.registering.conditions import Ours
 from muster_operator.admission.registering.registration import MUTATING, VALIDATING, Registrar, Registration
 from muster_operator.admission.registering.webhooks import NAME, Door, bundle_of, mutating, validating
 from muster_operator.link.api.session import KubeSession
 from muster_operator.link.errors import ApiRefused
+from muster_operator.model.vocabulary import ANNOTATION_USER_INFO, INTERNAL_PREFIX
 from tests.unit.operator.admission.cluster_peer import Peer, a_session
 from tests.unit.operator.admission.test_certificates import a_pair
 
@@ -84,7 +85,7 @@ def test_the_control_planes_namespaces_and_our_own_are_never_asked_about() -> No
 def test_every_guarded_annotation_decides_whether_we_are_asked() -> None:
     for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
         told = "".join(one["expression"] for one in hook["matchConditions"])
-        assert all(key in told for key in GUARDED) or name == "pods", name
+        assert all(key in told for key in (ANNOTATION_USER_INFO, INTERNAL_PREFIX)) or name == "pods", name
 
 
 def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
