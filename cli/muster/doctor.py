@@ -130,7 +130,8 @@ def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | 
 def _rights(patient: Patient) -> Iterator[Finding]:
     accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in patient.pods)
     account = next(filter(None, accounts), ACCOUNT)
-    asked = rights.wanted(has_webhook=bool(patient.doors))
+    ours = (lease["metadata"]["name"] for lease in patient.leases if lease["metadata"]["namespace"] == patient.home)
+    asked = rights.wanted(patient.names, next(ours, rights.LEASE), has_webhook=bool(patient.doors))
     missing = [right for right in asked if not _is_allowed(patient, right, account)]
     return rights.judged(f"{patient.home}/{account}", missing, len(asked))
 

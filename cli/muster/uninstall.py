@@ -16,9 +16,10 @@ import typer
 
 from muster.asking import with_one_line
 from muster.clients.kubernetes import Cluster, connected
-from muster.errors import PROBLEM
+from muster.errors import PROBLEM, NotThere
 from muster_operator.admission.certifying.secret import SECRET
 from muster_operator.admission.registering.webhooks import name_of
+from muster_operator.link.beside.neighbours import NAMESPACE, PREFIX
 from muster_operator.main import LEASE_NAME
 from muster_operator.model.vocabulary import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
 
@@ -42,7 +43,7 @@ def command(
     kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
 ) -> None:
-    """Take away placeholders, the webhook's registration and Secret, and the Lease, once Muster runs no more."""
+    """Take away placeholders, the webhook's registration and Secret, and the Leases, once Muster runs no more."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
     with_one_line(
         lambda: take_away(connected(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
@@ -82,8 +83,25 @@ def take_away(cluster: Cluster, installation: Installation, seconds: float) -> N
         f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{installation.lease_name}",
     ):
         typer.echo(f"{'deleted' if cluster.delete(path) else 'not there'}: {path}")
+    for name in installation.scheduler_names:
+        _delete_name_lease(cluster, installation, name)
     found = _placeholders(cluster, installation.scheduler_names)
     typer.echo(f"deleted: {sum(cluster.delete(path) for path in found)} placeholders")
+
+
+def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) -> None:
+    """Delete the Lease of a scheduler name, unless another installation holds it. One that was given back is free."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{PREFIX}{name}"
+    try:
+        found = cluster.get(path)
+    except NotThere:
+        typer.echo(f"not there: {path}")
+        return
+    holder = (found.get("spec") or {}).get("holderIdentity") or ""
+    if holder not in {"", f"{installation.namespace}/{installation.lease_name}"}:
+        typer.echo(f"kept, {holder} holds it: {path}")
+        return
+    typer.echo(f"{'deleted' if cluster.delete(path, found['metadata']['resourceVersion']) else 'not there'}: {path}")
 
 
 def _placeholders(cluster: Cluster, scheduler_names: tuple[str, ...]) -> Iterator[str]:

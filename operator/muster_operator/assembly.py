@@ -10,6 +10,7 @@ from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.kube import Attempts, Kube, Placeholders
 from muster_operator.link.api.pool import Pool
 from muster_operator.link.api.session import KubeSession
+from muster_operator.link.beside.neighbours import NameLeases, leases_of
 from muster_operator.link.config.reconfigure import Reconfigurer, Tell
 from muster_operator.link.config.settings import Configuration
 from muster_operator.link.inbox import Inbox, Seen
@@ -73,8 +74,11 @@ def assembled(
         on_drop=metrics.dropped_events.inc,
         brakes=kube.brakes,
         recall=kube.recall,
-        may_decide=lambda: inbox.freshness.may_decide,
+        may_decide=lambda: inbox.freshness.may_decide and (names is None or names.are_ours),
     )
+    names = None
+    if options.candidacy is not None:
+        names = NameLeases(leases_of(session, settings.scheduler_names, options.candidacy.place), pool.wake)
     metrics.held.set_function(lambda: not inbox.freshness.may_decide)
     loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s, pool)
     loop.use_clock(lambda: session.clock.ahead_s)
@@ -84,7 +88,7 @@ def assembled(
     reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, tell)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
-    return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed))
+    return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed), names=names)
 
 
 def with_admission(

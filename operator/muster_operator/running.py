@@ -93,14 +93,14 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             leading: Leading = Unopposed(fence)
             if options.candidacy is not None:
                 candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
-                lookout = Lookout(session, candidacy.place, candidacy.serves, configuration.withheld)
-                if await _unless(stop, _done(lookout.look())) is None:
+                if parts.names is not None and await _unless(stop, _done(parts.names.until_free())) is None:
                     return
+                lookout = Lookout(session, candidacy.serves, configuration.withheld)
                 parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
             if options.pod:
                 parts = replace(parts, mark=Mark(session, options.namespace, options.pod, parts.loop.recovered))
             metrics.transitions.set_function(lambda: leading.transitions)
-            readiness.standing = Standing(leading, parts.loop)
+            readiness.standing = Standing(leading, parts.loop, parts.names)
             watching = Watching(parts.memo, session, options.namespace, options.is_fast)
             await serve(parts, leading, watching, stop)
     except ConfigurationRefused as refused:
@@ -127,6 +127,8 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
             late = time.monotonic() > deadline
             if isinstance(error, ApiRefused) and (late or error.status not in MAY_PASS):
                 raise StartupRefused(f"the configuration cannot be read: {error} (see deploy/rbac.yaml)") from error
+            if late and isinstance(error, Uncertain):
+                raise StartupRefused(f"cannot determine whether YuniKorn runs: {error}") from error
             if late:
                 raise StartupRefused(f"the API server does not answer: {error}") from error
             log.warning("the API server does not answer, trying again", reason=str(error), in_seconds=wait_s)

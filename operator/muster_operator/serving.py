@@ -1,6 +1,6 @@
 """Runs the assembled parts until they are told to stop, then ends them in order.
 
-First no more news, then the writes in flight are finished, then goodbye to the core, and at last the lease is given
+First no more news, then the writes in flight are finished, then goodbye to the core, and at last the Leases are given
 back, so that who stands by begins when nothing of ours can come any more. A part that ends by itself ends all.
 """
 
@@ -21,6 +21,7 @@ from muster_operator.handlers.framework import Watching, watch
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.pool import Pool
 from muster_operator.link.beside.lookout import Lookout
+from muster_operator.link.beside.neighbours import NameLeases
 from muster_operator.link.errors import LinkError, PartEnded
 from muster_operator.link.freshness import WatchFreshness
 from muster_operator.link.leading.announcement import WATCHES_FRESH, WATCHES_STALE
@@ -35,19 +36,20 @@ log = structlog.get_logger("muster")
 DRAIN_S: Final = 10.0
 #: Seconds a goodbye to the core may take.
 FAREWELL_S: Final = 2.0
-#: Seconds that giving back the lease may take; it runs out anyway.
+#: Seconds that giving back the lease may take, and those of the scheduler names; they run out anyway.
 RELEASE_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks. `admission`, `lookout`, `mark`: None = it is off."""
+    """What runs beside kopf's tasks. `admission`, `names`, `lookout`, `mark`: None = it is off."""
 
     loop: Loop
     pool: Pool
     core: CoreLink
     memo: Memo
     admission: Admission | None = None
+    names: NameLeases | None = None
     lookout: Lookout | None = None
     mark: Mark | None = None
 
@@ -62,9 +64,11 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
         asyncio.create_task(parts.loop.run(), name="agent"),
         asyncio.create_task(leading.run(), name="leadership"),
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
-        asyncio.create_task(talk(parts.core, parts.memo.inbox.freshness, leading), name="session"),
+        asyncio.create_task(talk(parts.core, parts.memo.inbox.freshness, leading, parts.names), name="session"),
         asyncio.create_task(hold_while_stale(parts.memo.inbox.freshness, parts.pool, leading), name="freshness"),
     ]
+    if parts.names is not None:
+        own.append(asyncio.create_task(_leading(leading, parts.names.run), name="scheduler names"))
     if parts.lookout is not None:
         own.append(asyncio.create_task(_leading(leading, parts.lookout.run), name="lookout"))
     if parts.mark is not None:
@@ -91,6 +95,9 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
         await asyncio.wait({stopped, watches, *own})
         with suppress(TimeoutError):
             await asyncio.wait_for(leading.release(), RELEASE_S)
+        if parts.names is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(parts.names.give_back(), RELEASE_S)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -107,9 +114,11 @@ async def _write(pool: Pool, leading: Leading) -> None:
     await pool.run()
 
 
-async def talk(core: CoreLink, freshness: WatchFreshness, leading: Leading) -> None:
-    """Serve the core from when we lead on and know the cluster as it is now."""
+async def talk(core: CoreLink, freshness: WatchFreshness, leading: Leading, names: NameLeases | None = None) -> None:
+    """Serve the core from when we lead on, hold our scheduler names and know the cluster as it is now."""
     await leading.begun.wait()
+    if names is not None:
+        await names.held.wait()
     await freshness.all_fresh()
     await core.run()
 

@@ -7,7 +7,8 @@ import itertools
 from functools import partial
 
 from devcluster.api import Json
-from tests.attacks.attack import Attack, annotated, task_groups
+from muster_operator.model import limits
+from tests.attacks.attack import Attack, annotated, sized, task_groups
 from tests.attacks.conftest import OpenAttack
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.manifests import PLACEHOLDER, a_pod, is_bound
@@ -108,7 +109,10 @@ def a_lease(name: str, scheduler_names: str) -> Json:
 
 
 async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: OpenAttack) -> None:
-    """Neither a renewed Lease in the attacker's namespace nor a Deployment called yunikorn-scheduler is believed."""
+    """Neither a renewed Lease in the attacker's namespace nor a Deployment called yunikorn-scheduler is believed.
+
+    Pods that look like a YuniKorn's, each with an account of its own, cost a bounded number of reviews.
+    """
     attack = await open_attack()
     space = attack.user.namespace
     for name in ("muster", "muster-scheduler-muster", "muster-yunikorn"):
@@ -126,6 +130,12 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
         },
     }
     await attack.user.api.create(deployment, space)
+    accounts = [f"yunikorn-{number}" for number in range(sized(50, 5_000))]
+    for account in accounts:
+        await attack.scene.api.create(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, space
+        )
+    await attack.user.create(map(_like_a_yunikorn, accounts))
 
     async def renew() -> None:
         for count in itertools.count(1):
@@ -136,6 +146,7 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
     try:
         await attack.restart_operator()
         await attack.victim_gets_its_gang(writes=20)
+        assert 0 < await _reviews(attack) <= 4 * limits.YUNIKORN_ACCOUNTS_PER_NAMESPACE
         for name in ("muster", "yunikorn"):
             pod = a_pod(f"by-{name}", cpu="100m", labels={"queue": "root.tenant"}, scheduler=name)
             await attack.scene.create([pod])
@@ -144,6 +155,19 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
     finally:
         renewing.cancel()
         await attack.scene.api.delete("deployments", "yunikorn-scheduler", space)
+
+
+async def _reviews(attack: Attack) -> float:
+    """How many SubjectAccessReviews the operator has sent since its start."""
+    requests = await attack.scene.muster.samples("muster_operator_api_requests_total")
+    return sum(count for labels, count in requests.items() if "subjectaccessreviews" in labels)
+
+
+def _like_a_yunikorn(account: str) -> Json:
+    pod = a_pod(account, scheduler="other")
+    pod["spec"]["serviceAccountName"] = account
+    pod["metadata"]["labels"] = {"app": "yunikorn", "component": "yunikorn-scheduler"}
+    return pod
 
 
 async def _is_bound(attack: Attack, name: str) -> bool:

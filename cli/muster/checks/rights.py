@@ -18,6 +18,7 @@ LEASE: Final = "muster"
 #: Where the Leases of scheduler names are, and how their names begin.
 NAMES: Final = "kube-system"
 PREFIX: Final = "muster-scheduler-"
+_LEASES: Final = "coordination.k8s.io"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -74,19 +75,19 @@ RIGHTS: Final = (
     *_rights(ADMISSION, "mutatingwebhookconfigurations validatingwebhookconfigurations", "create"),
     *_rights(ADMISSION, "mutatingwebhookconfigurations validatingwebhookconfigurations", "get update", HOOKS),
     *_rights("", "configmaps", "get list watch", is_home=True),
-    *_rights("coordination.k8s.io", "leases", "create", is_home=True),
-    *_rights("coordination.k8s.io", "leases", "get update", LEASE, is_home=True),
+    *_rights(_LEASES, "leases", "create", is_home=True),
     *_rights("", "secrets", "create", is_home=True),
     *_rights("", "secrets", "get update", HOOKS, is_home=True),
-    *_rights("coordination.k8s.io", "leases", "create", namespace=NAMES),
-    *_rights("coordination.k8s.io", "leases", "get update", f"{PREFIX}muster", namespace=NAMES),
-    *_rights("coordination.k8s.io", "leases", "get update", f"{PREFIX}yunikorn", namespace=NAMES),
+    *_rights(_LEASES, "leases", "create", namespace=NAMES),
 )
 
 
-def wanted(*, has_webhook: bool) -> list[Right]:
-    """Those that are needed."""
-    return [right for right in RIGHTS if has_webhook or not right.is_of_the_webhook]
+def wanted(scheduler_names: Iterable[str], lease_name: str = LEASE, *, has_webhook: bool) -> list[Right]:
+    """Those that an installation needs which serves these names and whose leader holds the Lease of that name."""
+    named = [*_rights(_LEASES, "leases", "get update", lease_name, is_home=True)]
+    for name in sorted(scheduler_names):
+        named += _rights(_LEASES, "leases", "get update", f"{PREFIX}{name}", namespace=NAMES)
+    return [right for right in (*RIGHTS, *named) if has_webhook or not right.is_of_the_webhook]
 
 
 def review(right: Right, home: str, account: str) -> Json:

@@ -58,10 +58,11 @@ class Cluster:
         """Post an object, and what the server made of it."""
         return self._checked(self.http.send("POST", path, body), path)
 
-    def delete(self, path: str) -> bool:
-        """Take an object away; False = it was not there."""
+    def delete(self, path: str, version: str = "") -> bool:
+        """Take an object away; False = it was not there. `version`: only while it is this resourceVersion."""
+        body = {"preconditions": {"resourceVersion": version}} if version else None
         try:
-            self._checked(self.http.send("DELETE", path), path)
+            self._checked(self.http.send("DELETE", path, body), path)
         except NotThere:
             return False
         return True

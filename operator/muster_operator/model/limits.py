@@ -80,6 +80,12 @@ CLASS_BYTES: Final = 16 * _KIB
 #: All classes of pods together. A usual one has 6 KiB.
 CLASSES_BYTES: Final = 16 * 1024 * _KIB
 
+# -- other schedulers ---------------------------------------------------------
+#: Service accounts of objects that look like a YuniKorn's which are reviewed: in a namespace, and in all. A YuniKorn
+#: has one account; who may create pods in its namespace may run them as that account too.
+YUNIKORN_ACCOUNTS_PER_NAMESPACE: Final = 5
+YUNIKORN_ACCOUNTS: Final = 1_000
+
 # -- writes and logs ----------------------------------------------------------
 #: Kubernetes events that wait to be written, each some 1 KiB.
 WAITING_EVENTS: Final = 20_000

@@ -10,6 +10,8 @@ from devcluster.muster import LEASE, NAMESPACE
 from devcluster.nodes import FakeNode
 from muster_operator.admission.certifying.secret import SECRET
 from muster_operator.admission.registering.webhooks import NAME
+from muster_operator.link.beside.neighbours import NAMESPACE as NAMES
+from muster_operator.link.beside.neighbours import PREFIX
 from muster_operator.model.vocabulary import PLACEHOLDER_FIELD_MANAGER
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod
@@ -83,8 +85,13 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
     others["metadata"] |= {"annotations": {PLACEHOLDER: "true"}}
     made_by = {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
     await api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods", others, made_by)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": f"{PREFIX}yunikorn"}}
+    await api.delete("leases", f"{PREFIX}yunikorn", NAMES)
+    await api.create(lease | {"spec": {"holderIdentity": "another/muster", "leaseDurationSeconds": 45}}, NAMES)
     code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall")
     assert code == 0, text
+    assert "kept, another/muster holds it" in text
+    assert await api.delete("leases", f"{PREFIX}yunikorn", NAMES), "the Lease of another installation was deleted"
     left = {pod["metadata"]["name"] for pod in await api.find("pods", scene.namespace)}
     assert left == {first["metadata"]["name"], "of-another-muster"}
     await api.delete("pods", "of-another-muster", scene.namespace, grace_s=0)
@@ -93,6 +100,7 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
         ("validatingwebhookconfigurations", NAME, None),
         ("secrets", SECRET, NAMESPACE),
         ("leases", LEASE, NAMESPACE),
+        ("leases", f"{PREFIX}muster", NAMES),
     ):
         assert not await api.delete(plural, name, namespace), f"{name} was still there"
     await api.delete("pods", first["metadata"]["name"], scene.namespace, grace_s=0)

@@ -4,8 +4,11 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from devcluster.api import Json
+from devcluster.muster import ACCOUNT, Muster
+from devcluster.muster import NAMESPACE as MUSTER
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import a_pod
@@ -67,6 +70,55 @@ async def test_a_muster_gives_way_to_one_that_was_there_before(open_scene: OpenS
     said = f"another Muster (lease {scene.namespace}/muster) serves the scheduler name muster"
     assert said in scene.muster.operator.tail()
     assert not [write for write in scene.writes(of_operator=True) if write.resource != "subjectaccessreviews"]
+
+
+@asynccontextmanager
+async def another_installation(scene: Scene) -> AsyncIterator[Muster]:
+    """A Muster with a core and a Lease of its own, which its account may write; not started yet."""
+    name = f"another-{scene.namespace}"
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"]}
+    role = {"kind": "Role", "rules": [rule | {"resourceNames": [name]}]}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": MUSTER}
+    binding = {
+        "kind": "RoleBinding",
+        "roleRef": {"apiGroup": ROLE, "kind": "Role", "name": name},
+        "subjects": [subject],
+    }
+    for manifest in (role, binding):
+        await scene.api.create({"apiVersion": f"{ROLE}/v1", "metadata": {"name": name}, **manifest}, MUSTER)
+    setup = scene.muster.setup
+    env = {**setup.env, "MUSTER_LEASE_NAME": name}
+    other = Muster(replace(setup, folder=setup.folder / "another", identity="another", env=env))
+    other.setup.folder.mkdir()
+    try:
+        yield other
+    finally:
+        await other.stop()
+        await scene.api.delete("rolebindings", name, MUSTER)
+        await scene.api.delete("roles", name, MUSTER)
+        await scene.api.delete("leases", name, MUSTER)
+
+
+async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_way(open_scene: OpenScene) -> None:
+    """Both find the Lease of the name free. Nothing is bound before it is held, and only one can hold it."""
+    scene = await open_scene([FakeNode("node-0", cpu="64")], started=False)
+    await scene.api.delete("leases", NAME, NAMESPACE)
+    await scene.create([a_pod(f"pod-{number}", cpu="100m") for number in range(20)])
+    async with another_installation(scene) as other:
+        both = [scene.muster, other]
+        for process in (process for muster in both for process in (muster.core, muster.operator)):
+            process.start()
+        await scene.all_bound(20)
+
+        async def gave_way() -> list[Muster]:
+            return [muster for muster in both if not muster.operator.is_running()]
+
+        [loser] = await scene.eventually("one of them gives way", gave_way, 60)
+        assert "serves the scheduler name muster" in loser.operator.tail()
+        bindings = [write for write in scene.writes(of_operator=True) if "binding" in str(write)]
+        assert {loser.setup.identity in write.agent for write in bindings} == {False}
+    if loser is scene.muster:
+        await scene.muster.start()
 
 
 async def test_a_yunikorn_keeps_its_name_if_it_may_bind_and_does_not_count_if_not(open_scene: OpenScene) -> None:

@@ -195,7 +195,15 @@ def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
         for verb in rule["verbs"]
         for name in rule.get("resourceNames", [""])
     }
-    assert set(rights.RIGHTS) == written
+    assert set(rights.wanted(BOTH, has_webhook=True)) == written
+
+
+def test_the_rights_on_leases_are_those_of_the_names_and_the_lease_of_the_installation() -> None:
+    asked = {
+        (right.name, right.is_home, right.namespace) for right in rights.wanted(["batch"], "two", has_webhook=True)
+    }
+    named = {one for one in asked if one[0] and one[0] != rights.HOOKS}
+    assert named == {("muster-scheduler-batch", False, "kube-system"), ("two", True, "")}
 
 
 def test_a_review_asks_for_the_operators_account_with_its_groups() -> None:
@@ -207,7 +215,7 @@ def test_a_review_asks_for_the_operators_account_with_its_groups() -> None:
 
 
 def test_rights_of_the_webhook_count_only_where_there_is_one() -> None:
-    all_of_them, without = rights.wanted(has_webhook=True), rights.wanted(has_webhook=False)
+    all_of_them, without = rights.wanted(BOTH, has_webhook=True), rights.wanted(BOTH, has_webhook=False)
     assert {right.resource for right in {*all_of_them} - {*without}} == {
         "mutatingwebhookconfigurations",
         "validatingwebhookconfigurations",

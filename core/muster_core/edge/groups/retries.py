@@ -34,15 +34,21 @@ class GroupRetries:
         """Something of the session may wait for groups."""
         self._new.add(session)
         if session not in self._tasks:
-            task = self._tasks[session] = asyncio.create_task(self._run(session))
-            task.add_done_callback(lambda _: self._tasks.pop(session, None))
+            self._tasks[session] = asyncio.create_task(self._run(session))
 
     def close(self) -> None:
         """Stop the retries of the session."""
-        for task in self._tasks.values():
+        for task in [*self._tasks.values()]:
             task.cancel()
 
     async def _run(self, session: Session) -> None:
+        try:
+            await self._rounds(session)
+        finally:
+            # In the step that found nothing left: what `watch` reports later needs another task.
+            del self._tasks[session]
+
+    async def _rounds(self, session: Session) -> None:
         after = ""  # the last user of the round before, so that many users take turns
         while True:
             await asyncio.sleep(self._groups.retry_s)

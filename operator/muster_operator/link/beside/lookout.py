@@ -1,31 +1,27 @@
-"""Looks for other schedulers of our names, at the start and while we lead, and decides which names are served.
+"""Looks for a YuniKorn, at the start and while we lead, and decides whether the name `yunikorn` is served.
 
-YuniKorn goes first: while one runs, or while that is not certain, the name `yunikorn` is not served and the others are.
-Where somebody chose the name and a YuniKorn certainly runs, the operator ends with the reason. A failed look changes
-nothing: the last certain answer stays. Of two Musters the one that holds the Lease of a scheduler name serves it.
+While a YuniKorn runs, or while that is not certain, the name `yunikorn` is not served and the others are. Where
+somebody chose the name and a YuniKorn certainly runs, the operator ends with the reason. A failed look changes nothing:
+the last certain answer stays.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
 from muster_operator.link.api.session import KubeSession
-from muster_operator.link.beside.neighbours import DURATION_S, NAMESPACE, PREFIX, NameLease, give_back
-from muster_operator.link.beside.yunikorn import YUNIKORN, running_yunikorn
+from muster_operator.link.beside.yunikorn import YUNIKORN, Reviews, running_yunikorn
 from muster_operator.link.config.settings import SCHEDULER_NAMES
-from muster_operator.link.errors import ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
+from muster_operator.link.errors import PartEnded, StartupRefused, Uncertain, Unreachable
 
 log = structlog.get_logger("muster.beside")
 
-#: Seconds between looks while we lead. The Leases of our scheduler names are renewed as often.
+#: Seconds between looks while we lead.
 PERIOD_S: Final = 15.0
-
-Place = tuple[str, str]
-"""Namespace and name of a Lease."""
 
 
 async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chosen: bool) -> frozenset[str]:
@@ -39,7 +35,7 @@ async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chos
     if YUNIKORN not in names:
         return names
     try:
-        found = await running_yunikorn(session)
+        found = await running_yunikorn(session, Reviews(session))
     except Uncertain as unknown:
         if names == {YUNIKORN}:
             raise
@@ -55,70 +51,48 @@ async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chos
     return names - {YUNIKORN}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Lookout:
-    """Looks from the place of our Lease. `withheld`: names that are wanted, and not served because of a YuniKorn.
-
-    `period_s`: between looks; `patience_s`: how long another Muster is waited for.
-    """
+    """Looks again and again. `withheld`: names that are wanted, and not served because of a YuniKorn."""
 
     session: KubeSession
-    place: Place
     names: frozenset[str]
     withheld: frozenset[str] = frozenset()
     period_s: float = PERIOD_S
-    patience_s: float = DURATION_S
+    reviews: Reviews = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reviews = Reviews(self.session)
 
     async def run(self) -> None:
-        """Look, and hold the Leases of our scheduler names, for as long as we lead.
+        """Look for as long as we lead.
 
         Raises:
             StartupRefused: we have to give way.
             PartEnded: a name that was withheld may be served: the operator has to start again for it.
         """
-        try:
-            while True:
-                await self.look(take=True)
-                await asyncio.sleep(self.period_s)
-        finally:
-            await give_back(self._leases())
+        while True:
+            await self.look()
+            await asyncio.sleep(self.period_s)
 
-    async def look(self, *, take: bool = False) -> None:
-        """Look once. `take`: take the Leases of the names, or renew them.
+    async def look(self) -> None:
+        """Look once.
 
         Raises:
             StartupRefused: we have to give way.
             PartEnded: a name that was withheld may be served.
         """
-        try:
-            await self._look_for_yunikorn()
-            for lease in self._leases():
-                if other := await lease.other_holder():
-                    raise StartupRefused(
-                        f"another Muster (lease {other}) serves the scheduler name {lease.name} (lease "
-                        f"{NAMESPACE}/{PREFIX}{lease.name}): stop it, or set different {SCHEDULER_NAMES}"
-                    )
-                if take:
-                    await lease.take()
-        except (ApiRefused, Unreachable) as error:
-            log.warning("cannot look for other schedulers", reason=str(error))
-
-    async def _look_for_yunikorn(self) -> None:
         if YUNIKORN not in self.names | self.withheld:
             return
         try:
-            found = await running_yunikorn(self.session)
-        except Uncertain as unknown:
+            found = await running_yunikorn(self.session, self.reviews)
+        except (Uncertain, Unreachable) as unknown:
             log.warning("cannot determine whether YuniKorn runs: keeping the last known state", reason=str(unknown))
             return
         if found and YUNIKORN in self.names:
             raise StartupRefused(_beside(found))
         if not found and YUNIKORN in self.withheld:
             raise PartEnded("lookout", f"YuniKorn is not running: restarting to serve the scheduler name {YUNIKORN}")
-
-    def _leases(self) -> list[NameLease]:
-        installation = "/".join(self.place)
-        return [NameLease(self.session, name, installation, self.patience_s) for name in sorted(self.names)]
 
 
 def _beside(found: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from muster.checks import rights
 from muster_operator.link.beside import neighbours
 from muster_operator.link.beside.lookout import Lookout
+from muster_operator.link.beside.neighbours import NameLeases, leases_of
 from muster_operator.link.errors import PartEnded, StartupRefused
 from muster_operator.link.leading.lease import Lease, body
 from tests.unit.operator.link.api.apiserver import ApiServer, reply, status
@@ -23,8 +26,7 @@ OURS, US, THEY = ("ours", "muster"), "ours/muster", "theirs/muster"
 NAMES = frozenset({"muster"})
 
 
-def a_lease(holder: str, renewed: str = "a", lasts_s: int = 0) -> dict[str, Any]:
-    """No duration: the test need not wait between two looks."""
+def a_lease(holder: str, renewed: str = "a", lasts_s: int = 1) -> dict[str, Any]:
     lease = Lease(holder, lasts_s, "t", renewed, 0, "1")
     return body("kube-system", "muster-scheduler-muster", lease)
 
@@ -39,64 +41,133 @@ def a_server(*shown: dict[str, Any] | None) -> ApiServer:
     return server
 
 
-async def look(server: ApiServer, *, take: bool = False, patience_s: float = 0.1) -> list[str]:
-    """Look once; returns who holds the Lease after each write."""
+@asynccontextmanager
+async def names_of(server: ApiServer, patience_s: float = 0.1) -> AsyncIterator[NameLeases]:
     async with a_session(server) as session:
-        await Lookout(session, OURS, NAMES, patience_s=patience_s).look(take=take)
+        yield NameLeases(leases_of(session, NAMES, OURS, patience_s))
+
+
+def holders(server: ApiServer) -> list[str]:
+    """Who holds the Lease after each write."""
     writes = [*server.requests("PUT"), *server.requests("POST")]
     return [write.body["spec"]["holderIdentity"] for write in writes]
 
 
+async def taken(server: ApiServer) -> list[str]:
+    """Wait until the Lease is free, then take it; who holds it after each write."""
+    async with names_of(server) as names:
+        await names.until_free()
+        await names.turn()
+        assert names.are_ours is bool(holders(server))
+    return holders(server)
+
+
 async def test_another_muster_that_renews_the_lease_of_a_name_keeps_it() -> None:
-    server = a_server(a_lease(THEY, "a"), a_lease(THEY, "b"))
-    with pytest.raises(StartupRefused, match=r"lease theirs/muster\) serves the scheduler name muster"):
-        await look(server)
+    async with names_of(a_server(a_lease(THEY, "a"), a_lease(THEY, "b"))) as names:
+        with pytest.raises(StartupRefused, match=r"lease theirs/muster\) serves the scheduler name muster"):
+            await names.until_free()
+
+
+async def test_another_muster_that_took_the_lease_of_a_free_name_meanwhile_keeps_it() -> None:
+    """Two that start together: both see a free Lease, one of them is faster."""
+    async with names_of(a_server(None, a_lease(THEY))) as names:
+        await names.until_free()
+        with pytest.raises(StartupRefused, match="theirs/muster"):
+            await names.turn()
+        assert not names.held.is_set()
+
+
+async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None:
+    server = ApiServer()
+    server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"), lambda: reply(200, a_lease(THEY)))
+    server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
+    async with names_of(server) as names:
+        await names.turn()
+        assert not names.are_ours
+        assert not names.held.is_set()
+        with pytest.raises(StartupRefused):
+            await names.turn()
 
 
 async def test_one_that_renews_it_no_more_loses_it() -> None:
     dead = a_lease(THEY)
-    assert await look(a_server(dead, dead, dead), take=True) == [US]
+    assert await taken(a_server(*[dead] * 9)) == [US]
 
 
 async def test_a_free_lease_is_taken_and_our_own_is_renewed() -> None:
-    assert await look(a_server(None, None), take=True) == [US]
-    assert await look(a_server(a_lease(US), a_lease(US)), take=True) == [US]
-    assert await look(a_server(a_lease(""), a_lease("")), take=True) == [US]
+    assert await taken(a_server(None, None)) == [US]
+    assert await taken(a_server(a_lease(US), a_lease(US))) == [US]
+    assert await taken(a_server(a_lease(""), a_lease(""))) == [US]
 
 
 async def test_before_we_lead_nothing_is_written() -> None:
-    assert await look(a_server(None)) == []
+    server = a_server(None)
+    async with names_of(server) as names:
+        await names.until_free()
+    assert holders(server) == []
 
 
 async def test_nothing_but_these_leases_is_looked_at() -> None:
     """Whoever may write Leases in a namespace of its own could else keep Muster from starting."""
     server = a_server(None)
-    await look(server)
+    async with names_of(server) as names:
+        await names.until_free()
     assert [request.path for request in server.requests("GET")] == [LEASE]
 
 
 async def test_no_lease_is_waited_for_longer_than_the_patience() -> None:
     long = a_lease(THEY, lasts_s=2**31 - 1)
     async with asyncio.timeout(5):
-        assert await look(a_server(long, long, long), take=True) == [US]
+        assert await taken(a_server(*[long] * 9)) == [US]
 
 
-async def test_without_the_right_to_look_the_operator_goes_on() -> None:
+async def test_without_the_right_to_look_no_name_is_held() -> None:
     server = ApiServer()
-    server.plan(f"GET {LEASE}", lambda: status(403, "Forbidden"))
-    assert await look(server) == []
+    for _ in range(2):
+        server.plan(f"GET {LEASE}", lambda: status(403, "Forbidden"))
+    async with names_of(server) as names:
+        await names.until_free()
+        await names.turn()
+        assert not names.held.is_set()
+        assert names.missing == "muster (the lease: 403 Forbidden)"
+
+
+async def test_a_name_whose_lease_was_not_renewed_in_time_is_not_held_until_it_is_renewed() -> None:
+    now, wakes = [0.0], list[float]()
+    server = a_server(a_lease(""), a_lease(US), a_lease(US))
+    server.plan(f"PUT {LEASE}", lambda: status(500, "InternalError"), lambda: reply(200, a_lease(US)))
+    async with a_session(server) as session:
+        lease = neighbours.NameLease(session, "muster", US, clock=lambda: now[0])
+        names = NameLeases((lease,), on_held=lambda: wakes.append(now[0]))
+        await names.turn()
+        now[0] = neighbours.DURATION_S * neighbours.DECIDES + 1
+        await names.turn()
+        assert names.missing.startswith("muster")
+        await names.turn()
+        assert names.missing == ""
+    assert wakes == [0.0, now[0]]
 
 
 async def test_at_the_end_the_name_is_free_at_once() -> None:
-    server = a_server(None, None, a_lease(US))
-    async with a_session(server) as session:
-        running = asyncio.create_task(Lookout(session, OURS, NAMES).run())
-        while not server.requests("POST"):  # noqa: ASYNC110 - the server has no event for it
-            await asyncio.sleep(0.01)
-        running.cancel()
-        await asyncio.wait({running})
+    server = a_server(None)
+    async with names_of(server) as names:
+        await names.turn()
+        await names.give_back()
+    assert holders(server) == ["", US]
+    assert not names.are_ours
+
+
+async def test_a_lease_that_the_next_leader_of_the_installation_renewed_is_not_given_back() -> None:
+    """The version of our last write is what is given back, and not what is there by now."""
+    server = a_server(None)
+    server.planned[f"POST {LEASES}"] = [lambda: reply(201, a_lease(US) | {"metadata": {"resourceVersion": "7"}})]
+    server.planned[f"PUT {LEASE}"] = [lambda: status(409, "Conflict")]
+    async with names_of(server) as names:
+        await names.turn()
+        await names.give_back()
     [given_back] = server.requests("PUT")
-    assert given_back.body["spec"]["holderIdentity"] == ""
+    assert given_back.body["metadata"]["resourceVersion"] == "7"
+    assert [request.path for request in server.requests("GET")] == [LEASE]
 
 
 async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: Any) -> None:
@@ -104,7 +175,7 @@ async def a_look_for_yunikorn(names: set[str], withheld: set[str], deployments: 
     server.plan(DEPLOYMENTS, deployments)
     server.plan(PODS, lambda: reply(200, {"items": []}))
     async with a_session(server) as session:
-        await Lookout(session, OURS, frozenset(names), frozenset(withheld)).look()
+        await Lookout(session, frozenset(names), frozenset(withheld)).look()
 
 
 async def test_a_failed_look_for_a_yunikorn_keeps_the_last_certain_answer() -> None:

@@ -1,11 +1,14 @@
 """A YuniKorn that runs and may bind pods keeps its name; what only looks like one does not count."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from muster_operator.link.beside import yunikorn
 from muster_operator.link.beside.lookout import allowed_names
 from muster_operator.link.errors import StartupRefused, Uncertain
+from muster_operator.model import limits
 from tests.unit.operator.link.api.apiserver import ApiServer, reply, status
 from tests.unit.operator.link.test_around import a_session
 
@@ -33,7 +36,7 @@ def a_cluster(*, deployments: Any = (), pods: Any = (), may_bind: bool = True) -
     server = ApiServer()
     server.plan(DEPLOYMENTS, lambda: reply(200, {"items": [*deployments]}))
     server.plan(PODS, lambda: reply(200, {"items": [*pods]}))
-    server.plan(REVIEWS, lambda: reply(201, {"status": {"allowed": may_bind}}))
+    server.plan(REVIEWS, *[lambda: reply(201, {"status": {"allowed": may_bind}})] * 10)
     return server
 
 
@@ -110,8 +113,57 @@ async def test_who_serves_only_muster_does_not_look() -> None:
     assert server.seen == []
 
 
-async def test_who_may_not_look_goes_on() -> None:
+async def test_who_may_not_look_is_uncertain() -> None:
+    """What cannot be seen is not "none": the name is not served."""
     server = ApiServer()
     server.plan(DEPLOYMENTS, lambda: status(403, "Forbidden"))
     server.plan(PODS, lambda: status(403, "Forbidden"))
+    assert await allowed(server, BOTH) == MUSTER
+
+
+def pods_of(namespace: str, accounts: int) -> list[dict[str, Any]]:
+    """Running pods that look like a YuniKorn's, each with an account of its own."""
+    return [
+        {
+            "metadata": {"namespace": namespace, "name": f"pod-{number}"},
+            "spec": {"serviceAccountName": f"account-{number}"},
+            "status": {"phase": "Running"},
+        }
+        for number in range(accounts)
+    ]
+
+
+def reviewed(server: ApiServer) -> list[str]:
+    return [request.body["spec"]["user"] for request in server.requests("POST")]
+
+
+async def test_a_namespace_of_many_accounts_gets_few_reviews_and_delays_no_other() -> None:
+    server = a_cluster(pods=pods_of("attacker", 500) + pods_of("other", 1), may_bind=False)
     assert await allowed(server, BOTH) == BOTH
+    users = reviewed(server)
+    assert len(users) == limits.YUNIKORN_ACCOUNTS_PER_NAMESPACE + 1
+    assert "system:serviceaccount:other:account-0" in users[: yunikorn.AT_ONCE]
+
+
+async def test_more_accounts_than_are_reviewed_are_uncertain() -> None:
+    namespaces = limits.YUNIKORN_ACCOUNTS + 1
+    server = a_cluster(pods=[pod for n in range(namespaces) for pod in pods_of(f"ns-{n}", 1)], may_bind=False)
+    server.planned[REVIEWS] *= limits.YUNIKORN_ACCOUNTS
+    assert await allowed(server, BOTH, are_chosen=True) == MUSTER
+    assert len(reviewed(server)) == limits.YUNIKORN_ACCOUNTS
+
+
+async def test_that_an_account_may_not_bind_is_remembered_for_a_while_and_that_it_may_is_not() -> None:
+    server, now = ApiServer(), [0.0]
+    answers = [False, False, True, True]
+    server.plan(REVIEWS, *(partial(reply, 201, {"status": {"allowed": allowed}}) for allowed in answers))
+    account = yunikorn.Account("yk", "yunikorn-admin")
+    async with a_session(server) as session:
+        reviews = yunikorn.Reviews(session, lambda: now[0])
+        for moment, expected in (
+            (0.0, None), (yunikorn.REVIEW_S - 1, None), (yunikorn.REVIEW_S, None),
+            (2 * yunikorn.REVIEW_S, account), (2 * yunikorn.REVIEW_S, account),
+        ):  # fmt: skip
+            now[0] = moment
+            assert await reviews.first_that_may_bind([account]) == expected
+    assert len(server.requests("POST")) == len(answers)

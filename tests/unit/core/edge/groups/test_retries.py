@@ -1,0 +1,33 @@
+"""Users that something waits for are looked up again for as long as something waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster_core.edge.groups.lookup import Groups
+from muster_core.edge.groups.retries import GroupRetries
+from muster_core.edge.mailbox import Mailbox
+from muster_core.edge.session import Session
+from muster_core.edge.si_decode import Decoder
+from muster_core.model.ids import RmId
+from muster_core.world.world import World
+from tests.unit.core.edge.conftest import Notebook
+
+
+async def test_what_comes_while_the_last_round_ends_is_looked_up_too() -> None:
+    """A round that found nothing left is over at once, and not only when its task is seen to have ended."""
+    worlds = list[int]()
+
+    def world() -> World:
+        worlds.append(len(worlds))
+        if len(worlds) == 2:  # the round that finds nothing new and nothing waiting
+            asyncio.get_running_loop().call_soon(retries.watch, session)
+        return World()
+
+    retries = GroupRetries(Groups({}, retry_s=0.0), Mailbox(10), world)
+    session = Session(RmId("rm"), Notebook(), Decoder(RmId("rm"), []), {}, {})
+    retries.watch(session)
+    async with asyncio.timeout(5):
+        while len(worlds) < 4:  # noqa: ASYNC110 - the rounds have no event
+            await asyncio.sleep(0.001)
+    retries.close()
