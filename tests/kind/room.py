@@ -25,12 +25,16 @@ REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinit
 
 
 class Room:
-    """``placeholders``: names of all that there ever were. ``refused``: what kubelets would not start, and why."""
+    """``placeholders``: the names of all that there ever were; ``ended``: of those whose kubelet reported their end.
+
+    ``refused``: what kubelets would not start, and why.
+    """
 
     def __init__(self, kind: Kind, release: Release, namespace: str) -> None:
         self.kind, self.release, self.namespace = kind, release, namespace
         self.api: Api = kind.api
         self.placeholders: set[str] = set()
+        self.ended: set[str] = set()
         self.refused: set[tuple[str, str]] = set()
         self._watching = asyncio.create_task(self._watch())
 
@@ -129,8 +133,18 @@ class Room:
             name, reason = pod["metadata"]["name"], pod["status"].get("reason", "")
             if is_placeholder(pod):
                 self.placeholders.add(name)
+                if _has_ended(pod):
+                    self.ended.add(name)
             if reason.startswith(REFUSED):
                 self.refused.add((name, reason))
+
+
+def _has_ended(pod: Json) -> bool:
+    """Whether its kubelet has reported the end of all its containers, or it never had a node."""
+    containers = pod["status"].get("containerStatuses", ())
+    if not pod["spec"].get("nodeName"):
+        return "deletionTimestamp" in pod["metadata"]
+    return bool(containers) and all("terminated" in container["state"] for container in containers)
 
 
 def _line(pod: Json) -> str:

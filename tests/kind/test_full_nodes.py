@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
+import time
 
 from devcluster.api import Json
-from tests.e2e.manifests import Group, a_gang
+from tests.e2e.manifests import Group, a_gang, a_member
+from tests.kind.conftest import NOTES
 from tests.kind.release import Release
 from tests.kind.room import Room
+
+SWAPS, MEMBERS_A_NODE = 200, 10
+
+
+def a_job(name: str, group: Group) -> Json:
+    """A Job whose pods are the gang; a pod that fails stays and is counted."""
+    pod = a_member(name, group.name, name, [group], "gangSchedulingStyle=Hard")
+    metadata = {"labels": pod["metadata"]["labels"], "annotations": pod["metadata"]["annotations"]}
+    template = {"metadata": metadata, "spec": pod["spec"]}
+    spec = {"parallelism": group.members, "completions": group.members, "backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
 
 async def filling(room: Room, app: str, **more: object) -> tuple[list[Json], int]:
@@ -27,6 +41,30 @@ async def test_members_swap_on_full_nodes_without_being_refused(room: Room) -> N
     assert all(0 <= cpu < each for cpu in left.values()), f"the nodes are full: {left}"
     assert len(room.placeholders) == len(gang)
     assert room.refused == set()
+
+
+async def test_two_hundred_swaps_of_jobs_on_full_nodes_fail_no_pod(room: Room) -> None:
+    """Each member starts on a full node, in the room of a placeholder whose container has ended."""
+    swaps, rounds_s = 0, []
+    while swaps < SWAPS:
+        free = await room.kind.free_cpu()
+        each = min(free.values()) // MEMBERS_A_NODE
+        count = sum(left // each for left in free.values())
+        job = a_job(f"round-{swaps}", Group("workers", count, cpu=f"{each}m"))
+        began = time.monotonic()
+        await room.api.create(job, room.namespace)
+        await room.running(count)
+        rounds_s.append(time.monotonic() - began)
+        found = await room.api.get("jobs", job["metadata"]["name"], room.namespace)
+        assert found["status"].get("failed", 0) == 0, await room.report()
+        swaps += count
+        await room.empty()
+    assert room.refused == set()
+    assert room.placeholders == room.ended, "a placeholder was gone before its container had ended"
+    NOTES.append(
+        f"{swaps} swaps on full nodes: rounds of {swaps // len(rounds_s)} members from creation to running,"
+        f" median {statistics.median(rounds_s):.1f} s, longest {max(rounds_s):.1f} s"
+    )
 
 
 async def test_two_gangs_that_both_fill_the_nodes_run_one_after_the_other(room: Room) -> None:

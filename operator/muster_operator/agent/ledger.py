@@ -270,7 +270,7 @@ class Deletion:
 
     pod: PodRef
     reason: str
-    at_once: bool
+    placeholder: bool
     tries: int = 1
     is_told: bool = False
     answered: float | None = None

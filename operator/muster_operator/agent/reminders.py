@@ -77,15 +77,16 @@ def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """A pod that was told to go and is still there: tell it again, and tell the user (semantics 14).
 
-    The pause counts from the answer to the last delete, what the user is told from that to the first. Where thousands
-    of writes wait, another delete would only wait behind them, and find the pod gone.
+    A placeholder that is stuck is deleted by force: it runs nothing that could be lost, and a node that does not answer
+    must not hold its gang. The pause counts from the answer to the last delete, the time until users are told from that
+    to the first. Where thousands of writes wait, another delete would only wait behind them, and find the pod gone.
     """
     deletion = ledger.deletions.get(uid)
     if deletion is None:
         return
     settings = ledger.settings
     stuck_s = 0.0 if deletion.heard is None else now - deletion.heard
-    if deletion.at_once and not deletion.is_told and stuck_s >= settings.delete_warning_s:
+    if deletion.placeholder and not deletion.is_told and stuck_s >= settings.delete_warning_s:
         deletion.is_told = True
         _tell_stuck(out, deletion, round(stuck_s))
     pause = settings.delete_retry_s * min(deletion.tries, _MAX_PAUSES)
@@ -94,8 +95,9 @@ def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> No
         remember(ledger, Deadline(earliest, Look.DELETION, uid))
         return
     pod = ledger.pods.get(uid)
-    if deletion.at_once or pod is None or not pod.terminating:
-        out.commands.append(DeletePod(deletion.pod, deletion.reason, deletion.at_once))
+    if deletion.placeholder or pod is None or not pod.terminating:
+        force = deletion.placeholder and stuck_s >= settings.delete_warning_s
+        out.commands.append(DeletePod(deletion.pod, deletion.reason, force))
         deletion.tries += 1
         deletion.answered = None
     remember(ledger, Deadline(now + pause, Look.DELETION, uid))

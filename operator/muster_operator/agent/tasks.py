@@ -155,14 +155,16 @@ def roll_back(ledger: Ledger, out: Outcome, task: Task, now: float, message: str
     out.news.append(AskSubmitted(ask_of(ledger, task)))
 
 
-def order_delete(ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: str, *, at_once: bool = True) -> None:
+def order_delete(
+    ledger: Ledger, out: Outcome, pod: PodRef, now: float, reason: str, *, placeholder: bool = True
+) -> None:
     """Delete a pod; sent once, then watched until it is gone (architecture 7, semantics 14)."""
     if pod.uid in ledger.deletions:
         return
-    ledger.deletions[pod.uid] = Deletion(pod, reason, at_once)
+    ledger.deletions[pod.uid] = Deletion(pod, reason, placeholder)
     ledger.deleting.add((pod.namespace, pod.name))
     remember(ledger, Deadline(now + ledger.settings.delete_retry_s, Look.DELETION, pod.uid))
-    out.commands.append(DeletePod(pod, reason, at_once))
+    out.commands.append(DeletePod(pod, reason))
 
 
 def mark_disrupted(out: Outcome, task: Task, message: str) -> None:
@@ -179,7 +181,7 @@ def kill(ledger: Ledger, out: Outcome, task: Task, now: float, reason: str) -> N
     if task.state is not TaskState.KILLING:
         step(task, TaskEvent.KILL)
         standing.recount(task)
-    order_delete(ledger, out, task.pod.ref, now, reason, at_once=task.pod.membership.placeholder)
+    order_delete(ledger, out, task.pod.ref, now, reason, placeholder=task.pod.membership.placeholder)
 
 
 def fail(ledger: Ledger, out: Outcome, task: Task, reason: str, message: str) -> None:

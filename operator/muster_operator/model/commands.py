@@ -35,12 +35,13 @@ class BindPod(Struct, frozen=True, gc=False):
 class DeletePod(Struct, frozen=True, gc=False):
     """Delete a pod with its UID as precondition; 404 and a UID conflict are success. ``reason`` is for the log.
 
-    ``at_once``: grace period 0, for placeholders; otherwise the pod's own.
+    ``force``: with grace period 0, so that the object goes although its kubelet has not confirmed the end of the
+    containers; otherwise the pod's own grace period applies.
     """
 
     pod: PodRef
     reason: str
-    at_once: bool = True
+    force: bool = False
 
 
 class FailPod(Struct, frozen=True, gc=False):

@@ -19,6 +19,9 @@ _GROUP_PART: Final = 20
 _TAIL: Final = 10
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
+#: The object of a deleted placeholder stays until the kubelet has ended its container: only then does the node have the
+#: room, and the devices, that the replacement is bound for. With 0 the object would go first.
+GRACE_S: Final = 1
 #: Placeholders run nothing, so a service mesh adds no sidecar to them. A task group may say otherwise.
 _NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -138,7 +141,7 @@ def placeholder_body(spec: PlaceholderSpec, settings: Settings) -> Raw:
         "schedulerName": spec.scheduler_name,
         "restartPolicy": "Never",
         "hostNetwork": False,
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": _pod_security(settings),

@@ -73,7 +73,7 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
     wanted = {
         "restartPolicy": "Never",
         "schedulerName": "muster",
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "priorityClassName": "shaped",

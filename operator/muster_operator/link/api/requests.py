@@ -54,13 +54,13 @@ def bind(command: BindPod) -> Request:
 
 
 def delete(command: DeletePod) -> Request:
-    """DELETE the pod of that uid."""
+    """DELETE the pod of that uid; the API server deletes a pod without a node immediately."""
     options: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": command.pod.uid},
     }
-    if command.at_once:
+    if command.force:
         options["gracePeriodSeconds"] = 0
     return Request("DELETE", _pod_path(command.pod), orjson.dumps(options))
 

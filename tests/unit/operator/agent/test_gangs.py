@@ -251,6 +251,19 @@ def test_a_delete_without_effect_is_repeated_and_told_once() -> None:
     )
 
 
+def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_users_are_told() -> None:
+    driver, _ = reserving()
+    first = next(command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod))
+    driver.result(done(first))
+    forced: list[bool] = []
+    while not any(forced):
+        out = driver.wait(5)
+        forced = [item.force for item in out.commands if isinstance(item, DeletePod) and item.pod == first.pod]
+        assert bool(events(out)) == any(forced)
+        for force in forced:
+            driver.result(done(DeletePod(first.pod, first.reason, force)))
+
+
 def test_a_delete_that_waits_behind_other_writes_is_not_told_to_be_without_effect() -> None:
     driver, _ = reserving()
     deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]

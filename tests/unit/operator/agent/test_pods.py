@@ -117,7 +117,7 @@ def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
     driver.see(on("n1"))
     preempted = TerminationType.PREEMPTED_BY_SCHEDULER
     marked = MarkDisrupted(W0, "preempted by the scheduler")
-    assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, preempted.name, at_once=False)]
+    assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, preempted.name)]
     assert not driver.released("uid-w0", preempted).commands
     confirmed = [AllocationReleased(APP, PodUid("uid-w0"), preempted, AllocationId("uid-w0-0"))]
     assert driver.gone("w0").news == confirmed
@@ -131,7 +131,7 @@ def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
     driver.see(on("n1"))
     order = Released(APP, PodUid("uid-w0"), TerminationType.PREEMPTED_BY_SCHEDULER, message="for job high")
     out = driver.told(AllocationVerdict(released=(order,)))
-    assert orders(out) == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high", at_once=False)]
+    assert orders(out) == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high")]
     assert events(out) == [("w0", "Preempted", "Preempted")]
 
 
@@ -142,7 +142,7 @@ def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it
     driver.allocated("uid-w0")
     driver.see(on("n1"))
     out = driver.released("uid-w0", TerminationType.TIMEOUT)
-    assert orders(out) == [DeletePod(W0, TerminationType.TIMEOUT.name, at_once=False)]
+    assert orders(out) == [DeletePod(W0, TerminationType.TIMEOUT.name)]
     assert not out.news
     expected = [AllocationReleased(APP, PodUid("uid-w0"), TerminationType.TIMEOUT, AllocationId("uid-w0-0"))]
     assert driver.gone("w0").news == expected

@@ -65,7 +65,7 @@ def test_the_pod_is_the_contracts() -> None:
             "schedulerName": "muster",
             "restartPolicy": "Never",
             "hostNetwork": False,
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "priorityClassName": "high",

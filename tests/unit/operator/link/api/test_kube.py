@@ -116,12 +116,12 @@ async def test_a_bind_that_nobody_answers_ends_unanswered() -> None:
     assert told.results == [CommandUnanswered(a_bind())]
 
 
-async def test_a_delete_names_the_uid_and_leaves_no_grace() -> None:
+async def test_a_delete_names_the_uid_and_leaves_the_pod_its_grace() -> None:
     server = ApiServer(pods={"p": a_pod()})
     told = await run(server, a_delete())
     [request] = server.seen
     assert request.body["preconditions"] == {"uid": "uid-p"}
-    assert request.body["gracePeriodSeconds"] == 0
+    assert "gracePeriodSeconds" not in request.body
     assert told.results == [CommandSucceeded(a_delete())]
 
 

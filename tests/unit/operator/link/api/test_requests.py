@@ -44,9 +44,9 @@ def test_a_binding_names_the_pods_uid_and_the_node() -> None:
     assert found["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
 
 
-def test_a_delete_leaves_a_pod_its_own_grace_unless_it_is_to_go_at_once() -> None:
-    assert "gracePeriodSeconds" not in body(requests.delete(DeletePod(POD, "why", at_once=False)))
-    assert body(requests.delete(DeletePod(POD, "why")))["gracePeriodSeconds"] == 0
+def test_a_delete_leaves_a_pod_its_own_grace_unless_it_is_forced() -> None:
+    assert "gracePeriodSeconds" not in body(requests.delete(DeletePod(POD, "why")))
+    assert body(requests.delete(DeletePod(POD, "why", force=True)))["gracePeriodSeconds"] == 0
 
 
 @pytest.mark.parametrize(
