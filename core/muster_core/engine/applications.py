@@ -29,7 +29,7 @@ from muster_core.model.effects import (
     AskRelease,
     Release,
 )
-from muster_core.model.events import ApplicationRemoved, ClockKind, GroupsResolved
+from muster_core.model.events import ApplicationRemoved, GroupsResolved
 from muster_core.model.ids import QueuePath
 from muster_core.model.notes import Notice
 from muster_core.model.release import Termination
@@ -95,9 +95,8 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
     recovered.withhold(partition, app)
     affinity.announce(partition, spec.members, spec.namespace)
     notes.app_came(partition, app)
-    wait_ns = spec.wait_timeout_ns or partition.timing.wait_timeout_ns
-    if spec.is_gang and wait_ns:
-        lifecycle.set_clock(partition, app, ClockKind.WAIT, app.sequence, app.submitted_ns + wait_ns)
+    if spec.is_gang:
+        lifecycle.set_wait_timer(partition, app, app.submitted_ns)
     if not spec.is_podless:
         return
     if podless.refusal(spec):  # it had bound pods when it came: it goes on without places

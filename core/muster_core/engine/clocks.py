@@ -88,8 +88,14 @@ def _wake(partition: Partition, app: Application, clock: Clock, now_ns: int) -> 
 
 
 def _wait(partition: Partition, app: Application, now_ns: int) -> None:
-    """The optional end of a gang that holds nothing at all (semantics 10)."""
-    if app.state in _EARLY and app.is_reserving and not app.gang.allocated:
+    """The optional end of a gang that holds nothing at all (semantics 10). The time begins again for one that holds
+    nothing because of a take-over or a preemption.
+    """
+    if app.state not in _EARLY or not app.is_reserving or app.gang.allocated:
+        return
+    if app.gang.is_paused or app.gang.lost_to or app.id in partition.contention.open:
+        lifecycle.set_wait_timer(partition, app, now_ns)
+    else:
         gangs.give_up(partition, app, now_ns, "the gang wait time-out ended before any of its places was found")
 
 

@@ -26,6 +26,7 @@ def start_timer(partition: Partition, app: Application, since_ns: int, *, is_ear
     gang.clock = partition.next_number()
     gang.since_ns = since_ns
     gang.is_early = is_early
+    gang.is_paused = False
     timing = partition.timing
     span_ns = min(app.spec.timeout_ns or timing.placeholder_timeout_ns, timing.max_placeholder_timeout_ns)
     at_ns = since_ns + max(span_ns - gang.elapsed_ns, 0)
@@ -43,6 +44,7 @@ def pause_timer(app: Application, now_ns: int) -> None:
     if app.gang.clock:
         app.gang.elapsed_ns += 0 if app.gang.is_early else now_ns - app.gang.since_ns
         _stop_timer(app)
+        app.gang.is_paused = True
 
 
 def note_impossible(partition: Partition, app: Application, why: str, now_ns: int) -> None:
@@ -63,6 +65,7 @@ def note_impossible(partition: Partition, app: Application, why: str, now_ns: in
         finish(partition, app)
         call_off(partition, app, why)
         return
+    contention.close(partition, app)
     ledger.clear_pledge(partition, app)
     if not gang.clock:
         start_timer(partition, app, now_ns, is_early=True)
@@ -179,7 +182,11 @@ def lost_placeholder(partition: Partition, app: Application, was: Termination | 
 
 
 def stop_claiming(partition: Partition, app: Application) -> None:
-    """A reserving gang that neither holds nor asks for anything needs no quota reservation."""
+    """A reserving gang that asks for nothing needs nothing that was taken over for it, and without any allocation no
+    quota reservation either.
+    """
+    if not app.placeholder_asks:
+        contention.close(partition, app)
     if app.gang.allocated:
         return
     if not app.placeholder_asks:

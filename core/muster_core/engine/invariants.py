@@ -124,6 +124,10 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
     is_holding = app.id in partition.contention.holding
     if (app.gang.reserved or app.gang.pledge) and not is_holding:
         yield f"gang {app.id} holds reservations and is missing in the contention state"
+    if is_holding and not (app.gang.allocated or app.gang.pledge):
+        yield f"gang {app.id} holds nothing and is there in the contention state"
+    if app.id in partition.contention.open and not app.placeholder_asks:
+        yield f"gang {app.id} takes over reservations and has no waiting request"
 
 
 def _podless(app: Application) -> Iterator[str]:

@@ -445,5 +445,7 @@ def no_target(partition: Partition, app: Application, ask: Ask, node: NodeId) ->
 
 
 def clear_pledge(partition: Partition, app: Application) -> None:
-    """Nothing is promised any more."""
+    """Nothing is promised any more; a gang that holds nothing else contends for nothing."""
     set_pledge(partition, app, NOTHING, backed=False)
+    if not app.gang.allocated:
+        partition.contention.forget(app.id)

@@ -37,6 +37,13 @@ def set_clock(
     partition.outbox.put(ClockSet(Clock(kind, partition.rm, partition.id, app.id, key, number), at_ns))
 
 
+def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> None:
+    """The optional end of a gang that holds nothing at all, counted from then on."""
+    wait_ns = app.spec.wait_timeout_ns or partition.timing.wait_timeout_ns
+    if wait_ns:
+        set_clock(partition, app, ClockKind.WAIT, app.sequence, since_ns + wait_ns)
+
+
 def run(partition: Partition, app: Application, now_ns: int) -> None:
     """Accepted or Completing → Running, with the clock of its run time where it has one."""
     app.ending = False

@@ -12,7 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from muster_core.engine import commit, contention, holds, isolation, ledger, lifecycle, notes, taking_back, victims
+from muster_core.engine import (
+    commit,
+    contention,
+    gangs,
+    holds,
+    isolation,
+    ledger,
+    lifecycle,
+    notes,
+    taking_back,
+    victims,
+)
 from muster_core.model.decisions import Placement, TakeOver
 from muster_core.model.errors import BrokenDecision, CommitFailed
 from muster_core.model.events import Clock, ClockKind
@@ -109,6 +120,7 @@ def _begin(partition: Partition, decision: TakeOver, now_ns: int) -> None:
         partition.nodes.claim(node, amount, 1)
     ledger.set_pledge(partition, app, lacking(app), backed=True)
     contention.note_holding(partition, app)
+    gangs.note_reservation(partition, app, now_ns)
     partition.stir_one(app)
     if not gone:
         return

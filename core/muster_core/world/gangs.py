@@ -64,5 +64,7 @@ class Gang:
     elapsed_ns: int = 0
     #: It runs although nothing was reserved yet: an Atomic gang waits for requests, or the gang is impossible.
     is_early: bool = False
+    #: It pauses: a take-over or a preemption took all that the gang held.
+    is_paused: bool = False
     #: Why its queue or its limits can never hold it; empty = they may.
     impossible: str = ""

@@ -49,6 +49,7 @@ class Cluster(ordering.Cluster, Protocol):
     """What of a partition the queue reads."""
 
     queues: QueueTree
+    waiting: dict[QueuePath, None]
 
 
 class Order:
@@ -339,6 +340,8 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.active = Line(cluster)
         #: Those of them that are tried whatever the lines say.
         self.requeued: dict[ApplicationId, None] = {}
+        #: All applications that wait are to be tried again.
+        self._is_due = False
         #: Lines that are open and whose first applications are not active yet.
         self._headless: dict[Line, None] = {}
         #: Queues whose key may be another one now, the latest last, with the number of the move.
@@ -354,6 +357,10 @@ class SchedulingQueue:  # long: every way in which the order changes
         if app.id in app.queue.waiting and app.id not in self.requeued:
             self.requeued[app.id] = None
             self.active.enter(app)
+
+    def requeue_all(self) -> None:
+        """Try all applications again that wait. They are walked once, at the next attempt, however often it is said."""
+        self._is_due = True
 
     def dequeue(self, app: Application) -> None:
         """Try the application no more: it was tried just now, or waits no longer. Where it stands is not changed."""
@@ -429,6 +436,11 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def next_leaf(self) -> Queue | None:
         """The leaf of the next attempt: down from the root, the lowest key first. None: no application is active."""
+        if self._is_due:
+            self._is_due = False
+            for path in self._cluster.waiting:
+                for name in self._cluster.queues.by_path[path].waiting:
+                    self.requeue(self._cluster.applications[name])
         if self._headless:
             self._activate_heads()
         self.active.catch_up(self._moved, self._moves)

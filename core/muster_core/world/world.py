@@ -166,9 +166,8 @@ class Partition:
                 self.scheduling.requeue(self.applications[name])
 
     def stir_all(self) -> None:
-        """Something changed for everybody. Rare: what grew opens the lines before it instead."""
-        for path in self.waiting:
-            self.stir(path)
+        """Something changed for every application. Rare: what grew opens the lines before it instead."""
+        self.scheduling.requeue_all()
 
     def open(self, line: Line | None) -> None:
         """Those who stand in this line are tried again, until one of them is refused."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster_core.model.config import Timing
@@ -59,6 +61,59 @@ def test_the_timer_pauses_while_nothing_is_held_because_of_preemption_and_contin
     assert scene.app("gang").gang.reserved["vcore"] == 2000
     assert states(scene.wait(39), "gang") == []
     assert states(scene.wait(2), "gang") == ["Resuming"]
+
+
+def test_the_wait_timeout_ends_no_gang_that_holds_nothing_because_of_a_preemption() -> None:
+    scene = Scene(with_preemption(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1, vcore=2000)
+    scene.add_full_node()
+    spec = an_application("gang", queue="root.b", gang=4, timeout_s=100)
+    scene.gang(ApplicationAdded(replace(spec, wait_timeout_ns=90 * SECOND)), 4)
+    preempt(scene)
+    assert not scene.app("gang").gang.allocated
+    assert states(scene.wait(1000), "gang") == []
+    for key in ("x0", "x1"):
+        scene.release(key, app="a")
+    assert scene.app("gang").gang.reserved["vcore"] == 2000
+
+
+@pytest.mark.parametrize("released_s", [1, 200])
+def test_the_wait_timeout_ends_no_gang_that_was_emptied_by_a_take_over(released_s: int) -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=1)
+    scene.add_full_node()
+    later = an_application("later", queue="root.b", gang=8, created_s=999)
+    scene.gang(ApplicationAdded(replace(later, wait_timeout_ns=90 * SECOND)), 8)
+    said = scene.gang(ApplicationAdded(an_application("first", gang=4, created_s=998)), 4)
+    assert len(victims(said)) == 4
+    confirm(scene, said)
+    assert scene.app("first").state == "Running"
+    assert not scene.app("later").gang.allocated
+    scene.wait(released_s)
+    assert scene.app("later").state == "Accepted"
+    assert scene.app("later").is_reserving
+    for one in list(scene.app("first").allocations.values()):
+        scene.release(one.spec.key, app="first")
+    assert scene.app("later").gang.reserved["vcore"] == 4000
+
+
+def test_the_wait_timeout_ends_a_gang_that_never_held_anything() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.gang(ApplicationAdded(replace(an_application(gang=4), wait_timeout_ns=90 * SECOND)), 4)
+    assert states(scene.wait(91))[0] == "Resuming"
+
+
+def test_a_gang_that_becomes_impossible_contends_for_nothing() -> None:
+    parent = a_queue("p", a_queue("a", a_queue("x"), vcore=9000), vcore=9000)
+    scene = Scene(a_configuration(parent), nodes=1, vcore=20_000)
+    scene.tell(ApplicationAdded(an_application(queue="root.p.a.x", gang=5)))
+    scene.ask(an_ask("p0", group="workers", placeholder=True))
+    scene.release("p0")
+    assert scene.partition.contention.holding == {}
+    scene.ask(an_ask("p1", group="workers", placeholder=True, vcore=500_000))
+    assert scene.app().gang.pledge
+    lower = a_configuration(a_queue("p", a_queue("a", a_queue("x"), vcore=3000), vcore=3000))
+    scene.tell(ConfigurationReplaced(RM, lower))
+    assert scene.app().gang.impossible
+    assert scene.partition.contention.holding == {}
 
 
 def test_the_timer_goes_on_when_the_placeholders_of_a_gang_go_by_themselves() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from muster_core.model.config import Configuration
 from muster_core.model.effects import Effect
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ClockKind, NodeAction
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskReleased, ClockKind, NodeAction
 from muster_core.model.ids import ApplicationId
+from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import GangPlacement
-from tests.unit.builders import a_configuration, a_limit, a_queue, an_application, an_ask, resources
+from tests.unit.builders import PARTITION, a_configuration, a_limit, a_queue, an_application, an_ask, resources
 from tests.unit.core.engine.contest import confirm, offset, pods, run, victims
 from tests.unit.core.engine.scene import Scene, placed, states, waits
 
@@ -243,6 +244,30 @@ def test_a_gang_that_ends_during_a_take_over_leaves_nothing_reserved(who: str) -
     else:
         assert states(done, "first") == ["Running"]
     assert all(not scene.partition.nodes.claimed(node) for node in scene.partition.nodes)
+
+
+def test_a_gang_whose_requests_are_called_off_during_a_take_over_leaves_nothing_reserved() -> None:
+    scene = contested()
+    said = add(scene, "first", 3)
+    assert len(victims(said)) == 2
+    told = scene.ask(an_ask("again", app="later", group="workers", placeholder=True))
+    assert "queued behind gang first" in waits(told)["again"][1]
+    scene.tell(AskReleased(PARTITION, ApplicationId("first"), None, Termination.STOPPED_BY_RM))
+    assert not scene.partition.contention.open
+    assert not scene.app("later").gang.lost_to
+    confirm(scene, said)
+    assert not any(scene.partition.nodes.claimed(node) for node in scene.partition.nodes)
+    assert scene.app("later").gang.reserved["vcore"] >= 2000, "the freed room is free for the later gang"
+
+
+def test_the_timer_of_a_gang_runs_from_the_take_over_on() -> None:
+    scene = contested(later=4)
+    said = add(scene, "first", 3, timeout_s=50)
+    assert len(victims(said)) == 3
+    assert not scene.app("first").gang.reserved
+    assert states(scene.wait(49), "first") == []
+    assert states(scene.wait(2), "first") == ["Resuming", "Accepted"]
+    assert not scene.partition.contention.open
 
 
 def test_the_key_of_a_gang_is_fixed_with_its_first_request() -> None:
