@@ -187,7 +187,11 @@ def _check_together(
 ) -> None:
     """What single shapes do not show: different ones on one node, and what is reserved there for others."""
     seen: set[NodeId] = set()
-    checked = {node for node in partition.reservations.by_node if any(node in counts for counts in wanted.values())}
+    reserved = {
+        *partition.reservations.by_node,
+        *(node for one in partition.contention.open.values() for node in one.nodes),
+    }
+    checked = {node for node in reserved if any(node in counts for counts in wanted.values())}
     for counts in wanted.values():
         checked |= seen & counts.keys()
         seen |= counts.keys()

@@ -6,7 +6,7 @@ A part of the ledger: called by commit, gangs, lifecycle, nodes and the scheduli
 from __future__ import annotations
 
 from muster_core.model.ids import NodeId
-from muster_core.model.resources import NOTHING
+from muster_core.model.resources import NOTHING, Resources
 from muster_core.plan import takeover
 from muster_core.world import priorities
 from muster_core.world.applications import Application, lacking
@@ -61,6 +61,16 @@ def is_waiting(partition: Partition, app: Application) -> str:
         names = ", ".join(own.losers[:3])
         return f"waiting for the release of reservations taken over from {names}"
     return ""
+
+
+def reserved_on(partition: Partition, app: Application, node: NodeId) -> Resources:
+    """What the take-overs of other gangs reserve on a node."""
+    if not partition.contention.open:
+        return NOTHING
+    own = partition.contention.open.get(app.id)
+    mine = own.nodes.get(node, NOTHING) if own is not None else NOTHING
+    holds = sum((hold.resources for hold in partition.reservations.on(node)), mine)
+    return partition.nodes.claimed(node) - holds
 
 
 def _has_all(app: Application) -> bool:

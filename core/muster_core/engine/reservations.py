@@ -12,7 +12,7 @@ from muster_core.model.effects import ClockSet, SchedulingState, SchedulingState
 from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
-from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.resources import Resources
 from muster_core.model.shortfall import Lack
 from muster_core.model.states import NodeState
 from muster_core.plan import reserving
@@ -69,11 +69,11 @@ def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
 
 def kept(partition: Partition, app: Application, node: NodeId, *, required_only: bool) -> Resources:
     """What is reserved on a node for others than the application. `required_only`: an ask that may run nowhere else
-    leaves alone only what is reserved for asks like it.
+    leaves alone only what is reserved for asks like it, and by take-overs.
     """
     holds_there = partition.reservations.on(node)
     others = (one for one in holds_there if one.application != app.id and (one.required or not required_only))
-    return sum((one.resources for one in others), NOTHING)
+    return sum((one.resources for one in others), contention.reserved_on(partition, app, node))
 
 
 def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, *, preemption: int = 0) -> None:

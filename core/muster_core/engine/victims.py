@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_core.engine import holds, reservations, taking_back
+from muster_core.engine import contention, holds, reservations, taking_back
 from muster_core.model.decisions import Preemption, QuotaPreemption
 from muster_core.model.effects import ClockSet, Release
 from muster_core.model.errors import BrokenDecision
@@ -36,7 +36,7 @@ def preempt(partition: Partition, app: Application, decision: Preemption, now_ns
     if not victims or any(owner is app for owner, _ in victims):
         raise BrokenDecision("preemption", f"application {app.id} would preempt nothing, or from itself")
     is_required = any(ask.spec.required_node for ask, _ in asks)
-    _check_room(partition, asks, victims, now_ns)
+    _check_room(partition, app, asks, victims, now_ns)
     (_check_required if is_required else _check_rights)(partition, app, asks, victims)
     leaf = app.queue.path
     for other in () if is_required else leaves_of(partition, decision):
@@ -119,7 +119,11 @@ def _asks(app: Application, decision: Preemption) -> list[tuple[Ask, NodeId]]:
 
 
 def _check_room(
-    partition: Partition, asks: list[tuple[Ask, NodeId]], victims: list[tuple[Application, Allocation]], now_ns: int
+    partition: Partition,
+    app: Application,
+    asks: list[tuple[Ask, NodeId]],
+    victims: list[tuple[Application, Allocation]],
+    now_ns: int,
 ) -> None:
     """Every node can be used, and holds all its asks together once the victims and what goes anyhow are gone, beside
     what does not give way.
@@ -135,6 +139,7 @@ def _check_room(
     is_required = any(ask.spec.required_node for ask, _ in asks)
     for node, amount in wanted.items():
         room = partition.nodes.available(node) + freed.get(node, NOTHING) + going(partition, node, now_ns)
+        room -= contention.reserved_on(partition, app, node)
         for hold in partition.reservations.on(node):
             if hold.ask not in own and (hold.required or (hold.preempted and not is_required)):
                 room -= hold.resources

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from muster_core.engine.commit import commit
 from muster_core.model.config import Configuration
+from muster_core.model.constraints import Constraints
+from muster_core.model.decisions import Decision, Placement, Preemption, Swap
 from muster_core.model.effects import Effect
+from muster_core.model.errors import BrokenDecision
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskReleased, ClockKind, NodeAction
-from muster_core.model.ids import ApplicationId
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import GangPlacement
 from tests.unit.builders import PARTITION, a_configuration, a_limit, a_queue, an_application, an_ask, resources
-from tests.unit.core.engine.contest import confirm, offset, pods, run, victims
+from tests.unit.core.engine.contest import confirm, offset, pods, run, victims, with_preemption
 from tests.unit.core.engine.scene import Scene, placed, states, waits
 
 TWO = a_configuration(a_queue("a"), a_queue("b"))
@@ -275,3 +279,55 @@ def test_the_key_of_a_gang_is_fixed_with_its_first_request() -> None:
     key = scene.app("later").gang.key
     scene.ask(replace(an_ask("later-p9", app="later", group="workers", placeholder=True, priority=9)))
     assert scene.app("later").gang.key == key
+
+
+# -- what is promised to a gang that takes over goes to no other -------------------
+
+
+def promised() -> Scene:
+    """A gang takes over three cores of n0, one of which is free already; the preemption is switched on."""
+    scene = contested(with_preemption(a_queue("a", guaranteed=9000), a_queue("b"), a_queue("c", guaranteed=9000)))
+    scene.add_node("n1", vcore=1000)
+    run(scene, "root.b", *pods("x", 1))
+    said = add(scene, "first", 4)
+    assert len(victims(said)) == 3
+    key = min(victims(said))
+    assert placed(scene.release(key, app="later")) == {}
+    assert scene.partition.nodes.available(NodeId("n0"))["vcore"] == 1000
+    return scene
+
+
+def refuses(scene: Scene, decision: Decision) -> None:
+    claimed = scene.partition.nodes.claimed(NodeId("n0"))
+    with pytest.raises(BrokenDecision, match="node n0 has"):
+        commit(scene.partition, decision, scene.now_ns)
+    assert scene.partition.nodes.claimed(NodeId("n0")) == claimed
+    scene.tell()
+
+
+def test_a_placement_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
+    scene = promised()
+    assert placed(run(scene, "root.c", an_ask("t"))) == {}
+    place = (AllocationKey("t"), NodeId("n0"))
+    refuses(scene, Placement(PARTITION, ApplicationId("c"), (place,)))
+
+
+def test_a_replacement_on_another_node_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
+    scene = promised()
+    scene.add_node("n2", vcore=1000)
+    scene.tell(ApplicationAdded(an_application("small", queue="root.c", gang=1)))
+    assert placed(scene.ask(an_ask("ph", app="small", group="workers", placeholder=True))) == {"ph": "n2"}
+    [placeholder] = scene.app("small").allocations
+    elsewhere = Constraints(node_selector=(("only", "here"),))
+    scene.ask(replace(an_ask("real", app="small", group="workers"), constraints=elsewhere))
+    key, node = AllocationKey("real"), NodeId("n0")
+    refuses(scene, Swap(PARTITION, ApplicationId("small"), key, placeholder, node, same_node=False))
+
+
+def test_a_preemption_leaves_alone_what_is_promised_to_a_gang_that_takes_over() -> None:
+    scene = promised()
+    [mine] = scene.app("b").allocations.values()
+    assert mine.node == "n1"
+    run(scene, "root.c", an_ask("t", vcore=500))
+    places = ((AllocationKey("t"), NodeId("n0")),)
+    refuses(scene, Preemption(PARTITION, ApplicationId("c"), places, ((ApplicationId("b"), mine.id),)))
