@@ -80,8 +80,12 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
     if not has_all and is_whole:
         return
     refused = headroom.refusal(partition, app, _sum(counts))
+    exceeds = app.gang.exceeds_nodes
+    if not has_all:  # a gang that no empty cluster could hold reserves nothing for the first that arrive
+        _warn(partition, app, outline, is_held=refused is not None)
+        exceeds = bool(outline.notice) if outline.checked else exceeds
     # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
-    coming = [] if has_all else partial.coming(partition, app, counts)
+    coming = [] if has_all else partial.coming(partition, app, counts, is_needed=exceeds)
     if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in coming):
         return  # each plan is one for all of them: the next ones that come make it worth it
     draft = draft_for(partition, app)
@@ -93,7 +97,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
         return
     outline.in_vain = answer is not None
     _warn(partition, app, outline, is_held=refused is not None)
-    exceeds = bool(outline.notice) if outline.checked else app.gang.exceeds_nodes
+    exceeds = bool(outline.notice) if outline.checked else exceeds
     if not is_whole and not exceeds:
         partial.place(partition, app, counts, outline, partial.parts_of(partition, app, counts, coming))
     elif refused is not None:
@@ -106,8 +110,12 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], outlin
 
 
 def _refuse(app: Application, counts: dict[AskClass, int], answer: Short, outline: Outline) -> None:
-    """All of them wait for the one that is short."""
+    """All of them wait for the one that is short, which may be still to come."""
     kinds = list(counts)
+    if answer.demand >= len(kinds):
+        outline.unplaced += [Unplaced(kind, answer.why) for kind in kinds]
+        outline.obstacles.append(NotTogether(app.id))
+        return
     kind = kinds[answer.demand]
     outline.obstacles.append(NoNode(kind, counts[kind]) if answer.alone else NotTogether(app.id))
     room = answer.count - answer.missing
@@ -153,7 +161,7 @@ def _warn(partition: Partition, app: Application, outline: Outline, *, is_held: 
     `is_held`: a quota is in the way as well, so that more nodes would not help.
     """
     nodes = partition.nodes
-    if app.gang.checked_at == nodes.capacity_total or not app.spec.members:
+    if outline.checked or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
         return
     members = app.spec.members
     demands = [(partial.declared(partition, member), member.count) for member in members]

@@ -104,12 +104,19 @@ def parts_of(
     return packing.parts(draft, demands, packing.domains(draft, topology, held(app)))
 
 
-def coming(partition: Partition, app: Application, counts: dict[AskClass, int]) -> list[Demand]:
-    """Members that were announced and not asked for yet; nothing where it does not matter when they come: all are of
-    one shape, and it is all the same where the first ones go.
+def coming(
+    partition: Partition, app: Application, counts: dict[AskClass, int], *, is_needed: bool = False
+) -> list[Demand]:
+    """Members that were announced and not asked for yet; unless they are needed nothing where it does not matter when
+    they come: all are of one shape, and it is all the same where the first ones go.
     """
     members = app.spec.members
-    if len(members) < 2 and app.spec.topology is None and not any(member.facts.company.near for member in members):
+    if (
+        not is_needed
+        and len(members) < 2
+        and app.spec.topology is None
+        and not any(member.facts.company.near for member in members)
+    ):
         return []
     asked: Counter[TaskGroup] = Counter()
     for kind, count in counts.items():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
 from muster_core.model.effects import AllocationAnswer
 from muster_core.model.events import ApplicationAdded, NodeAdded
-from muster_core.model.ids import AllocationKey
+from muster_core.model.ids import AllocationKey, TaskGroup
+from muster_core.model.specs import Member
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.engine.contest import confirm, victims
 from tests.unit.core.engine.scene import Scene, notices, placed, rejection, states, waits
@@ -131,6 +136,34 @@ def test_a_gang_that_no_empty_cluster_could_hold_is_reported_once_and_reserves_n
     assert "workers" in notice
     assert "Insufficient cpu" in notice
     assert notices(scene.ask(an_ask("app-p6", group="workers", placeholder=True))) == []
+
+
+def test_a_gang_that_no_empty_cluster_could_hold_reserves_nothing_for_the_first_requests_that_arrive() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    scene.tell(ApplicationAdded(an_application(gang=6)))
+    noted = []
+    for index in range(6):
+        said = scene.ask(an_ask(f"p{index}", group="workers", placeholder=True))
+        noted += notices(said)
+        assert placed(said) == {}
+        assert waits(said)[f"p{index}"][0] == "FAILED", "an autoscaler may help"
+    [notice] = noted
+    assert "2 of 6 members of task group workers" in notice
+    assert states(scene.add_node("n1"), "app") == ["Accepted", "Running"] or scene.app().state == "Running"
+
+
+@pytest.mark.parametrize("first", ["small", "large"])
+def test_of_a_gang_with_a_task_group_that_fits_no_node_no_other_member_is_reserved(first: str) -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=4000)
+    small, large = resources(vcore=1000, pods=1), resources(vcore=5000, pods=1)
+    members = (Member(TaskGroup("small"), 2, small), Member(TaskGroup("large"), 1, large))
+    spec = replace(an_application(gang=1), members=members, placeholder_ask=small.times(2) + large)
+    scene.tell(ApplicationAdded(spec))
+    said = scene.ask(an_ask("p", group=first, placeholder=True, vcore=1000 if first == "small" else 5000))
+    assert placed(said) == {}
+    assert waits(said)["p"][0] == "FAILED"
+    assert scene.app().gang.searches
+    assert not scene.app().failures
 
 
 def test_a_gang_that_exceeds_the_nodes_ends_with_the_wait_timeout_and_not_before() -> None:
