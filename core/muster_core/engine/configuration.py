@@ -81,6 +81,7 @@ def order_changed(partition: Partition) -> None:
     partition.scheduling.renew_all()
     partition.misfits.clear()
     partition.preemptions.epoch += 1
+    partition.contention.growths += 1
     partition.stir_all()
 
 

@@ -50,6 +50,11 @@ def waits_for_any_growth(partition: Partition, app: Application, now_ns: int) ->
     return app.is_reserving and now_ns >= app.gang.takeover_at_ns and takeover.has_rivals(partition, app)
 
 
+def epoch(partition: Partition) -> tuple[int, int]:
+    """Changes after which a failed take-over may succeed: growths of nodes, and of queues, limits and slots."""
+    return partition.nodes.epoch, partition.contention.growths
+
+
 def is_waiting(partition: Partition, app: Application) -> str:
     """Why the gang is not planned until a take-over is over; empty = it is planned."""
     if not app.is_reserving:
@@ -100,6 +105,7 @@ def leave(partition: Partition, app: Application) -> None:
     close(partition, app)
     contention.forget(app.id)
     contention.due.pop(app.id, None)
+    contention.planning.pop(app.id, None)
     contention.idle.pop(app.id, None)
 
 

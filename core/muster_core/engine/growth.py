@@ -65,6 +65,7 @@ def room_grew(partition: Partition, holder: Holder, limit: Limit, taken: Queue |
 
 def path_grew(partition: Partition, app: Application) -> None:
     """The application gave something back, or was promised less: its queues, its user and its group have more room."""
+    partition.contention.growths += 1
     if not partition.obstacles.by_holder:
         return
     for queue in app.queue.path_up():
@@ -85,6 +86,7 @@ def path_shrank(partition: Partition, app: Application) -> None:
 
 def start_freed(partition: Partition, holder: Holder) -> None:
     """One application less counts as running."""
+    partition.contention.growths += 1
     partition.open(partition.obstacles.lines.get(NoStart(holder)))
 
 

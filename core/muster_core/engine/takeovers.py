@@ -3,7 +3,8 @@
 A gang that found too few free resources is `due`. After the scheduling attempts of a cycle the due gangs are tried in
 the order of their keys. One commit releases the placeholders of later gangs that the plan needs, and reserves the
 nodes, quota, limits and application slot for the gang. Once the placeholders are gone its scheduling attempt places
-it, and the gangs that lost something are planned again. A failed take-over backs off exponentially.
+it, and the gangs that lost something are planned again. A failed take-over backs off exponentially and is tried again
+only after something grew. A plan that takes longer than the cycle continues in the next one.
 """
 
 from __future__ import annotations
@@ -28,18 +29,21 @@ from muster_core.model.decisions import Placement, TakeOver
 from muster_core.model.errors import BrokenDecision, CommitFailed
 from muster_core.model.events import Clock, ClockKind
 from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.limits import MOST_RESTARTS
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.states import NodeState
 from muster_core.plan import takeover
 from muster_core.plan.preemption.rights import Balance
 from muster_core.world.applications import Allocation, Application, lacking
 from muster_core.world.preemptions import Running
-from muster_core.world.takeovers import OpenTakeOver
+from muster_core.world.takeovers import Basis, OpenTakeOver, Planning
 from muster_core.world.world import Partition
 
 _SECOND: Final = 1_000_000_000
 #: How often the back-off of a failed take-over doubles, from one second.
 _DOUBLED: Final = 4
+#: Of a plan that has to begin again.
+_NO_BASIS: Final[Basis] = (-1, ())
 
 
 # -- attempts ------------------------------------------------------------------
@@ -55,27 +59,37 @@ def resolve(partition: Partition, now_ns: int, may_go_on: Callable[[], bool]) ->
             return is_any
         is_tried = True
         due.pop(app.id, None)
-        is_any = isolation.attempt(partition, app, now_ns, partial(_attempt, partition, app, now_ns)) or is_any
+        act = partial(_attempt, partition, app, now_ns, may_go_on)
+        is_any = isolation.attempt(partition, app, now_ns, act) or is_any
+        if app.id in due:  # its plan continues in the next cycle, and those behind it are tried after it
+            return is_any
     due.clear()
     return is_any
 
 
-def _attempt(partition: Partition, app: Application, now_ns: int) -> bool:
+def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Callable[[], bool]) -> bool:
     """Try one takeover; return whether it was committed."""
-    gang = app.gang
+    gang, begun = app.gang, partition.contention.planning.pop(app.id, None)
     if not app.waiting or contention.is_waiting(partition, app) or app.id in partition.contention.open:
         return False
     if not takeover.has_rivals(partition, app):
         partition.contention.idle[app.id] = None
         return False
-    if gang.skips_takeover or now_ns < gang.takeover_at_ns:
-        gang.skips_takeover = False
+    if now_ns < gang.takeover_at_ns or gang.takeover_epoch == contention.epoch(partition):
         return False
-    decision = takeover.plan(partition, app)
+    planning = _planning(partition, app, begun)
+    is_over, decision = _advance(planning, may_go_on)
+    if not is_over:
+        _continue_later(partition, app, planning)
+        return False
     if decision is not None:
         try:
             _begin(partition, decision, now_ns)
         except BrokenDecision as broken:
+            if planning is begun:  # something changed since it began
+                planning.basis = _NO_BASIS
+                _continue_later(partition, app, planning)
+                return False
             notes.broken(partition, app.queue.path, broken)
         except Exception as error:
             raise CommitFailed(type(decision).__name__) from error
@@ -83,15 +97,41 @@ def _attempt(partition: Partition, app: Application, now_ns: int) -> bool:
             return True
     gang.takeover_at_ns = now_ns + (_SECOND << min(gang.takeover_failures, _DOUBLED))
     gang.takeover_failures += 1
-    gang.takeover_epoch = partition.nodes.epoch
+    gang.takeover_epoch = planning.epoch
     lifecycle.set_clock(partition, app, ClockKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns)
     return False
 
 
+def _planning(partition: Partition, app: Application, begun: Planning | None) -> Planning:
+    """The plan that has begun, or a new one if the nodes or the gang's requests are others now."""
+    basis = partition.nodes.facts_epoch, tuple((kind, len(keys)) for kind, keys in app.waiting.items())
+    if begun is not None and begun.basis == basis:
+        return begun
+    restarts = begun.restarts + 1 if begun is not None else 0
+    return Planning(takeover.plan(partition, app), contention.epoch(partition), basis, restarts)
+
+
+def _advance(planning: Planning, may_go_on: Callable[[], bool]) -> tuple[bool, TakeOver | None]:
+    """Carry out steps of the plan as long as there is time, at least one; whether that was all, and what was found. A
+    plan that was made void too often runs to its end.
+    """
+    while True:
+        try:
+            next(planning.steps)
+        except StopIteration as end:
+            return True, end.value
+        if not may_go_on() and planning.restarts < MOST_RESTARTS:
+            return False, None
+
+
+def _continue_later(partition: Partition, app: Application, planning: Planning) -> None:
+    partition.contention.planning[app.id] = planning
+    partition.contention.due[app.id] = None
+
+
 def on_timer(partition: Partition, app: Application, clock: Clock) -> None:
-    """The back-off of a failed take-over is over: try again if anything changed, else with the next change."""
+    """The back-off of a failed take-over is over: try again if anything grew, else with the next growth."""
     if clock.generation == app.gang.takeover_failures:
-        app.gang.skips_takeover = partition.nodes.epoch == app.gang.takeover_epoch
         partition.stir_one(app)
 
 

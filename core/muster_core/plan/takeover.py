@@ -3,17 +3,19 @@
 A gang may take over reservations of incomplete gangs with later keys if one plan places all its missing members with
 free resources plus these reservations, and no queue falls below its guarantee by it. As few gangs as possible lose
 something, the last key first, and each no more than is needed. Never of a complete gang, nor of one with a bound pod.
-Called by engine/takeovers.py when free resources did not suffice.
+Called by engine/takeovers.py when free resources did not suffice. A plan is a generator that yields after each bounded
+step, so that it can continue in the next cycle; commit checks again all that it relies on.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from muster_core.model.decisions import TakeOver
+from muster_core.model.facts import Occupant
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Limit, Resources
 from muster_core.model.states import ApplicationState
@@ -34,21 +36,29 @@ from muster_core.world.world import Partition
 
 #: Searches that are made to spare gangs which are not needed.
 _MOST_SPARED: Final = 4
+#: Placeholders that are looked at in one step.
+_STEP: Final = 500
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 
-def plan(partition: Partition, app: Application) -> TakeOver | None:
-    """The take-over that gives the gang all it lacks; None = there is none."""
+def plan(partition: Partition, app: Application) -> Generator[None, None, TakeOver | None]:
+    """The take-over that gives the gang all it lacks; None = there is none. Yields after each step of the work; it is
+    void when nodes come, go or change in between.
+    """
     kinds = [kind for kind in classes(app) if kind.placeholder]
     counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
     total = sum((kind.resources.times(count) for kind, count in counts.items()), NOTHING)
-    rivals = list(_rivals(partition, app, total))
+    rivals = yield from _rivals(partition, app, total)
     search = _Search(partition, app, counts, total)
     if not rivals or search.answer(rivals) is None:
         return None
-    chosen = _fewest(search, rivals)
+    yield
+    chosen = yield from _fewest(search, rivals)
     answer = search.answer(chosen)
-    return _decision(search, chosen, answer) if answer is not None else None
+    if answer is None:
+        return None
+    yield
+    return (yield from _decision(search, chosen, answer))
 
 
 def has_rivals(partition: Partition, app: Application) -> bool:
@@ -71,32 +81,53 @@ class _Rival:
     placeholders: tuple[Allocation, ...]
     holds: tuple[Hold, ...]
     holders: frozenset[Holder]
+    reserved: Resources
     is_all: bool
-
-    @property
-    def reserved(self) -> Resources:
-        """What its placeholders that may go reserve."""
-        return sum((one.spec.resources for one in self.placeholders), NOTHING)
+    #: The same per amount and row, with how many there are; and those among them that filters look at.
+    rows: dict[Resources, dict[int, int]] = field(default_factory=dict)
+    noted: dict[tuple[int, Occupant], int] = field(default_factory=dict)
 
 
-def _rivals(partition: Partition, app: Application, total: Resources) -> Iterator[_Rival]:
+def _rivals(partition: Partition, app: Application, total: Resources) -> Generator[None, None, list[_Rival]]:
     """Gangs with reservations that may be taken over, the last key first."""
+    found: list[_Rival] = []
+    looked_at = 0
     path = frozenset(queue.path for queue in app.queue.path_up())
     balance = Balance(partition.queues.root, total, path)
     holding = partition.contention.holding
     for name in sorted(holding, key=lambda name: holding[name], reverse=True):
-        other = partition.applications[name]
-        if not candidate(partition, app, other):
+        other = partition.applications.get(name)
+        if other is None or not candidate(partition, app, other):
             continue
-        placeholders = []
+        placeholders, reserved = [], NOTHING
         live = [other.allocations[identity] for group in other.gang.live.values() for identity in group]
         for allocation in reversed(live):
             if balance.may_lose(other.queue, allocation.spec.resources):
                 balance.lose(other.queue, allocation.spec.resources)
                 placeholders.append(allocation)
+                reserved += allocation.spec.resources
+            looked_at += 1
+            if looked_at % _STEP == 0:
+                yield
         holds = tuple(hold for hold in partition.reservations.of(name) if not hold.preempted)
         is_all = len(placeholders) == len(live)
-        yield _Rival(other, tuple(placeholders), holds, frozenset(_holders(partition, other)), is_all)
+        holders = frozenset(_holders(partition, other))
+        rival = _Rival(other, tuple(placeholders), holds, holders, reserved, is_all)
+        _count(partition, rival)
+        found.append(rival)
+    return found
+
+
+def _count(partition: Partition, rival: _Rival) -> None:
+    """Count its placeholders by row."""
+    nodes = partition.nodes
+    for one in rival.placeholders:
+        row, spec = nodes.rows.row(one.node), one.spec
+        rows = rival.rows.setdefault(spec.resources, {})
+        rows[row] = rows.get(row, 0) + 1
+        if nodes.occupants.is_noted(spec.facts):
+            seen = row, occupant_of(spec.facts, nodes.occupants.tags.project(spec.tags))
+            rival.noted[seen] = rival.noted.get(seen, 0) + 1
 
 
 def _holders(partition: Partition, app: Application) -> Iterator[Holder]:
@@ -108,7 +139,7 @@ def _holders(partition: Partition, app: Application) -> Iterator[Holder]:
             yield Holder(HolderKind.GROUP, group, queue.path)
 
 
-def _fewest(search: _Search, rivals: list[_Rival]) -> list[_Rival]:
+def _fewest(search: _Search, rivals: list[_Rival]) -> Generator[None, None, list[_Rival]]:
     """As few as suffice: the shortest beginning of the list that does, less those that it does not need."""
     low, high = 1, len(rivals)
     while low < high:
@@ -117,11 +148,13 @@ def _fewest(search: _Search, rivals: list[_Rival]) -> list[_Rival]:
             low = middle + 1
         else:
             high = middle
+        yield
     chosen = rivals[:high]
     for rival in chosen[-2::-1][:_MOST_SPARED]:
         rest = [other for other in chosen if other is not rival]
         if search.answer(rest) is not None:
             chosen = rest
+        yield
     return chosen
 
 
@@ -154,9 +187,10 @@ class _Search:
             return None
         draft = draft_for(self.partition, self.app)
         for rival in rivals:
-            for one in rival.placeholders:
-                draft.free(one.node, one.spec.resources)
-                self._move(draft, one, -1)
+            for resources, rows in rival.rows.items():
+                draft.charge_all([(row, -count) for row, count in rows.items()], resources)
+            for (row, occupant), count in rival.noted.items():
+                draft.enter(row, occupant, -count)
             for hold in rival.holds:
                 draft.free(hold.node, hold.resources)
         demands: list[Demand] = [(shape_of(kind), count) for kind, count in self.counts.items()]
@@ -168,11 +202,6 @@ class _Search:
             domains = packing.domains(draft, topology, partial.held(self.app))
             places = packing.place_packed(draft, demands, sort, domains, work)
         return _Answer(places, draft, left, emptied) if isinstance(places, Places) else None
-
-    def _move(self, draft: Draft, placeholder: Allocation, count: int) -> None:
-        spec, nodes = placeholder.spec, self.partition.nodes
-        occupant = occupant_of(spec.facts, nodes.occupants.tags.project(spec.tags))
-        draft.enter(nodes.rows.row(placeholder.node), occupant, count)
 
     def _quotas(self, rivals: Sequence[_Rival]) -> dict[Holder, Limit] | None:
         """What each maximum leaves once the gang has all it lacks; None = one of them is too low."""
@@ -217,7 +246,7 @@ class _Search:
                 yield holder, account.running - limit.max_applications + 1
 
 
-def _decision(search: _Search, chosen: list[_Rival], answer: _Answer) -> TakeOver:
+def _decision(search: _Search, chosen: list[_Rival], answer: _Answer) -> Generator[None, None, TakeOver]:
     """What goes of each gang: what is not needed stays, of the earliest key first."""
     partition, app = search.partition, search.app
     places = [
@@ -230,8 +259,15 @@ def _decision(search: _Search, chosen: list[_Rival], answer: _Answer) -> TakeOve
     victims: list[tuple[_Rival, Allocation]] = []
     holds: list[Hold] = []
     losers: list[_Rival] = []
+    looked_at = 0
     for rival in reversed(chosen):
-        goes = [one for one in reversed(rival.placeholders) if not keeper.may_keep(rival, one)]
+        goes = []
+        for one in reversed(rival.placeholders):
+            if not keeper.may_keep(rival, one):
+                goes.append(one)
+            looked_at += 1
+            if looked_at % _STEP == 0:
+                yield
         held = [hold for hold in rival.holds if not keeper.fits(hold.node, hold.resources)]
         if goes or held or not keeper.may_keep_pledge(rival):
             losers.append(rival)

@@ -45,12 +45,10 @@ class Gang:
     key: GangKey | None = None
     #: Gangs that took over reservations of this one and are not complete yet: it is not planned before they are.
     lost_to: dict[ApplicationId, None] = field(default_factory=dict)
-    #: Take-overs that failed in a row, when the next one may be tried, and the nodes' epoch of the last one.
+    #: Take-overs that failed in a row, when the next one may be tried, and the epoch of the last one.
     takeover_failures: int = 0
     takeover_at_ns: int = 0
-    takeover_epoch: int = -1
-    #: The timer of a failed take-over rang, and nothing had changed: the next plan tries none.
-    skips_takeover: bool = False
+    takeover_epoch: tuple[int, int] = (-1, -1)
     #: How often in a row places for all its members were looked for in vain.
     searches: int = 0
     #: Capacity of the cluster when it was asked whether an empty one could hold the gang, and whether it could not.

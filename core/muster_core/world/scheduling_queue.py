@@ -437,10 +437,7 @@ class SchedulingQueue:  # long: every way in which the order changes
     def next_leaf(self) -> Queue | None:
         """The leaf of the next attempt: down from the root, the lowest key first. None: no application is active."""
         if self._is_due:
-            self._is_due = False
-            for path in self._cluster.waiting:
-                for name in self._cluster.queues.by_path[path].waiting:
-                    self.requeue(self._cluster.applications[name])
+            self._requeue_due()
         if self._headless:
             self._activate_heads()
         self.active.catch_up(self._moved, self._moves)
@@ -451,6 +448,12 @@ class SchedulingQueue:  # long: every way in which the order changes
                 return None
             queue = self._cluster.queues.by_path[QueuePath(path)]
         return queue
+
+    def _requeue_due(self) -> None:
+        self._is_due = False
+        for leaf in self._cluster.waiting:
+            for name in self._cluster.queues.by_path[leaf].waiting:
+                self.requeue(self._cluster.applications[name])
 
     def next_application(self, leaf: Queue) -> Application | None:
         """The application of the leaf's next attempt."""

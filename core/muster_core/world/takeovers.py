@@ -6,11 +6,16 @@ its originator, its identity. The lowest key is first. Written by engine/ only. 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
+from muster_core.model.decisions import TakeOver
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.resources import Resources
+from muster_core.world.classes import AskClass
 
+#: The epoch of the nodes' facts, and the gang's waiting requests by class.
+Basis = tuple[int, tuple[tuple[AskClass, int], ...]]
 #: (priority, negative; creation time; identity): the lowest goes first.
 GangKey = tuple[int, int, ApplicationId]
 
@@ -30,6 +35,18 @@ class OpenTakeOver:
 
 
 @dataclass(slots=True, eq=False)
+class Planning:
+    """A take-over whose plan continues in the next cycle. `epoch`: of what may let it succeed, when it began; `basis`:
+    what it is void without; `restarts`: how often changes made it void.
+    """
+
+    steps: Generator[None, None, TakeOver | None]
+    epoch: tuple[int, int]
+    basis: Basis
+    restarts: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class Contention:
     """Contention state of one partition: gangs with reservations, and pending takeovers."""
 
@@ -37,10 +54,14 @@ class Contention:
     holding: dict[ApplicationId, GangKey] = field(default_factory=dict)
     #: Gangs that found too few free resources in this cycle: a take-over is tried for them, in the order of keys.
     due: dict[ApplicationId, None] = field(default_factory=dict)
+    #: Plans of due gangs that have begun.
+    planning: dict[ApplicationId, Planning] = field(default_factory=dict)
     #: Gangs that found no later gang that holds anything: the first later one that does wakes them.
     idle: dict[ApplicationId, None] = field(default_factory=dict)
     #: By the gang that takes over.
     open: dict[ApplicationId, OpenTakeOver] = field(default_factory=dict)
+    #: How often what is left of a queue, a limit or the slots of `maxApplications` may have grown.
+    growths: int = 0
     #: Take-overs since the partition is there.
     count: int = 0
     #: The last key among those that hold something; None = no gang does.

@@ -7,17 +7,27 @@ from dataclasses import replace
 import pytest
 
 from muster_core.engine.commit import commit
+from muster_core.engine.cycle import CycleResult, cycle
+from muster_core.engine.step import step
 from muster_core.model.config import Configuration
 from muster_core.model.constraints import Constraints
 from muster_core.model.decisions import Decision, Placement, Preemption, Swap
 from muster_core.model.effects import Effect
 from muster_core.model.errors import BrokenDecision
-from muster_core.model.events import ApplicationAdded, ApplicationRemoved, AskReleased, ClockKind, NodeAction
+from muster_core.model.events import (
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    ClockKind,
+    NodeAction,
+    NodeAdded,
+)
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import GangPlacement
-from tests.unit.builders import PARTITION, a_configuration, a_limit, a_queue, an_application, an_ask, resources
+from tests.unit.builders import PARTITION, a_configuration, a_limit, a_node, a_queue, an_application, an_ask, resources
 from tests.unit.core.engine.contest import confirm, offset, pods, run, victims, with_preemption
 from tests.unit.core.engine.scene import Scene, placed, states, waits
 
@@ -331,3 +341,82 @@ def test_a_preemption_leaves_alone_what_is_promised_to_a_gang_that_takes_over() 
     run(scene, "root.c", an_ask("t", vcore=500))
     places = ((AllocationKey("t"), NodeId("n0")),)
     refuses(scene, Preemption(PARTITION, ApplicationId("c"), places, ((ApplicationId("b"), mine.id),)))
+
+
+# -- the work of a plan --------------------------------------------------------------
+
+
+def many_losers(count: int = 12) -> Scene:
+    """Gangs of leaf b hold three cores each of nodes that the first gang wants."""
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b"), a_queue("c")), nodes=count, vcore=3000)
+    scene.add_full_node(vcore=900_000)
+    for number in range(count):
+        add(scene, f"later{number:02}", 3, of=9, queue="root.b", created_s=20 + number)
+    return scene
+
+
+def submit_first(scene: Scene, members: int) -> None:
+    """Without a cycle: the tests make these themselves."""
+    step(scene.world, ApplicationAdded(an_application("first", gang=members, created_s=10)), scene.now_ns)
+    for index in range(members):
+        ask = an_ask(f"first-p{index}", app="first", group="workers", placeholder=True)
+        step(scene.world, AskAdded(ask), scene.now_ns)
+
+
+def a_short_cycle(scene: Scene) -> CycleResult:
+    """One whose time is up at once."""
+    return cycle(scene.world, scene.now_ns, lambda: False)
+
+
+def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
+    scene = many_losers()
+    submit_first(scene, 30)
+    said: list[Effect] = []
+    cycles = placed_at = 0
+    more = True
+    while more and cycles < 100:
+        if cycles == 3:
+            assert scene.partition.contention.planning
+            step(scene.world, ApplicationAdded(an_application("other", queue="root.c")), scene.now_ns)
+            step(scene.world, NodeAdded(a_node("free", 500)), scene.now_ns)
+            step(scene.world, AskAdded(an_ask("pod", app="other", vcore=500)), scene.now_ns)
+        result = a_short_cycle(scene)
+        said += result.effects
+        cycles, more = cycles + 1, result.more
+        if placed(result.effects).keys() == {"pod"}:
+            placed_at = cycles
+    assert len(victims(said)) == 30
+    assert cycles > 5
+    assert 3 <= placed_at < cycles
+    assert scene.partition.contention.planning == {}
+
+
+def test_the_plan_of_a_take_over_that_is_made_void_three_times_runs_to_its_end() -> None:
+    scene = many_losers()
+    submit_first(scene, 30)
+    for number in range(3):
+        for _ in range(2):
+            assert a_short_cycle(scene).more
+        step(scene.world, NodeAdded(a_node(f"new{number}", 1, labels={"new": str(number)})), scene.now_ns)
+    assert not scene.partition.contention.open
+    a_short_cycle(scene)
+    a_short_cycle(scene)
+    assert scene.partition.contention.open.keys() == {"first"}
+
+
+def test_a_take_over_whose_victim_went_while_it_was_planned_is_planned_again() -> None:
+    scene = many_losers()
+    submit_first(scene, 30)
+    while not scene.partition.contention.planning:
+        assert a_short_cycle(scene).more
+    for _ in range(3):
+        a_short_cycle(scene)
+    for number in range(12):
+        event = ApplicationRemoved(PARTITION, ApplicationId(f"later{number:02}"))
+        if number % 4 == 0:
+            step(scene.world, event, scene.now_ns)
+    while a_short_cycle(scene).more:
+        pass
+    scene.tell()
+    assert scene.partition.void_decisions == 0
+    assert scene.app("first").gang.reserved["vcore"] >= 9000
