@@ -67,6 +67,18 @@ _COUNTED_TAGS: Final = (
     keys.TAG_FOREIGN,
     keys.TAG_REQUIRED_NODE,
 )
+#: The same of an application that has bound pods.
+_IDENTITY_TAGS: Final = (
+    keys.APP_TAG_NAMESPACE,
+    keys.APP_TAG_PARENT_QUEUE,
+    keys.APP_TAG_RESOURCE_QUOTA,
+    keys.APP_TAG_RESOURCE_GUARANTEED,
+    keys.APP_TAG_RESOURCE_MAX_APPS,
+    keys.APP_TAG_CREATE_FORCE,
+    keys.APP_TAG_CREATION_TIME,
+    keys.APP_TAG_APPLICATION_ID,
+    keys.APP_TAG_RENEWAL,
+)
 _STYLES: Final[Mapping[str, GangStyle]] = {keys.STYLE_SOFT: GangStyle.SOFT, keys.STYLE_HARD: GangStyle.HARD}
 
 
@@ -233,6 +245,18 @@ class Decoder:
         )
 
     def _application(self, new: si_pb2.AddApplicationRequest, intake: Intake) -> ApplicationSpec:
+        """One with bound pods is never refused: what cannot be taken of its definition is dropped, and reported."""
+        try:
+            return self._defined(new, intake)
+        except Unfit as unfit:
+            if new.tags.get(keys.APP_TAG_CREATE_FORCE, "").lower() != "true":
+                raise
+            spec = self._defined(_identity_of(new), intake)
+            text = f"the definition is ignored, bound pods count: {unfit}"
+            intake.answers.append(EventNoted(self._rm, Notice.APPLICATION, spec.id, text, app_name=_name(new)))
+            return spec
+
+    def _defined(self, new: si_pb2.AddApplicationRequest, intake: Intake) -> ApplicationSpec:
         tags = fields.tags(new.tags, "tags", limits.TAG_CHARACTERS_PER_APPLICATION)
         ask = self._sums.read(new.placeholderAsk, "placeholderAsk")
         if len(new.queueName) > _QUEUE_LIMIT:
@@ -315,6 +339,23 @@ class Decoder:
         if refused:
             intake.answers.append(AllocationAnswer(self._rm, rejected_allocations=tuple(refused)))
         return tuple(taken)
+
+
+def _identity_of(new: si_pb2.AddApplicationRequest) -> si_pb2.AddApplicationRequest:
+    """The application with what it is found and counted by alone, as far as that is within its bounds."""
+    user, groups = new.ugi.user, [group for group in new.ugi.groups if len(group) <= NAME_LIMIT]
+    tags = {tag: new.tags[tag] for tag in _IDENTITY_TAGS if tag in new.tags and len(new.tags[tag]) <= NAME_LIMIT}
+    try:
+        fields.moment(tags, keys.APP_TAG_CREATION_TIME, _SECOND)
+    except Unfit:
+        del tags[keys.APP_TAG_CREATION_TIME]
+    return si_pb2.AddApplicationRequest(
+        applicationID=new.applicationID,
+        partitionName=new.partitionName,
+        queueName=new.queueName if len(new.queueName) <= _QUEUE_LIMIT else "",
+        ugi=si_pb2.UserGroupInformation(user=user if len(user) <= NAME_LIMIT else "", groups=groups),
+        tags=tags,
+    )
 
 
 def _within(number: int, what: str) -> None:

@@ -15,9 +15,9 @@ from muster_core.model.ids import ApplicationId
 from muster_core.model.notes import EventNoted
 from muster_core.model.resources import Resources
 from muster_si import keys
-from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation
+from tests.unit.builders import a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.edge import messages as m
-from tests.unit.core.engine.scene import Scene
+from tests.unit.core.engine.scene import Scene, placed
 
 HUGE = 2**62
 MANY_TAGS = {f"{keys.TAG_POD_LABEL_PREFIX}l{number}": "x" for number in range(limits.TAGS_PER_ITEM + 1)}
@@ -132,3 +132,47 @@ def test_an_ask_whose_selectors_read_too_many_labels_is_refused_and_a_pod_that_r
     [event] = m.a_decoder().allocations(m.allocations(m.an_allocation(allocationTags=many))).events
     assert isinstance(event, AllocationReported)
     assert event.spec.facts is NO_FACTS
+
+
+def too_many_members() -> str:
+    group = {"minMember": limits.MEMBERS_PER_GANG, "resource": {"vcore": 1}}
+    return json.dumps([{"name": f"g{number}", **group} for number in range(2)])
+
+
+def test_an_application_with_bound_pods_is_accepted_without_a_definition_that_is_too_large() -> None:
+    forced = {
+        keys.APP_TAG_NAMESPACE: "ns",
+        keys.APP_TAG_APPLICATION_ID: "train",
+        keys.APP_TAG_CREATE_FORCE: "true",
+        keys.APP_TAG_CREATION_TIME: "7",
+    }
+    definitions: tuple[dict[str, str], ...] = (
+        {keys.APP_TAG_MEMBERS: too_many_members()},
+        {keys.APP_TAG_MEMBERS: "["},
+        {keys.APP_TAG_GANG_PLACEMENT: "Nowhere"},
+        {keys.APP_TAG_CREATION_TIME: "long ago"},
+        {f"tag{number}": "x" * 60_000 for number in range(20)},
+    )
+    for definition in definitions:
+        ask = m.a_resource(vcore=1000)
+        new = m.an_application("ns/train", tags=forced | definition, placeholderAsk=ask, queueName="root.a")
+        intake = m.a_decoder().applications(m.applications(new, m.an_application("new", tags=definition)))
+        [event] = intake.events
+        assert isinstance(event, ApplicationAdded)
+        spec = event.spec
+        assert (spec.id, spec.queue, spec.user, spec.forced) == ("ns/train", "root.a", "alice", True)
+        assert (spec.namespace, spec.name, spec.members, spec.is_gang) == ("ns", "train", (), False)
+        noted, refused = intake.answers
+        assert isinstance(noted, EventNoted)
+        assert "the definition is ignored, bound pods count: " in noted.message
+        assert isinstance(refused, ApplicationRejected)
+
+
+def test_bound_placeholders_of_an_application_without_its_definition_count() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(replace(an_application(forced=True), tags={})))
+    bound = an_allocation("ph", "n0", group="workers", placeholder=True), an_allocation("real", "n0")
+    scene.tell(*(AllocationReported(one) for one in bound))
+    assert scene.partition.nodes.available(a_node("n0").id)["vcore"] == 2000
+    assert placed(scene.ask(an_ask("more"))) == {"more": "n0"}
+    assert scene.app().state == "Running"
