@@ -52,7 +52,7 @@ def _partition(partition: Partition) -> Iterator[str]:
     yield from _queues(partition)
     yield from _tree(partition)
     yield from _users(partition)
-    yield from _agenda(partition)
+    yield from _scheduling_queue(partition)
     yield from _nodes(partition)
     yield from _indices(partition)
     yield from invariants_of_holds.check(partition)
@@ -233,8 +233,8 @@ def _holders(app: Application) -> Iterator[Holder]:
             yield Holder(HolderKind.GROUP, app.group, queue.path)
 
 
-def _agenda(partition: Partition) -> Iterator[str]:
-    """Whoever waits is on an agenda, stands before something, sleeps, or waits for asks of its own or for an answer."""
+def _scheduling_queue(partition: Partition) -> Iterator[str]:
+    """An application that waits is active, unschedulable for a reason, backing off, or waits for an answer."""
     for app in partition.applications.values():
         yield from _listed(partition, app)
     yield from _shown(partition)
@@ -244,7 +244,8 @@ def _agenda(partition: Partition) -> Iterator[str]:
 def _listed(partition: Partition, app: Application) -> Iterator[str]:
     scheduling, standing = partition.scheduling, partition.obstacles.standing.get(app.id, {})
     is_parked = partition.inquiries.is_parked(partition.id, app.id)
-    is_listed = app.id in scheduling.requeued or bool(standing) or app.asleep_until_ns or is_parked or app.withheld
+    is_active = scheduling.is_due or app.id in scheduling.requeued
+    is_listed = is_active or bool(standing) or app.asleep_until_ns or is_parked or app.withheld
     if app.waiting and not is_listed and not app.is_reserving:
         yield f"application {app.id} waits and nobody will ask for it"
     is_active = scheduling.active.has(app)

@@ -115,7 +115,7 @@ def add(partition: Partition, parent: Queue, config: QueueConfig, *, managed: bo
 
 
 def remove(partition: Partition, queue: Queue) -> None:
-    """Take an empty queue away, and from the agenda: it may have been stirred by what left it."""
+    """Remove an empty queue, also from the scheduling queue: what left it may have made it active."""
     partition.queues.remove(queue)
     partition.scheduling.removed(queue)
     _note(partition, queue, Change.REMOVE)

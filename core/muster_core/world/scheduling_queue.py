@@ -341,7 +341,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         #: Those of them that are tried whatever the lines say.
         self.requeued: dict[ApplicationId, None] = {}
         #: All applications that wait are to be tried again.
-        self._is_due = False
+        self.is_due = False
         #: Lines that are open and whose first applications are not active yet.
         self._headless: dict[Line, None] = {}
         #: Queues whose key may be another one now, the latest last, with the number of the move.
@@ -360,7 +360,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def requeue_all(self) -> None:
         """Try all applications again that wait. They are walked once, at the next attempt, however often it is said."""
-        self._is_due = True
+        self.is_due = True
 
     def dequeue(self, app: Application) -> None:
         """Try the application no more: it was tried just now, or waits no longer. Where it stands is not changed."""
@@ -436,7 +436,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def next_leaf(self) -> Queue | None:
         """The leaf of the next attempt: down from the root, the lowest key first. None: no application is active."""
-        if self._is_due:
+        if self.is_due:
             self._requeue_due()
         if self._headless:
             self._activate_heads()
@@ -450,7 +450,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         return queue
 
     def _requeue_due(self) -> None:
-        self._is_due = False
+        self.is_due = False
         for leaf in self._cluster.waiting:
             for name in self._cluster.queues.by_path[leaf].waiting:
                 self.requeue(self._cluster.applications[name])

@@ -232,4 +232,4 @@ class SelectorLabels:
     def _to_look_at(self, scope: str, key: str) -> list[str]:
         """Those of them that do not keep the tag already."""
         is_label = key.startswith(LABEL_PREFIX)
-        return [namespace for namespace in self._among(scope, key) if not (is_label and namespace in self._whole)]
+        return [namespace for namespace in self._among(scope, key) if not (is_label and self.keeps_all(namespace))]
