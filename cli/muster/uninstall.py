@@ -19,6 +19,7 @@ from muster.clients.kubernetes import Cluster, connected
 from muster.errors import PROBLEM, NotThere
 from muster_operator.admission.certifying.secret import SECRET
 from muster_operator.admission.registering.webhooks import name_of
+from muster_operator.link import signing
 from muster_operator.link.beside.neighbours import NAMESPACE, PREFIX
 from muster_operator.main import LEASE_NAME
 from muster_operator.model.vocabulary import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
@@ -43,7 +44,7 @@ def command(
     kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
 ) -> None:
-    """Take away placeholders, the webhook's registration and Secret, and the Leases, once Muster runs no more."""
+    """Delete placeholders, the webhook's registration, the Secrets and the Leases, once Muster does not run any more."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
     with_one_line(
         lambda: take_away(connected(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
@@ -80,6 +81,7 @@ def take_away(cluster: Cluster, installation: Installation, seconds: float) -> N
         f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
         f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
         f"/api/v1/namespaces/{namespace}/secrets/{SECRET}",
+        f"/api/v1/namespaces/{namespace}/secrets/{signing.SECRET}",
         f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{installation.lease_name}",
     ):
         typer.echo(f"{'deleted' if cluster.delete(path) else 'not there'}: {path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from muster_operator.admission.serving import Admission, WebhookOptions
+from muster_operator.agent import trust
 from muster_operator.agent.ledger import Ledger
 from muster_operator.handlers.memo import Memo
 from muster_operator.link.api.kube import Attempts, Kube, Placeholders
@@ -20,9 +21,10 @@ from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.comparing import PAUSE_S
 from muster_operator.link.si.core import CoreLink
 from muster_operator.link.si.encode import Encoder
+from muster_operator.link.signing import SigningSecret
+from muster_operator.model.facts import KeysSeen
 from muster_operator.model.groups import PlaceholderSpec
 from muster_operator.model.pods import Pod
-from muster_operator.model.settings import Settings
 from muster_operator.serving import Parts
 from muster_operator.translate.placeholders import placeholder_body
 from muster_operator.translate.pods import read_pod
@@ -67,7 +69,7 @@ def assembled(
     settings = configuration.settings
     ledger = Ledger(settings)
     inbox = Inbox(metrics, lambda: ledger.settings)
-    kube = Kube(session, _placeholders(settings), inbox, _attempts(metrics))
+    kube = Kube(session, _placeholders(ledger), inbox, _attempts(metrics))
     pool = Pool(
         kube.execute,
         configuration.limits,
@@ -88,7 +90,11 @@ def assembled(
     reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, tell)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
-    return Parts(loop, pool, core, Memo(inbox, session, reconfigurer.changed), names=names)
+    signing = SigningSecret(session, options.namespace, lambda keys: inbox.put(Seen(KeysSeen(keys))))
+    metrics.signing_keys.set_function(lambda: signing.count)
+    metrics.unverified.set_function(lambda: len(ledger.unverified))
+    memo = Memo(inbox, session, reconfigurer.changed)
+    return Parts(loop, pool, core, memo, names=names, signing=signing)
 
 
 def with_admission(
@@ -100,16 +106,16 @@ def with_admission(
     return replace(parts, admission=admission)
 
 
-def _placeholders(settings: Settings) -> Placeholders:
+def _placeholders(ledger: Ledger) -> Placeholders:
+    settings = ledger.settings
+
     def is_ours(raw: Raw, spec: PlaceholderSpec) -> bool:
-        """Ours, of this application's originator, and not on its way out (semantics 18)."""
+        """Signed by us, of this application's originator, and not on its way out (semantics 18)."""
         pod = read_pod(raw, settings)
-        return (
-            isinstance(pod, Pod)
-            and pod.membership.placeholder
-            and pod.membership.owner == spec.owner.uid
-            and not pod.terminating
-        )
+        if not isinstance(pod, Pod) or pod.terminating:
+            return False
+        member = trust.settled(ledger, pod).membership
+        return member.placeholder and member.owner == spec.owner.uid
 
     return Placeholders(manifest=lambda spec: placeholder_body(spec, settings), is_ours=is_ours)
 

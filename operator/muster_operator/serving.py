@@ -29,6 +29,7 @@ from muster_operator.link.leading.leadership import Leading
 from muster_operator.link.leading.mark import Mark
 from muster_operator.link.loop import Loop
 from muster_operator.link.si.core import CoreLink
+from muster_operator.link.signing import SigningSecret
 
 log = structlog.get_logger("muster")
 
@@ -42,7 +43,7 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks. `admission`, `names`, `lookout`, `mark`: None = it is off."""
+    """What runs beside kopf's tasks. `admission`, `names`, `lookout`, `mark`, `signing`: None = it is off."""
 
     loop: Loop
     pool: Pool
@@ -52,6 +53,7 @@ class Parts:
     names: NameLeases | None = None
     lookout: Lookout | None = None
     mark: Mark | None = None
+    signing: SigningSecret | None = None
 
 
 async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asyncio.Event) -> None:
@@ -64,13 +66,17 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
         asyncio.create_task(parts.loop.run(), name="agent"),
         asyncio.create_task(leading.run(), name="leadership"),
         asyncio.create_task(_write(parts.pool, leading), name="writers"),
-        asyncio.create_task(talk(parts.core, parts.memo.inbox.freshness, leading, parts.names), name="session"),
+        asyncio.create_task(
+            talk(parts.core, parts.memo.inbox.freshness, leading, parts.names, parts.signing), name="session"
+        ),
         asyncio.create_task(hold_while_stale(parts.memo.inbox.freshness, parts.pool, leading), name="freshness"),
     ]
     if parts.names is not None:
         own.append(asyncio.create_task(_leading(leading, parts.names.run), name="scheduler names"))
     if parts.lookout is not None:
         own.append(asyncio.create_task(_leading(leading, parts.lookout.run), name="lookout"))
+    if parts.signing is not None:
+        own.append(asyncio.create_task(parts.signing.run(), name="signing"))
     if parts.mark is not None:
         own.append(asyncio.create_task(_leading(leading, parts.mark.run), name="mark"))
     if parts.admission is not None:
@@ -114,12 +120,20 @@ async def _write(pool: Pool, leading: Leading) -> None:
     await pool.run()
 
 
-async def talk(core: CoreLink, freshness: WatchFreshness, leading: Leading, names: NameLeases | None = None) -> None:
-    """Serve the core from when we lead on, hold our scheduler names and know the cluster as it is now."""
+async def talk(
+    core: CoreLink,
+    freshness: WatchFreshness,
+    leading: Leading,
+    names: NameLeases | None = None,
+    signing: SigningSecret | None = None,
+) -> None:
+    """Serve the core once we lead, hold our scheduler names, know the cluster and have the keys to verify pods with."""
     await leading.begun.wait()
     if names is not None:
         await names.held.wait()
     await freshness.all_fresh()
+    if signing is not None:
+        await signing.ready()
     await core.run()
 
 

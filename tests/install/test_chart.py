@@ -105,13 +105,14 @@ def test_the_rights_are_those_of_the_one_role_file() -> None:
         assert rights(made, kind) == rights(written, kind)
 
 
-def test_without_the_webhook_there_are_no_rights_to_registrations_and_secrets() -> None:
+def test_without_the_webhook_there_are_no_rights_to_registrations_and_its_secret() -> None:
     made = render({"webhook": {"enabled": False}}, "muster", "--no-hooks")
-    resources = {
-        resource for kind in ("ClusterRole", "Role") for rule in rights(made, kind) for resource in rule["resources"]
-    }
-    assert not resources & {"secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+    rules = [rule for kind in ("ClusterRole", "Role") for rule in rights(made, kind)]
+    resources = {resource for rule in rules for resource in rule["resources"]}
+    assert not resources & {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
     assert "pods/binding" in resources
+    named = [name for rule in rules if "secrets" in rule["resources"] for name in rule.get("resourceNames", [])]
+    assert named == ["muster-signing"]
 
 
 def test_in_another_namespace_what_is_the_clusters_has_another_name() -> None:

@@ -14,6 +14,8 @@ CHECK: Final = "rights"
 ADMISSION: Final = "admissionregistration.k8s.io"
 #: Of the webhook's configurations, and of the Secret with its authorities.
 HOOKS: Final = "muster-admission"
+#: The Secret with the keys that sign placeholders and bindings.
+SIGNING: Final = "muster-signing"
 LEASE: Final = "muster"
 #: Where the Leases of scheduler names are, and how their names begin.
 NAMES: Final = "kube-system"
@@ -39,7 +41,7 @@ class Right:
     @property
     def is_of_the_webhook(self) -> bool:
         """Only needed where one is registered by the operator."""
-        return self.group == ADMISSION or self.resource == "secrets"
+        return self.group == ADMISSION or self.name == HOOKS
 
     def __str__(self) -> str:
         """As RBAC has it: `patch pods/status`, `get leases.coordination.k8s.io muster`."""
@@ -77,6 +79,7 @@ RIGHTS: Final = (
     *_rights("", "configmaps", "get list watch", is_home=True),
     *_rights(_LEASES, "leases", "create", is_home=True),
     *_rights("", "secrets", "create", is_home=True),
+    *_rights("", "secrets", "get update", SIGNING, is_home=True),
     *_rights("", "secrets", "get update", HOOKS, is_home=True),
     *_rights(_LEASES, "leases", "create", namespace=NAMES),
 )

@@ -65,10 +65,10 @@ def _keep(ledger: Ledger, result: Result) -> None:
     What a recovery orders itself may have ended before the session is live, and counts from then on.
     """
     match result:
-        case CommandSucceeded(command=BindPod(pod=ref, node=node)):
+        case CommandSucceeded(command=BindPod(pod=ref, node=node, signature=signature)):
             pod = ledger.pods.get(ref.uid)
             if pod is not None and pod.node is None:
-                ledger.pods[ref.uid] = replace(pod, node=node)
+                ledger.pods[ref.uid] = replace(pod, node=node, binding=signature)
         case _ if ledger.phase is Phase.RECOVERING and _is_of_recovery(ledger, result.command):
             ledger.postponed.append(result)
         case _:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from muster_operator.agent import trust
 from muster_operator.agent.ledger import Application, Ledger, Phase, Task
 from muster_operator.model import limits
 from muster_operator.model.allocations import AllocationSpec, AskSpec
@@ -143,7 +144,9 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     tags = {keys.APP_TAG_NAMESPACE: pod.ref.namespace, **(namespace.tags if namespace else {})}
     tags[keys.APP_TAG_APPLICATION_ID] = app.name
     tags[keys.APP_TAG_CREATION_TIME] = str(app.created_s + ledger.clock_ahead_ms // 1000)
-    if ledger.phase is Phase.RECOVERING and any(task.pod.node for task in app.members.values()):
+    if ledger.phase is Phase.RECOVERING and any(
+        trust.is_bound_by_muster(ledger, task.pod) for task in app.members.values()
+    ):
         tags[keys.APP_TAG_CREATE_FORCE] = "true"
     if app.gang is None or not app.gang.size:
         return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from muster_operator.agent import telling, trust
 from muster_operator.agent.ledger import Application, Creations, Ledger, NamespaceCreations, Slot, SlotState
 from muster_operator.model import limits
+from muster_operator.model import vocabulary as words
 from muster_operator.model.commands import CancelCreations, CreatePlaceholder
 from muster_operator.model.groups import PlaceholderSpec, TaskGroup
 from muster_operator.model.ids import NodeName
@@ -20,6 +22,10 @@ from muster_operator.translate.placeholders import placeholder_name
 
 #: Creations that one gang orders before the next one of its namespace has its turn.
 _TURN: Final = 50
+_NO_KEY: Final = (
+    "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; "
+    "check the log and the permissions of the operator"
+)
 
 
 def want(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
@@ -56,6 +62,8 @@ def order_instead(ledger: Ledger, out: Outcome, app: Application, lost: Slot, av
 def _go_on(ledger: Ledger, out: Outcome, app: Application) -> None:
     """Order what the windows have room for, now that the application may have more to create."""
     if app.creations.are_waiting:
+        if ledger.keys is None:
+            telling.warn_gang(out, app.originator.ref, words.ACTION_PLACEHOLDER_CREATE_FAILED, _NO_KEY)
         ledger.creations.setdefault(app.namespace, NamespaceCreations()).waiting.setdefault(app.id)
         _refill(ledger, out, app.namespace)
 
@@ -85,9 +93,15 @@ def cancel(ledger: Ledger, out: Outcome, app: Application) -> None:
     _refill(ledger, out, app.namespace)
 
 
+def keys_seen(ledger: Ledger, out: Outcome) -> None:
+    """There are keys to sign with: order what waited for them."""
+    for namespace in list(ledger.creations):
+        _refill(ledger, out, namespace)
+
+
 def _refill(ledger: Ledger, out: Outcome, namespace: str) -> None:
     of_namespace = ledger.creations[namespace]
-    while of_namespace.waiting and of_namespace.open < limits.NAMESPACE_OPEN_CREATIONS:
+    while ledger.keys is not None and of_namespace.waiting and of_namespace.open < limits.NAMESPACE_OPEN_CREATIONS:
         app_id = next(iter(of_namespace.waiting))
         del of_namespace.waiting[app_id]
         app = ledger.applications.get(app_id)
@@ -110,7 +124,7 @@ def _order_next(ledger: Ledger, out: Outcome, app: Application) -> bool:
     while creations.again:
         slot = app.slots.get(creations.again.popleft())
         if slot is not None and slot.state is SlotState.ORDERED:
-            return _order(out, app, slot)
+            return _order(ledger, out, app, slot)
     group = next(iter(creations.missing), None)
     if group is None:
         return False
@@ -123,14 +137,14 @@ def _order_next(ledger: Ledger, out: Outcome, app: Application) -> bool:
     creations.ordinals[group] = ordinal + 1
     app.slots[name] = slot = Slot(name, group, ordinal)
     app.open_slots.add(name)
-    return _order(out, app, slot)
+    return _order(ledger, out, app, slot)
 
 
-def _order(out: Outcome, app: Application, slot: Slot) -> bool:
+def _order(ledger: Ledger, out: Outcome, app: Application, slot: Slot) -> bool:
     group = app.gang.group(slot.group) if app.gang else None
     if group is not None:
         app.creations.open.add(slot.name)
-        out.commands.append(CreatePlaceholder(_spec(app, group, slot.name)))
+        out.commands.append(CreatePlaceholder(_spec(ledger, app, group, slot)))
     return True
 
 
@@ -143,10 +157,10 @@ def _is_taken(ledger: Ledger, app: Application, name: str) -> bool:
     return name in app.slots or name in app.placeholder_names or (app.namespace, name) in ledger.deleting
 
 
-def _spec(app: Application, group: TaskGroup, name: str) -> PlaceholderSpec:
+def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> PlaceholderSpec:
     pod = app.originator
     return PlaceholderSpec(
-        name=name,
+        name=slot.name,
         app=app.id,
         queue=app.queue,
         group=group,
@@ -155,4 +169,6 @@ def _spec(app: Application, group: TaskGroup, name: str) -> PlaceholderSpec:
         priority_class=pod.priority_class,
         image_pull_secrets=pod.image_pull_secrets,
         source=app.source,
+        ordinal=slot.ordinal,
+        signature=trust.sign_placeholder(ledger, app, group, slot.name, slot.ordinal),
     )

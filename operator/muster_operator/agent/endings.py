@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster_operator.agent import applications, gangs, namespaces, refusals, reserving, tasks, telling
+from muster_operator.agent import applications, gangs, namespaces, refusals, reserving, tasks, telling, trust
 from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.allocations import TerminationType
@@ -24,7 +24,7 @@ def mark_resumed(ledger: Ledger, out: Outcome, app: Application) -> None:
     pod = app.originator
     if pod.ref.uid not in ledger.resumed:
         ledger.resumed.add(pod.ref.uid)
-        out.commands.append(MarkResumed(pod.ref))
+        out.commands.append(MarkResumed(pod.ref, trust.sign_outcome(ledger, pod.ref)))
 
 
 def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str) -> None:

@@ -32,6 +32,7 @@ from muster_operator.model.objects import ClusterObject, ObjectKind
 from muster_operator.model.pods import Condition, ForeignPod, GangSource, Membership, Pod, PodRef, UserInfo
 from muster_operator.model.results import Result
 from muster_operator.model.settings import Settings
+from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState, TaskState
 from muster_operator.model.verdicts import Verdict
 
@@ -313,6 +314,10 @@ class Ledger:
     phase: Phase = Phase.GATHERING
     #: Milliseconds to add to the API server's times to have them by our clock, which is the core's; for one session.
     clock_ahead_ms: int = 0
+    #: Without keys nothing is trusted and no placeholder is created.
+    keys: SigningKeys | None = None
+    #: Pods that claim to be placeholders and are signed with a key that is not known.
+    unverified: set[PodUid] = field(default_factory=set)
 
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     #: Whose pods are still there.

@@ -110,7 +110,7 @@ def _go_on(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
             out.commands.append(command)
     if all(state is _BOUND for _, state in states):
         volumes.wait_no_longer(ledger, task)
-        tasks.order_bind(out, task)
+        tasks.order_bind(ledger, out, task)
 
 
 def _state(ledger: Ledger, task: Task, step: Step) -> str | None:

@@ -200,7 +200,7 @@ def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: fl
         if verdict.volumes:
             mounting.begin(ledger, out, task, verdict.volumes, now)
         else:
-            tasks.order_bind(out, task)
+            tasks.order_bind(ledger, out, task)
         return
     tasks.roll_back(ledger, out, task, now, f"node {verdict.node} does not exist")
 

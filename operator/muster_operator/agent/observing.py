@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from muster_operator.agent import applications, changes, objects, occupants, pods, served, storage
+from muster_operator.agent import applications, changes, creations, objects, occupants, pods, served, storage, trust
 from muster_operator.agent.ledger import Ledger, Occupant, Phase
 from muster_operator.agent.nodes import node_gone, node_seen
 from muster_operator.model.facts import (
     Fact,
+    KeysSeen,
     NamespaceGone,
     NamespaceSeen,
     NodeGone,
@@ -49,6 +50,7 @@ def record(ledger: Ledger, fact: Fact) -> None:
             _record_pod(ledger, pod)
         case PodGone(uid):
             ledger.pods.pop(uid, None)
+            ledger.unverified.discard(uid)
             ledger.served.pop(uid, None)
             _forget_foreign(ledger, uid)
             ledger.forget_deletion(uid)
@@ -64,6 +66,8 @@ def record(ledger: Ledger, fact: Fact) -> None:
             objects.record(ledger, fact.object)
         case PlacementChosen(placement):
             ledger.settings = replace(ledger.settings, gang_placement=placement)
+        case KeysSeen(keys):
+            ledger.keys = keys
         case _:
             storage.record(ledger, fact)
 
@@ -86,11 +90,15 @@ def _labels(fact: NamespaceSeen | NamespaceGone) -> ClusterObject:
             return ClusterObject(ObjectKind.NAMESPACE, name, gone=True)
 
 
-def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
-    """Pods that have ended hold nothing and are dropped, but for our placeholders, which are still to be deleted."""
+def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
+    """The pod as it is recorded, with what its claims are worth.
+
+    Pods that have ended hold nothing and are dropped, but for our placeholders, which are still to be deleted.
+    """
     uid = pod.ref.uid
     if isinstance(pod, Pod):
-        if pod.has_ended and not pod.membership.placeholder:
+        pod = trust.settled(ledger, pod)
+        if pod.has_ended and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
             served.remember(ledger, pod)
         else:
@@ -104,6 +112,7 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> None:
     else:
         ledger.foreign_by_node.add(uid, pod.node)
         ledger.foreign[uid] = Occupant(pod)
+    return pod
 
 
 def _forget_foreign(ledger: Ledger, uid: PodUid) -> None:
@@ -132,6 +141,9 @@ def _react(ledger: Ledger, out: Outcome, fact: Fact, now: float) -> None:
             _react_around(ledger, out, fact, now)
         case PlacementChosen():
             record(ledger, fact)
+        case KeysSeen():
+            record(ledger, fact)
+            _keys_seen(ledger, out, now)
         case _:
             storage.seen(ledger, out, fact, now)
 
@@ -158,13 +170,25 @@ def _react_around(
 
 def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -> None:
     known = ledger.foreign.get(pod.ref.uid)
-    _record_pod(ledger, pod)
+    pod = _record_pod(ledger, pod)
     if isinstance(pod, Pod):
         pods.own_pod_seen(ledger, out, pod, now)
     elif pod.has_ended and known is not None:
         occupants.release(ledger, out, known)
     else:
         occupants.foreign_seen(ledger, out, pod)
+
+
+def _keys_seen(ledger: Ledger, out: Outcome, now: float) -> None:
+    """Verify again what was signed with an unknown key, and create the placeholders that waited for a key."""
+    for uid in list(ledger.unverified):
+        pod = ledger.pods.get(uid)
+        if pod is not None:
+            pod = ledger.pods[uid] = trust.settled(ledger, pod)
+            if uid not in ledger.unverified:
+                occupants.stray_gone(ledger, out, uid)
+                pods.own_pod_seen(ledger, out, pod, now)
+    creations.keys_seen(ledger, out)
 
 
 def _pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from muster_operator.agent import applications, mismatches, objects, pods, refusals, served, tasks
+from muster_operator.agent import applications, mismatches, objects, pods, refusals, served, tasks, trust
 from muster_operator.agent.answering import answered
 from muster_operator.agent.ledger import Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation, existing_places
@@ -107,6 +107,7 @@ def _clear(ledger: Ledger) -> None:
     ledger.arrived = dict.fromkeys(ledger.arrived.keys() & ledger.nodes.keys(), 1)
     ledger.resumed &= ledger.pods.keys()
     ledger.noticed &= ledger.pods.keys()
+    ledger.unverified &= ledger.pods.keys()
     for occupant in ledger.foreign.values():
         occupant.reported = False
 
@@ -114,19 +115,22 @@ def _clear(ledger: Ledger) -> None:
 def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | None]:
     """Members and placeholders of each application, originator first; the oldest application first. None = a pause.
 
-    The originator is the owner of placeholders that exist, or has the mark of a gang that was given up, else it is the
-    oldest pod; among equals one that defines a gang.
+    The originator is the owner of placeholders that exist, or has our signed mark of a gang that was given up, else it
+    is the oldest pod; among equals one that defines a gang. Nothing that a user can write makes a pod the originator.
     """
     known: set[PodUid | None] = set(ledger.resumed)
     groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
     ages: dict[AppId, int] = {}
-    for count, pod in enumerate(list(ledger.pods.values()), start=1):
+    for count, recorded in enumerate(list(ledger.pods.values()), start=1):
+        pod = trust.settled(ledger, recorded)
+        if pod is not recorded:
+            ledger.pods[pod.ref.uid] = pod
         member = pod.membership
         groups[member.app][1 if member.placeholder else 0].append(pod)
         ages[member.app] = min(ages.get(member.app, pod.created_s), pod.created_s)
         if member.placeholder:
             known.add(member.owner)
-        if member.resumed:
+        if trust.is_resumed(ledger, pod):
             known.add(pod.ref.uid)
         if not count % WALKED:
             yield None

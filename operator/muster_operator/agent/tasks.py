@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster_operator.agent import standing, telling, volumes
+from muster_operator.agent import standing, telling, trust, volumes
 from muster_operator.agent.asks import allocation_of, ask_of
 from muster_operator.agent.deadlines import remember
 from muster_operator.agent.ledger import Deadline, Deletion, Ledger, Look, Task
@@ -46,11 +46,12 @@ def allocate(ledger: Ledger, task: Task, node: NodeName) -> None:
     ledger.tasks_by_node.add(task.uid, node)
 
 
-def order_bind(out: Outcome, task: Task) -> None:
+def order_bind(ledger: Ledger, out: Outcome, task: Task) -> None:
     """Nothing is in the way any more: bind it to its node."""
     if task.node is not None:
         task.binds = 1
-        out.commands.append(BindPod(task.pod.ref, task.node, task.pod.membership.placeholder))
+        pod, signature = task.pod.ref, trust.sign_binding(ledger, task.pod.ref, task.node)
+        out.commands.append(BindPod(pod, task.node, task.pod.membership.placeholder, signature))
 
 
 def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:

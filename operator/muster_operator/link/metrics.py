@@ -51,6 +51,16 @@ class Metrics:
             "1 = the watch of pods or nodes is stale: binds, deletes and creates wait",
             registry=self.registry,
         )
+        self.signing_keys = Gauge(
+            "muster_operator_signing_keys",
+            "Keys that verify placeholders and bindings; 0 = none could be read: no placeholder is created or trusted",
+            registry=self.registry,
+        )
+        self.unverified = Gauge(
+            "muster_operator_unverified_placeholders",
+            "Placeholders signed with an unknown key: counted on their nodes, neither used nor deleted",
+            registry=self.registry,
+        )
         self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
         self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
 

@@ -25,11 +25,15 @@ class CreatePlaceholder(Struct, frozen=True, gc=False):
 
 
 class BindPod(Struct, frozen=True, gc=False):
-    """Bind a pod to a node through the binding subresource, once and never blindly again (semantics 20)."""
+    """Bind a pod to a node through the binding subresource, once and never blindly again (semantics 20).
+
+    ``signature``: written on the pod with its node (agent/trust); empty = none.
+    """
 
     pod: PodRef
     node: NodeName
     placeholder: bool = False
+    signature: str = ""
 
 
 class DeletePod(Struct, frozen=True, gc=False):
@@ -64,6 +68,7 @@ class MarkResumed(Struct, frozen=True, gc=False):
     """Note on the originator that the gang's reservation is over, so that a restart makes no placeholders again."""
 
     originator: PodRef
+    signature: str = ""
 
 
 class MarkDisrupted(Struct, frozen=True, gc=False):

@@ -10,6 +10,7 @@ from muster_operator.model.namespaces import Namespace
 from muster_operator.model.nodes import Node
 from muster_operator.model.objects import ClusterObject
 from muster_operator.model.pods import ForeignPod, Pod
+from muster_operator.model.signing import SigningKeys
 from muster_operator.model.storage import Attachment, Claim, NodeDrivers, Volume
 
 
@@ -104,6 +105,12 @@ class AttachmentGone(Struct, frozen=True, gc=False):
     name: str
 
 
+class KeysSeen(Struct, frozen=True, gc=False):
+    """These keys sign and verify from now on."""
+
+    keys: SigningKeys
+
+
 class PlacementChosen(Struct, frozen=True, gc=False):
     """The configuration says how gangs that name no placement get their places, from now on (semantics 16)."""
 
@@ -112,4 +119,4 @@ class PlacementChosen(Struct, frozen=True, gc=False):
 
 StorageFact = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
 ClusterFact = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
-Fact = PodSeen | PodGone | NodeSeen | NodeGone | ClusterFact | StorageFact | PlacementChosen
+Fact = PodSeen | PodGone | NodeSeen | NodeGone | ClusterFact | StorageFact | PlacementChosen | KeysSeen

@@ -97,6 +97,8 @@ class PlaceholderSpec:
     priority_class: str
     image_pull_secrets: tuple[str, ...]
     source: GangSource
+    ordinal: int = 0
+    signature: str = ""
 
     @property
     def namespace(self) -> str:

@@ -66,12 +66,21 @@ class Condition(Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a pod says that claims to be a placeholder of ours: its owner, and its requests as they were signed."""
+
+    owner: PodUid
+    requests: str
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """To which application a pod belongs and in which role (contract 1.1, 1.2).
 
-    ``owner`` is the originator's UID, for a placeholder only. ``placeholder`` is true only if we made the pod
-    (semantics 18). ``refusal`` says why the pod cannot be scheduled at all; empty if it can. ``conflicts`` are
-    the losing spellings of application id and queue, as sentences. ``user_problem``: what is wrong with the user.
+    ``claim``: the pod claims to be a placeholder; ``placeholder`` is true, and ``owner`` the originator's UID, only if
+    its signature was verified (agent/trust). ``resumed``: the pod says that its gang was given up. ``refusal`` says why
+    the pod cannot be scheduled at all; empty if it can. ``conflicts`` are the losing spellings of application id and
+    queue, as sentences. ``user_problem``: what is wrong with the user.
     """
 
     app: AppId
@@ -79,6 +88,7 @@ class Membership:
     task_group: str = ""
     placeholder: bool = False
     owner: PodUid | None = None
+    claim: Claim | None = None
     gang: GangSource = GangSource()
     user: UserInfo = UserInfo()
     resumed: bool = False
@@ -95,7 +105,8 @@ class Pod(Struct, frozen=True, gc=False):
     ``preemptionPolicy: Never``. ``tags`` are those of contract 1.9 and what filters and scores read of the pod.
     ``claims``: names of its resource claims (DRA), which nobody here can satisfy. ``kubelet_refusal`` is why a kubelet
     would not start the pod; empty if it did not refuse it. ``common``: those of its tags that its whole class has, one
-    object for all of them; empty if it has tags that no other has.
+    object for all of them; empty if it has tags that no other has. ``seal`` and ``ordinal``: the signature and the
+    ordinal of a placeholder, or the signature of a gang's outcome; ``binding``: that of the binding, all unverified.
     """
 
     ref: PodRef
@@ -118,6 +129,9 @@ class Pod(Struct, frozen=True, gc=False):
     condition: Condition | None = None
     kubelet_refusal: str = ""
     common: Mapping[str, str] = field(default_factory=dict)
+    seal: str = ""
+    ordinal: str = ""
+    binding: str = ""
 
     @property
     def has_ended(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -9,10 +10,14 @@ import orjson
 
 from muster_operator.model import limits
 from muster_operator.model import vocabulary as words
+from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import PodUid, application_id
-from muster_operator.model.pods import GangSource, Membership, PodRef, UserInfo
+from muster_operator.model.pods import Claim, GangSource, Membership, PodRef, UserInfo
 from muster_operator.model.settings import Settings
+from muster_operator.model.signing import SIGNATURE_CHARACTERS
 from muster_operator.translate.memo import Memo, digest
+from muster_operator.translate.placeholders import PLACEHOLDER_CONTAINER
+from muster_operator.translate.quantities import nanos
 from muster_operator.translate.raw import Raw, is_true, items, mapping, objects, strings, text, text_bytes
 
 _MAX_APP_ID: Final = 63
@@ -157,14 +162,34 @@ def _owner(metadata: Raw) -> PodUid | None:
     return None
 
 
-def _is_made_by_us(metadata: Raw) -> bool:
-    return any(
-        entry.get("manager") == words.PLACEHOLDER_FIELD_MANAGER and not entry.get("subresource")
-        for entry in objects(metadata.get("managedFields"))
-    )
+def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> Claim | None:
+    """What a pod says that claims to be a placeholder; None = it has no owner, or other requests than it says.
+
+    Resources that it does not mention may have been added by a LimitRange.
+    """
+    owner = _owner(metadata)
+    stated = annotations.get(words.ANNOTATION_PLACEHOLDER_REQUESTS, "")
+    if owner is None or not stated or text_bytes(stated) > limits.TASK_GROUPS_BYTES:
+        return None
+    containers = objects(spec.get("containers"))
+    own = next((one for one in containers if one.get("name") == PLACEHOLDER_CONTAINER), {})
+    requests = mapping(mapping(own.get("resources")).get("requests"))
+    try:
+        said = mapping(orjson.loads(stated))
+        if any(nanos(name, value) != nanos(name, requests.get(name)) for name, value in said.items()):
+            return None
+    except (orjson.JSONDecodeError, RecursionError, BadInputError):
+        return None
+    return Claim(owner, stated)
 
 
-def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
+def signature(annotations: Mapping[str, str], key: str) -> str:
+    """A signature of the pod; a text that is too long to be one is not kept."""
+    found = annotations.get(key, "")
+    return found if len(found) <= SIGNATURE_CHARACTERS else ""
+
+
+def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None = None) -> Membership:
     """What the pod's labels and annotations say about its application."""
     written = _written(metadata)
     annotations = written["annotation"]
@@ -173,10 +198,9 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
     app = _app_id(found, ref, settings)
     notices = conflicts + queue_conflicts
     user, user_problem = _user(annotations.get(words.ANNOTATION_USER_INFO, ""))
-    owner = _owner(metadata)
     says_placeholder = is_true(annotations.get(words.ANNOTATION_PLACEHOLDER))
-    placeholder = says_placeholder and owner is not None and _is_made_by_us(metadata)
-    if says_placeholder and not placeholder:
+    claim = _claim(metadata, spec or {}, annotations) if says_placeholder else None
+    if says_placeholder and claim is None:
         notices += (f"annotation {words.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
     task_group = annotations.get(words.ANNOTATION_TASK_GROUP_NAME, "")
     refusal = _refusal(app, queue, task_group)
@@ -184,8 +208,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings) -> Membership:
         app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
         queue="" if refusal else queue,
         task_group="" if refusal else task_group,
-        placeholder=placeholder,
-        owner=owner if placeholder else None,
+        claim=claim,
         gang=_gang_source(annotations),
         user=user,
         resumed=annotations.get(words.ANNOTATION_GANG_OUTCOME) == words.GANG_RESUMED,

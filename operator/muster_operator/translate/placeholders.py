@@ -24,6 +24,8 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
 GRACE_S: Final = 1
 #: Placeholders run nothing, so a service mesh adds no sidecar to them. A task group may say otherwise.
 _NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
+#: The container that requests the resources.
+PLACEHOLDER_CONTAINER: Final = "pause"
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -55,6 +57,11 @@ def _name_part(text: str, length: int) -> str:
     return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
 
 
+def requests_text(group: TaskGroup) -> str:
+    """The requests of a member as they are signed: a LimitRange may add others to the placeholder."""
+    return orjson.dumps(dict(group.requests), option=orjson.OPT_SORT_KEYS).decode()
+
+
 def placeholder_labels(group: TaskGroup, app: str, queue: str) -> dict[str, str]:
     """Ours win over the group's; a value that no label may hold is not among them."""
     labels = dict(group.labels)
@@ -72,13 +79,17 @@ def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict
     """
     app = application_name(spec.app)
     labels = placeholder_labels(spec.group, app, spec.queue)
-    annotations = {**_NO_INJECTION, **spec.group.annotations}
+    of_group = spec.group.annotations.items()
+    annotations = _NO_INJECTION | {key: value for key, value in of_group if not key.startswith(words.INTERNAL_PREFIX)}
     for key, value in ((words.LABEL_APP_ID, app), (words.LABEL_QUEUE, spec.queue)):
         annotations.pop(key, None)
         if value and key not in labels:
             annotations[key] = value
     annotations[words.ANNOTATION_PLACEHOLDER] = "true"
     annotations[words.ANNOTATION_TASK_GROUP_NAME] = spec.group.name
+    annotations[words.ANNOTATION_PLACEHOLDER_ORDINAL] = str(spec.ordinal)
+    annotations[words.ANNOTATION_PLACEHOLDER_REQUESTS] = requests_text(spec.group)
+    annotations[words.ANNOTATION_PLACEHOLDER_SIGNATURE] = spec.signature
     if spec.source.parameters:
         annotations[words.ANNOTATION_PARAMETERS] = spec.source.parameters
     return labels, annotations
@@ -115,7 +126,7 @@ def _pod_security(settings: Settings) -> Raw:
 
 def _container(spec: PlaceholderSpec, settings: Settings) -> Raw:
     return {
-        "name": "pause",
+        "name": PLACEHOLDER_CONTAINER,
         "image": settings.placeholder_image,
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": dict(spec.group.requests), "limits": dict(spec.group.requests)},
@@ -132,7 +143,7 @@ def placeholder_body(spec: PlaceholderSpec, settings: Settings) -> Raw:
     """The pod to POST, with ``PLACEHOLDER_FIELD_MANAGER`` as its field manager.
 
     The owner is always the originator: with it the garbage collector takes every placeholder, also where Muster is
-    gone, and by it a placeholder is known as ours (semantics 18). Its own controller would outlive it.
+    gone. Its own controller would outlive it. The signature shows that the pod is ours (agent/trust).
 
     Differs: no service account token and no service variables; the pause process has no use for them, and in a
     namespace of thousands of services they keep it from starting.

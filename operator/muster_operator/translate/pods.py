@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
+from typing import Final
 
 from muster_operator.model import limits
 from muster_operator.model import vocabulary as words
@@ -15,13 +16,16 @@ from muster_operator.model.settings import Settings
 from muster_operator.translate.company import company_tag
 from muster_operator.translate.constraints import constraints_tag, required_node
 from muster_operator.translate.kubelet import kubelet_refusal
-from muster_operator.translate.membership import membership
+from muster_operator.translate.membership import membership, signature
 from muster_operator.translate.ports import ports_tag
 from muster_operator.translate.preferences import preferences_tag
 from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text, text_bytes
 from muster_operator.translate.requests import pod_resources
 from muster_operator.translate.volumes import volumes_tag
 from muster_si import keys
+
+#: Characters of an ordinal.
+ORDINAL_CHARACTERS: Final = 10
 
 #: The tag, its name for people, and what makes it.
 _Fact = tuple[str, str, Callable[[], str]]
@@ -181,8 +185,11 @@ def _facts(
 def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
     metadata, spec, status = (mapping(raw.get(part)) for part in ("metadata", "spec", "status"))
     created_s = (epoch_ms(metadata.get("creationTimestamp")) or 0) // 1000
-    resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings), created_s)
+    resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings, spec), created_s)
     scheduled_at_ms, condition = _scheduled(status)
+    annotations = strings(metadata.get("annotations"))
+    ordinal = "" if member.claim is None else annotations.get(words.ANNOTATION_PLACEHOLDER_ORDINAL, "")
+    sealed_by = words.ANNOTATION_OUTCOME_SIGNATURE if member.claim is None else words.ANNOTATION_PLACEHOLDER_SIGNATURE
     return Pod(
         ref=ref,
         membership=member,
@@ -203,6 +210,9 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         image_pull_secrets=tuple(name for name in _names(spec.get("imagePullSecrets")) if name),
         condition=condition,
         kubelet_refusal=kubelet_refusal(status),
+        seal=signature(annotations, sealed_by),
+        ordinal=ordinal[:ORDINAL_CHARACTERS],
+        binding=signature(annotations, words.ANNOTATION_BINDING_SIGNATURE),
     )
 
 

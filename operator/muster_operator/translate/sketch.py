@@ -26,6 +26,11 @@ _ANNOTATIONS: Final = {
     "allow_preemption": words.ANNOTATION_ALLOW_PREEMPTION,
     "placeholder": words.ANNOTATION_PLACEHOLDER,
     "gang_outcome": words.ANNOTATION_GANG_OUTCOME,
+    "requests": words.ANNOTATION_PLACEHOLDER_REQUESTS,
+    "ordinal": words.ANNOTATION_PLACEHOLDER_ORDINAL,
+    "placeholder_signature": words.ANNOTATION_PLACEHOLDER_SIGNATURE,
+    "outcome_signature": words.ANNOTATION_OUTCOME_SIGNATURE,
+    "binding_signature": words.ANNOTATION_BINDING_SIGNATURE,
 }
 
 
@@ -41,6 +46,11 @@ class Annotations(Struct, omit_defaults=True, gc=False, rename=_ANNOTATIONS):
     allow_preemption: str | UnsetType = UNSET
     placeholder: str | UnsetType = UNSET
     gang_outcome: str | UnsetType = UNSET
+    requests: str | UnsetType = UNSET
+    ordinal: str | UnsetType = UNSET
+    placeholder_signature: str | UnsetType = UNSET
+    outcome_signature: str | UnsetType = UNSET
+    binding_signature: str | UnsetType = UNSET
 
 
 class Owner(Struct, omit_defaults=True, gc=False, rename="camel"):
@@ -49,13 +59,6 @@ class Owner(Struct, omit_defaults=True, gc=False, rename="camel"):
     api_version: str = ""
     kind: str = ""
     uid: str = ""
-
-
-class Manager(Struct, omit_defaults=True, gc=False, rename="camel"):
-    """ManagedFieldsEntry."""
-
-    manager: str = ""
-    subresource: str = ""
 
 
 class Metadata(Struct, gc=False, rename="camel"):
@@ -70,7 +73,6 @@ class Metadata(Struct, gc=False, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: Annotations | UnsetType = UNSET
     owner_references: list[Owner] | UnsetType = UNSET
-    managed_fields: list[Manager] | UnsetType = UNSET
 
 
 class Container(Struct, omit_defaults=True, gc=False, rename="camel"):

@@ -25,7 +25,9 @@ from muster_operator.model.commands import (
 )
 from muster_operator.model.pods import PodRef
 from muster_operator.model.vocabulary import (
+    ANNOTATION_BINDING_SIGNATURE,
     ANNOTATION_GANG_OUTCOME,
+    ANNOTATION_OUTCOME_SIGNATURE,
     FIELD_MANAGER,
     GANG_RESUMED,
     PLACEHOLDER_FIELD_MANAGER,
@@ -43,10 +45,13 @@ CLUSTER_EVENTS_NAMESPACE: Final = "default"
 def bind(command: BindPod) -> Request:
     """POST the binding; its uid is a precondition: another pod of that name answers 409."""
     pod = command.pod
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if command.signature:  # the API server merges annotations of a binding into those of its pod
+        metadata["annotations"] = {ANNOTATION_BINDING_SIGNATURE: command.signature}
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": command.node},
     }
     path = f"{_pod_path(pod)}/binding?fieldManager={FIELD_MANAGER}"
@@ -99,6 +104,8 @@ def mark_resumed(command: MarkResumed) -> Request:
     Through the status subresource, which takes annotations and labels too: the operator has no right to patch pods.
     """
     annotations = {ANNOTATION_GANG_OUTCOME: GANG_RESUMED}
+    if command.signature:
+        annotations[ANNOTATION_OUTCOME_SIGNATURE] = command.signature
     return _patch(command.originator, "/status", {"metadata": {"annotations": annotations}}, MERGE_PATCH)
 
 

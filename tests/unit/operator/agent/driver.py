@@ -33,6 +33,7 @@ from muster_operator.model.verdicts import (
 from muster_si import keys
 from tests.unit.operator.agent.kubernetes import SETTINGS, namespace_seen, node_seen, seen
 from tests.unit.operator.objects import Raw, a_namespace, a_node, a_pod
+from tests.unit.operator.signing import KEYS
 
 APP = AppId("dev/job")
 #: Two namespaces that share their application IDs, and the application `job` of both.
@@ -44,7 +45,7 @@ SHARED = AppId("@team/job")
 class Driver:
     """``now`` is the test's to move."""
 
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
     now: float = 0.0
 
     def see(self, raw: Raw, **status: object) -> Outcome:
@@ -120,7 +121,7 @@ def whole(turns: Iterable[Outcome]) -> Outcome:
 
 def live(*nodes: str, settings: Settings = SETTINGS) -> Driver:
     """A live session with these nodes; n1 if none is named."""
-    driver = Driver(Ledger(settings))
+    driver = Driver(Ledger(settings, keys=KEYS))
     driver.fact(namespace_seen(a_namespace()))
     for name in nodes or ("n1",):
         driver.fact(node_seen(a_node(name)))

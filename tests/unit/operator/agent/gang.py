@@ -33,7 +33,6 @@ def pod_of(command: CreatePlaceholder, **spec: Any) -> Raw:
     raw["metadata"] |= {
         "uid": f"ph-{command.spec.name}",
         "creationTimestamp": "2026-01-01T00:00:01Z",
-        "managedFields": [{"manager": "muster-placeholder"}],
     }
     raw["spec"].update(spec)
     raw["status"] = {"phase": "Pending"}

@@ -165,8 +165,10 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
             case SetCondition(pod=pod, reason=reason, message=message) if pod.uid in self.pods:
                 condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
                 self.change(pod.name, conditions=[condition])
-            case MarkResumed(originator=pod) if pod.uid in self.pods:
-                self.pods[pod.uid]["metadata"]["annotations"][words.ANNOTATION_GANG_OUTCOME] = words.GANG_RESUMED
+            case MarkResumed(originator=pod, signature=signature) if pod.uid in self.pods:
+                annotations = self.pods[pod.uid]["metadata"]["annotations"]
+                annotations[words.ANNOTATION_GANG_OUTCOME] = words.GANG_RESUMED
+                annotations[words.ANNOTATION_OUTCOME_SIGNATURE] = signature
                 self._tell(self.pods[pod.uid])
             case MarkDisrupted(pod=pod, message=message) if pod.uid in self.pods:
                 self.change(pod.name, conditions=[{"type": "DisruptionTarget", "status": "True", "message": message}])
@@ -187,7 +189,6 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         raw["metadata"] |= {
             "uid": f"uid-ph-{self.serial}",
             "creationTimestamp": self.now,
-            "managedFields": [{"manager": words.PLACEHOLDER_FIELD_MANAGER, "operation": "Update"}],
         }
         raw["status"] = {"phase": "Pending"}
         self.add(raw)
@@ -202,6 +203,7 @@ class Kubernetes:  # long: one peer, and each of its few rules is a method
         if raw["spec"].get("nodeName"):
             return CommandFailed(command, 409, "Conflict", "already assigned")
         raw["spec"]["nodeName"] = command.node
+        raw["metadata"].setdefault("annotations", {})[words.ANNOTATION_BINDING_SIGNATURE] = command.signature
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.now}
         raw["status"]["conditions"] = [scheduled]
         self.binds[command.pod.uid] += 1

@@ -38,6 +38,7 @@ from tests.unit.operator.agent.core import Core
 from tests.unit.operator.agent.counting import assert_counted
 from tests.unit.operator.agent.driver import whole
 from tests.unit.operator.agent.kubernetes import Kubernetes
+from tests.unit.operator.signing import KEYS
 
 Choose = Callable[[int], int]
 _APPLICATION_NEWS = (ApplicationSubmitted, ApplicationRemoved)
@@ -55,7 +56,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
 
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     core: Core = field(default_factory=Core)
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
     now: float = 0.0
     streams: tuple[deque[News], deque[News], deque[News]] = field(default_factory=lambda: (deque(), deque(), deque()))
     commands: deque[Command] = field(default_factory=deque)
@@ -67,7 +68,7 @@ class Simulation:  # long: every move is a method, and all of them move the same
     def start(self) -> Simulation:
         """The operator starts: it lists, registers and recovers."""
         self.kubernetes.watch.clear()
-        self.ledger = Ledger(self.settings)
+        self.ledger = Ledger(self.settings, keys=KEYS)
         for fact in self.kubernetes.list_all():
             observe(self.ledger, fact, self.now)
         self._begin()

@@ -15,6 +15,7 @@ from tests.unit.operator.agent.driver import APP, SHARED, SHARING, Driver, asked
 from tests.unit.operator.agent.kubernetes import namespace_seen
 from tests.unit.operator.agent.simulation import Simulation
 from tests.unit.operator.objects import CREATED_S, QUEUE, a_group, a_namespace, a_pod, gang_annotations
+from tests.unit.operator.signing import OTHER_KEYS, sign_binding
 
 CPU = '{"cpu": "1"}'
 
@@ -57,14 +58,21 @@ def test_the_tags_of_an_application_are_these_and_no_others() -> None:
     }
 
 
-def test_an_application_is_created_by_force_in_a_recovery_only_and_only_with_a_bound_pod() -> None:
+def test_an_application_is_created_by_force_in_a_recovery_only_and_only_with_a_pod_that_muster_bound() -> None:
+    """A node that a user wrote, or YuniKorn, gives no rights; nor does a signature of another pod or node."""
     driver = live()
-    for pod in (a_pod("b0", app="bound", nodeName="n1"), a_pod("w0", app="waits")):
+    bound = sign_binding(a_pod("b0", app="bound", nodeName="n1"))
+    copied = a_pod("c0", app="copied", annotations=dict(bound["metadata"]["annotations"]), nodeName="n1")
+    moved = sign_binding(a_pod("m0", app="moved", nodeName="n1"))
+    moved["spec"]["nodeName"] = "n2"
+    foreign = sign_binding(a_pod("f0", app="foreign", nodeName="n1"), OTHER_KEYS)
+    placed = a_pod("p0", app="placed", nodeName="n1")
+    for pod in (bound, copied, moved, foreign, placed, a_pod("w0", app="waits")):
         assert keys.APP_TAG_CREATE_FORCE not in submitted(driver.see(pod)).tags
     again = whole(recovery.begin(driver.ledger, 0.0)).news
-    [bound, waits] = [item.spec for item in again if isinstance(item, ApplicationSubmitted)]
-    assert bound.tags[keys.APP_TAG_CREATE_FORCE] == "true"
-    assert keys.APP_TAG_CREATE_FORCE not in waits.tags
+    specs = [item.spec for item in again if isinstance(item, ApplicationSubmitted)]
+    assert len(specs) == 6
+    assert [spec.app for spec in specs if spec.tags.get(keys.APP_TAG_CREATE_FORCE) == "true"] == ["dev/bound"]
 
 
 def test_a_task_group_that_a_later_pod_makes_larger_stays_as_the_first_said() -> None:

@@ -24,7 +24,7 @@ from tests.unit.operator.agent.test_chaos import a_job_pod
 from tests.unit.operator.objects import Raw, a_node, a_pod
 
 #: What remains of a cluster from which every pod went: its nodes and namespaces.
-STAYS = {"settings", "phase", "nodes", "namespaces", "objects", "priority_classes", "deadline_count"}
+STAYS = {"settings", "keys", "phase", "nodes", "namespaces", "objects", "priority_classes", "deadline_count"}
 
 
 def left(simulation: Simulation) -> dict[str, object]:

@@ -25,6 +25,7 @@ from muster_si import keys
 from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused
 from tests.unit.operator.agent.gang import a_member, creates, pod_of, reserving, uid
 from tests.unit.operator.objects import a_group, a_pod, gang_annotations
+from tests.unit.operator.signing import sign_placeholder
 
 TIMEOUT = TerminationType.TIMEOUT
 
@@ -278,6 +279,7 @@ def test_a_surplus_placeholder_is_deleted() -> None:
     driver, placeholders = reserving()
     extra = copy.deepcopy(placeholders[0])
     extra["metadata"] |= {"name": "tg-job-g-extra", "uid": "ph-extra"}
+    sign_placeholder(extra, ordinal=99)
     out = driver.see(extra)
     assert [type(command) for command in out.commands] == [DeletePod]
     assert len(driver.ledger.applications[APP].slots) == len(placeholders)

@@ -12,6 +12,7 @@ from muster_si import keys
 from tests.unit.operator.agent.driver import SHARED, SHARING, Driver, live, orders, whole
 from tests.unit.operator.agent.kubernetes import namespace_seen, seen
 from tests.unit.operator.objects import QUEUE, Raw, a_group, a_namespace, a_pod, gang_annotations
+from tests.unit.operator.signing import KEYS
 
 AUTOGEN = "yunikorn-dev-autogen"
 HARD = "gangSchedulingStyle=Hard"
@@ -63,7 +64,7 @@ def test_no_pod_of_another_namespace_fails_with_an_application() -> None:
 
 
 def test_no_pod_of_another_namespace_takes_an_application_over_at_a_restart() -> None:
-    ledger = Ledger()
+    ledger = Ledger(keys=KEYS)
     driver = Driver(ledger)
     driver.fact(namespace_seen(a_namespace()))
     driver.fact(namespace_seen(a_namespace("other")))

@@ -16,9 +16,10 @@ from tests.unit.operator.agent.driver import Driver, done, events, live, orders,
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.agent.stores import DATA, a_claim, a_volume, claim_seen, gone, volume_seen
 from tests.unit.operator.objects import a_node, a_pod
+from tests.unit.operator.signing import a_bind
 
 POD = PodRef("dev", "w0", PodUid("uid-w0"))
-BIND = BindPod(POD, NodeName("n1"))
+BIND = a_bind(POD, "n1")
 CLAIM_DISK = ClaimVolume(POD, DATA, "disk")
 SELECT_N1 = SelectNode(POD, DATA, NodeName("n1"))
 FREE_DISK = ClaimVolume(POD, DATA, "disk", undo=True)

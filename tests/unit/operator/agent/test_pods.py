@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import BindPod, DeletePod, EventType, FailPod, MarkDisrupted, PostEvent
-from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_operator.model.commands import DeletePod, EventType, FailPod, MarkDisrupted, PostEvent
+from muster_operator.model.ids import AllocationId, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
     AllocationReported,
@@ -30,9 +30,10 @@ from muster_si import keys
 from tests.unit.operator.agent.driver import APP, asked, done, events, live, orders, refused, waiting
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import APP_ID, Raw, a_container, a_node, a_pod
+from tests.unit.operator.signing import a_bind
 
 W0 = PodRef("dev", "w0", PodUid("uid-w0"))
-BIND = BindPod(W0, NodeName("n1"))
+BIND = a_bind(W0, "n1")
 STOPPED = TerminationType.STOPPED_BY_RM
 
 

@@ -6,7 +6,7 @@ from muster_operator.agent import recovery
 from muster_operator.agent.ledger import Phase
 from muster_operator.agent.unwritten import AGAIN_S
 from muster_operator.model.allocations import TerminationType
-from muster_operator.model.commands import BindPod, CreatePlaceholder, DeletePod, MarkResumed
+from muster_operator.model.commands import CreatePlaceholder, DeletePod, MarkResumed
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.news import (
     AllocationReleased,
@@ -33,17 +33,15 @@ from tests.unit.operator.agent.driver import (
 )
 from tests.unit.operator.agent.kubernetes import node_seen
 from tests.unit.operator.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.signing import a_bind, sign_outcome, sign_placeholder
 
 
 def placeholder(name: str, **spec: object) -> Raw:
     """One of ours, for group g, owned by w0."""
     annotations = gang_annotations(a_group("g", 2), member_of="g")
-    raw = a_pod(name, app=APP, annotations={"internal.yunikorn.apache.org/placeholder": "true", **annotations}, **spec)
-    raw["metadata"] |= {
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0"}],
-        "managedFields": [{"manager": "muster-placeholder"}],
-    }
-    return raw
+    raw = a_pod(name, app=APP, annotations=annotations, **spec)
+    raw["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0"}]
+    return sign_placeholder(raw)
 
 
 def a_member(name: str, **spec: object) -> Raw:
@@ -178,24 +176,20 @@ def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
     assert not spec.spec.placeholder_ask
 
 
-RESUMED = {"internal.yunikorn.apache.org/gang-outcome": "resumed"}
-
-
 def test_a_gang_stays_resumed_whichever_of_its_pods_of_one_second_carries_the_mark() -> None:
     """Live the first pod seen is the originator, and a Job makes many in a second."""
-    marked = a_member("w1")
-    marked["metadata"]["annotations"] |= RESUMED
+    marked = sign_outcome(a_member("w1"))
     spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).news[0]
     assert isinstance(spec, ApplicationSubmitted)
     assert not spec.spec.placeholder_ask
 
 
 def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() -> None:
-    marked = a_member("w0")
-    marked["metadata"]["annotations"] |= RESUMED
+    marked = sign_outcome(a_member("w0"))
     driver = gathered(marked, a_member("w1"))
     recovered(driver)
-    assert MarkResumed(PodRef("dev", "w1", PodUid("uid-w1"))) in driver.gone("w0").commands
+    [mark] = [command for command in driver.gone("w0").commands if isinstance(command, MarkResumed)]
+    assert mark.originator == PodRef("dev", "w1", PodUid("uid-w1"))
 
 
 def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
@@ -281,7 +275,7 @@ def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_anew() -> Non
     recovery.pause(driver.ledger)
     _, asks, _ = recovered(driver)
     assert asked(asks) == ["uid-w0"]
-    assert orders(driver.allocated("uid-w0")) == [BindPod(PodRef("dev", "w0", PodUid("uid-w0")), NodeName("n1"))]
+    assert orders(driver.allocated("uid-w0")) == [a_bind(PodRef("dev", "w0", PodUid("uid-w0")), "n1")]
     ended = driver.see(a_pod("w0", app=APP, nodeName="n1"), phase="Failed").news
     stopped = TerminationType.STOPPED_BY_RM
     assert ended == [AllocationReleased(APP, PodUid("uid-w0"), stopped, AllocationId("uid-w0-0"))]

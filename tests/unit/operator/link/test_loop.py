@@ -26,6 +26,7 @@ from muster_operator.model.pods import PodRef
 from muster_operator.model.results import CommandSucceeded
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.link.si.scheduler import Peer
+from tests.unit.operator.signing import KEYS
 
 
 def a_node(name: str, version: int = 1) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.metrics)
-        self.ledger = Ledger()
+        self.ledger = Ledger(keys=KEYS)
         self.loop = Loop(self.ledger, self.inbox, self.commands.append, self.metrics, binds=self)
         self.loop.use_clock(lambda: self.clock_ahead_s)
         self.link = CoreLink(self.peer, Encoder("rm", "default"), parse({}), self.inbox, lambda: None)

@@ -34,7 +34,7 @@ def body(spec: PlaceholderSpec, settings: Settings | None = None) -> Raw:
 
 
 def test_the_pod_is_the_contracts() -> None:
-    spec = a_spec(labels={"team": "x"}, annotations={"note": "y"})
+    spec = replace(a_spec(labels={"team": "x"}, annotations={"note": "y"}), ordinal=7, signature="v1:key:code")
     assert body(spec) == {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -48,6 +48,9 @@ def test_the_pod_is_the_contracts() -> None:
                 "note": "y",
                 "internal.yunikorn.apache.org/placeholder": "true",
                 "yunikorn.apache.org/task-group-name": "workers",
+                "internal.yunikorn.apache.org/placeholder-ordinal": "7",
+                "internal.yunikorn.apache.org/placeholder-requests": '{"cpu":"1","memory":"1Gi"}',
+                "internal.yunikorn.apache.org/placeholder-signature": "v1:key:code",
                 "yunikorn.apache.org/schedulingPolicyParameters": "gangSchedulingStyle=Soft",
             },
             "ownerReferences": [
@@ -107,11 +110,15 @@ def test_our_labels_and_annotations_win() -> None:
     metadata = body(
         a_spec(
             labels={"yunikorn.apache.org/app-id": "other", "yunikorn.apache.org/queue": "other"},
-            annotations={"internal.yunikorn.apache.org/placeholder": "false"},
+            annotations={
+                "internal.yunikorn.apache.org/placeholder": "false",
+                "internal.yunikorn.apache.org/binding-signature": "v1:key:code",
+            },
         )
     )["metadata"]
     assert metadata["labels"] == {"yunikorn.apache.org/app-id": "job", "yunikorn.apache.org/queue": "root.dev"}
     assert metadata["annotations"]["internal.yunikorn.apache.org/placeholder"] == "true"
+    assert "internal.yunikorn.apache.org/binding-signature" not in metadata["annotations"]
 
 
 def test_a_queue_that_no_label_may_hold_is_an_annotation() -> None:

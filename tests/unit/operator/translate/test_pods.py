@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, UserInfo
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pods import Claim, Condition, ForeignPod, Pod, PodPhase, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.translate.pods import read_pod
 from muster_si import keys
@@ -118,35 +119,51 @@ def test_the_user_is_read_or_nobody(annotation: str, user: UserInfo) -> None:
     assert labelled({}, {"yunikorn.apache.org/user.info": annotation}).membership.user == user
 
 
-def a_placeholder(**changes: Any) -> Raw:
-    raw = a_pod("ph", app="job", annotations={"internal.yunikorn.apache.org/placeholder": "true"})
+REQUESTS = "internal.yunikorn.apache.org/placeholder-requests"
+
+
+def a_placeholder(requests: str = '{"cpu": "1"}', **changes: Any) -> Raw:
+    annotations = {"internal.yunikorn.apache.org/placeholder": "true", REQUESTS: requests}
+    raw = a_pod("ph", app="job", annotations=annotations, containers=[a_container("pause", cpu="1", memory="1Gi")])
     raw["metadata"] |= {
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0"}],
-        "managedFields": [{"manager": "muster-placeholder", "operation": "Update"}],
         **changes,
     }
     return raw
 
 
-def test_a_placeholder_is_ours_by_three_signs_together() -> None:
-    member = own(a_placeholder()).membership
-    assert (member.placeholder, member.owner, member.conflicts) == (True, "uid-w0", ())
+@pytest.mark.parametrize("requests", ['{"cpu": "1"}', '{"cpu": "1000m", "memory": "1024Mi"}', "{}"])
+def test_a_claim_to_be_a_placeholder_is_read_and_gives_nothing_by_itself(requests: str) -> None:
+    """A LimitRange may add requests that were not signed."""
+    member = own(a_placeholder(requests)).membership
+    assert member.claim == Claim(PodUid("uid-w0"), requests)
+    assert (member.placeholder, member.owner, member.conflicts) == (False, None, ())
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"managedFields": []},
-        {"managedFields": [{"manager": "kubectl"}]},
-        {"managedFields": [{"manager": "muster-placeholder", "subresource": "status"}]},
         {"ownerReferences": []},
         {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "uid": "j"}]},
+        {"requests": ""},
+        {"requests": "{"},
+        {"requests": '{"cpu": "2"}'},
+        {"requests": '{"cpu": "1", "gpu": "1"}'},
+        {"requests": '{"cpu": {}}'},
+        {"requests": "[" * 20_000},
     ],
 )
 def test_a_users_pod_that_says_placeholder_is_an_ordinary_pod(changes: Raw) -> None:
     member = own(a_placeholder(**changes)).membership
-    assert (member.placeholder, member.owner) == (False, None)
+    assert (member.claim, member.placeholder, member.owner) == (None, False, None)
     assert "is reserved and ignored here; remove it" in member.conflicts[0]
+
+
+def test_a_text_too_long_for_a_signature_is_not_kept() -> None:
+    names = ("binding-signature", "gang-outcome-signature")
+    annotations = {f"internal.yunikorn.apache.org/{name}": "x" * 81 for name in names}
+    pod = own(a_pod(annotations=annotations))
+    assert (pod.seal, pod.binding) == ("", "")
 
 
 def test_tags_carry_namespace_name_labels_and_creation() -> None:

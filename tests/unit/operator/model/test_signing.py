@@ -1,0 +1,50 @@
+"""Signatures are of exactly these texts, in this installation, by one of its keys."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_operator.model.signing import SIGNATURE_CHARACTERS, SigningKeys, Validity, key_id
+
+OLD, NEW = b"o" * 32, b"n" * 32
+TEXTS = st.lists(st.text(max_size=5), max_size=4)
+
+
+@given(signed=TEXTS, read=TEXTS)
+def test_a_signature_is_valid_for_the_texts_that_were_signed_and_for_no_others(
+    signed: list[str], read: list[str]
+) -> None:
+    keys = SigningKeys("muster", [NEW])
+    same = [one.encode("utf-8", "replace") for one in signed] == [one.encode("utf-8", "replace") for one in read]
+    assert keys.verify(keys.sign(signed), read) is (Validity.VALID if same else Validity.INVALID)
+
+
+def test_the_current_key_signs_and_the_previous_one_still_verifies() -> None:
+    before, after = SigningKeys("muster", [OLD]), SigningKeys("muster", [NEW, OLD])
+    assert after.sign(["x"]).startswith(f"v1:{key_id(NEW)}:")
+    assert after.verify(before.sign(["x"]), ["x"]) is Validity.VALID
+    assert before.verify(after.sign(["x"]), ["x"]) is Validity.UNKNOWN_KEY
+    assert len(after.sign(["x" * 10_000])) <= SIGNATURE_CHARACTERS
+
+
+def test_another_installation_with_the_same_key_signs_otherwise() -> None:
+    assert SigningKeys("b", [NEW]).verify(SigningKeys("a", [NEW]).sign(["x"]), ["x"]) is Validity.INVALID
+
+
+@pytest.mark.parametrize(
+    "signature, worth",
+    [
+        ("", Validity.NONE),
+        ("v1", Validity.INVALID),
+        (f"v1:{key_id(NEW)}:", Validity.INVALID),
+        (f"v1:{key_id(NEW)}:\u00e4", Validity.INVALID),
+        (f"v1:{key_id(NEW)}:" + "A" * 43, Validity.INVALID),
+        ("v1:0:" + "A" * 10_000, Validity.INVALID),
+        (f"v2:{key_id(NEW)}:" + "A" * 43, Validity.UNKNOWN_KEY),
+        ("v1:0:" + "A" * 43, Validity.UNKNOWN_KEY),
+    ],
+)
+def test_a_text_that_is_no_signature_is_worth_nothing(signature: str, worth: Validity) -> None:
+    assert SigningKeys("muster", [NEW]).verify(signature, ["x"]) is worth
