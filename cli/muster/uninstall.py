@@ -44,7 +44,7 @@ def command(
     kubeconfig: Annotated[str, typer.Option(help="as kubectl's")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig; without it its current one")] = "",
 ) -> None:
-    """Delete placeholders, the webhook's registration, the Secrets and the Leases, once Muster does not run any more."""
+    """Delete placeholders, the webhook's registration, the Secrets and the Leases, once Muster has ended."""
     names = tuple(name for part in scheduler_names.split(",") if (name := part.strip()))
     with_one_line(
         lambda: take_away(connected(kubeconfig, context), Installation(namespace, lease_name, names), seconds)
