@@ -2,8 +2,9 @@
 
     python -m tools.soak --events 100000 --seed 7
 
-Runs in rounds, each with a seed of its own, counted up from the first. What
-breaks is shrunk and printed, with the seed that finds it again at once.
+Runs in rounds, each with a seed of its own, counted up from the first. What breaks is shrunk and printed, with the seed
+that finds it again at once. With `--clock` each scheduling cycle has a budget by the real clock: what breaks is then
+not shrunk but kept as a journal.
 """
 
 from __future__ import annotations
@@ -11,27 +12,41 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
+import time
+import traceback
 
-from tests.unit.core.engine.randomly.rounds import run_round
+from tests.unit.core.engine.randomly.rounds import journal_of, run_round
 
 
 def main() -> int:
-    """Tell so many events; 1 if something broke."""
+    """Send so many events; 1 if something broke."""
     parser = argparse.ArgumentParser(prog="soak", description="random events against the core's invariants")
     parser.add_argument("--events", type=int, default=100_000, help="how many, at least")
     parser.add_argument("--seed", type=int, default=None, help="of the first round; printed, chosen if not given")
+    parser.add_argument("--clock", action="store_true", help="cycles have a budget by the real clock")
+    parser.add_argument("--keep-going", action="store_true", help="continue with the next seed after a failure")
     options = parser.parse_args()
-    number = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    told = 0
-    while told < options.events:
+    number = first = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    events = cycles = faults = crashes = 0
+    broken: list[int] = []
+    while events < options.events and (options.keep_going or not broken):
         try:
-            told += run_round(number)
-        except BaseException:
-            print(f"broken after {told} events; once more: make soak SEED={number}", file=sys.stderr, flush=True)
-            raise
-        print(f"seed {number}: {told} of {options.events} events", flush=True)
+            tally = run_round(number, time.perf_counter if options.clock else None)  # noqa: TID251 - as the loop does
+        except Exception:  # noqa: BLE001 - printed, with its shrunk example
+            broken.append(number)
+            print(traceback.format_exc(), file=sys.stderr)
+            kept = f"; what it was sent: {journal_of(number)}" if options.clock else ""
+            print(f"seed {number}: broken{kept}; once more: make soak SEED={number}", file=sys.stderr, flush=True)
+        else:
+            events, cycles = events + tally.events, cycles + tally.cycles
+            faults, crashes = faults + tally.faults, crashes + tally.crashes
+            print(f"seed {number}: {events} of {options.events} events", flush=True)
         number += 1
-    return 0
+    print(
+        f"seeds {first} to {number - 1}: {events} events, {cycles} cycles, {faults} injected exceptions, "
+        f"{crashes} recoveries; broken seeds: {broken or 'none'}"
+    )
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

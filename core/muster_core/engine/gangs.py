@@ -23,14 +23,12 @@ _EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 def start_timer(partition: Partition, app: Application, since_ns: int, *, is_early: bool = False) -> None:
     """Start the placeholder timer, or continue it after a pause (semantics 10). `is_early`: nothing is reserved yet."""
     gang = app.gang
-    gang.clock = partition.next_number()
-    gang.since_ns = since_ns
-    gang.is_early = is_early
-    gang.is_paused = False
+    number = partition.next_number()
     timing = partition.timing
     span_ns = min(app.spec.timeout_ns or timing.placeholder_timeout_ns, timing.max_placeholder_timeout_ns)
     at_ns = since_ns + max(span_ns - gang.elapsed_ns, 0)
-    lifecycle.set_clock(partition, app, ClockKind.PLACEHOLDER, gang.clock, at_ns)
+    lifecycle.set_clock(partition, app, ClockKind.PLACEHOLDER, number, at_ns)
+    gang.clock, gang.since_ns, gang.is_early, gang.is_paused = number, since_ns, is_early, False
 
 
 def note_reservation(partition: Partition, app: Application, now_ns: int) -> None:

@@ -79,7 +79,8 @@ def expire(partition: Partition, clock: Clock, now_ns: int) -> None:
 
 
 def _set_clock(partition: Partition) -> None:
-    partition.expiring = partition.next_number()
+    number = partition.next_number()
     nobody, no_key = ApplicationId(""), AllocationKey("")
-    clock = Clock(ClockKind.EXPIRY, partition.rm, partition.id, nobody, no_key, partition.expiring)
+    clock = Clock(ClockKind.EXPIRY, partition.rm, partition.id, nobody, no_key, number)
     partition.outbox.put(ClockSet(clock, partition.history[0].ended_ns + partition.timing.expiry_ns))
+    partition.expiring = number

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from muster_core.engine import invariants_of_holds, invariants_of_labels, invariants_of_storage
+from muster_core.engine import gangs, invariants_of_holds, invariants_of_labels, invariants_of_storage
 from muster_core.model.facts import PodFacts
 from muster_core.model.ids import ApplicationId, NodeId, QueuePath, child_path, queue_name
 from muster_core.model.placement import Tags
@@ -114,6 +114,7 @@ def _links(app: Application) -> Iterator[str]:
 
 def _gang(partition: Partition, app: Application) -> Iterator[str]:
     yield from _podless(app)
+    yield from _outcome(app)
     if not app.is_reserving:
         if app.gang.pledge:
             yield f"application {app.id} has pledged {app.gang.pledge} without reserving"
@@ -128,6 +129,17 @@ def _gang(partition: Partition, app: Application) -> Iterator[str]:
         yield f"gang {app.id} holds nothing and is there in the contention state"
     if app.id in partition.contention.open and not app.placeholder_asks:
         yield f"gang {app.id} takes over reservations and has no waiting request"
+
+
+def _outcome(app: Application) -> Iterator[str]:
+    """What a reservation leads to was done: nothing else would do it later."""
+    if app.is_reserving and gangs.is_reserved(app):
+        yield f"gang {app.id} has all its members and is still reserving"
+    if app.gang.over and app.placeholder_asks:
+        yield f"gang {app.id} is not reserving and requests placeholders"
+    places = [one for one in app.allocations.values() if one.releasing is None and one.id not in app.gang.recovered]
+    if app.state is ApplicationState.ACCEPTED and not app.is_reserving and places:
+        yield f"application {app.id} has allocations and is {app.state}"
 
 
 def _podless(app: Application) -> Iterator[str]:

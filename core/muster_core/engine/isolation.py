@@ -3,7 +3,9 @@
 Called by turn.py and preemption.py around everything that is done for one application, and by cycle.py around each
 partition. What was changed before the exception was raised is in the outbox (world/outbox.py). An exception that left a
 commit may have left half a change: then the partition's invariants are checked at once, and `UnsoundWorld` ends the
-cycle if they do not hold. The back-off grows, so that check is not paid in every cycle.
+cycle if they do not hold; if they do, everything that waits is tried again, because what would have woken it may be
+what was not done. The back-off grows, so that check is not paid in every cycle. A timer whose handler raises fires
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from muster_core.model.limits import FAILURE_BACKOFF_FIRST_NS, FAILURE_BACKOFF_M
 from muster_core.model.notes import Notice
 from muster_core.world.applications import Application
 from muster_core.world.outbox import Failure
-from muster_core.world.world import Partition
+from muster_core.world.world import Partition, World
 
 T = TypeVar("T")
 
@@ -59,6 +61,19 @@ def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]
     _check(partition)
 
 
+def attempt_timer(world: World, clock: Clock, now_ns: int, act: Callable[[], None]) -> None:
+    """Handle a timer that fired. If that raises, the timer fires again after a back-off: what waits for it would wait
+    forever. Raises what the handler raised.
+    """
+    try:
+        act()
+    except Exception:
+        failures = world.failed_timers[clock] = world.failed_timers.get(clock, 0) + 1
+        world.outbox.put(ClockSet(clock, now_ns + _delay_ns(failures)))
+        raise
+    world.failed_timers.pop(clock, None)
+
+
 def _caught(act: Callable[[], T]) -> T | Exception:
     """What `act` returns or raises, UnsoundWorld excepted."""
     try:
@@ -91,6 +106,9 @@ def _check(partition: Partition) -> None:
     broken = invariants.check_partition(partition)
     if broken:
         raise UnsoundWorld(broken)
+    partition.misfits.clear()
+    partition.stir_all()
+    partition.shrunk.update(dict.fromkeys(partition.waiting))
 
 
 def _delay_ns(failures: int) -> int:

@@ -73,10 +73,10 @@ def complete_if_done(partition: Partition, app: Application, now_ns: int) -> Non
         is_busy = is_busy or bool(app.placeholder_asks) or app.is_reserving
     if is_busy or app.state not in _ACTIVE:
         return
+    number = partition.next_number()
+    set_clock(partition, app, ClockKind.COMPLETING, number, now_ns + partition.timing.completing_timeout_ns)
+    app.completing = number
     move(partition, app, ApplicationEvent.COMPLETE, now_ns)
-    app.completing = partition.next_number()
-    at_ns = now_ns + partition.timing.completing_timeout_ns
-    set_clock(partition, app, ClockKind.COMPLETING, app.completing, at_ns)
 
 
 def settle(partition: Partition, app: Application, now_ns: int) -> None:

@@ -132,6 +132,14 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> None:
     if leaf is None or leaf.preemption_clock != clock.generation:
         return
     leaf.preemption_clock = 0
+    try:
+        _search(partition, leaf, now_ns)
+    except Exception:
+        leaf.preemption_clock = clock.generation  # it fires again
+        raise
+
+
+def _search(partition: Partition, leaf: Queue, now_ns: int) -> None:
     search = leaf.preemption
     leaf.preemption_at_ns = search.tried_ns = now_ns
     if not partition.config.preemption:
@@ -232,8 +240,9 @@ def _wanted(app: Application, asks: list[Ask]) -> Wanted:
 
 
 def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> None:
-    leaf.preemption_clock, leaf.preemption_at_ns = partition.next_number(), at_ns
-    reservations.queue_clock(partition, leaf, ClockKind.PREEMPTION, leaf.preemption_clock, at_ns)
+    number = partition.next_number()
+    reservations.queue_clock(partition, leaf, ClockKind.PREEMPTION, number, at_ns)
+    leaf.preemption_clock, leaf.preemption_at_ns = number, at_ns
 
 
 def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:

@@ -60,6 +60,15 @@ def ring(partition: Partition, clock: Clock, now_ns: int) -> None:
     if queue is None or queue.quota_clock != clock.generation:
         return
     _clear(queue)
+    try:
+        _enforce(partition, queue, now_ns)
+    except Exception:
+        if not queue.quota_clock:
+            queue.quota_at_ns, queue.quota_clock = now_ns, clock.generation  # it fires again
+        raise
+
+
+def _enforce(partition: Partition, queue: Queue, now_ns: int) -> None:
     delay_ns = queue.policies.quota_preemption_delay_ns
     if not _is_on(partition, delay_ns) or not quota.excess(queue):
         return
@@ -95,8 +104,9 @@ def _is_on(partition: Partition, delay_ns: int) -> bool:
 
 
 def _start(partition: Partition, queue: Queue, at_ns: int) -> None:
-    queue.quota_at_ns, queue.quota_clock = at_ns, partition.next_number()
-    reservations.queue_clock(partition, queue, ClockKind.QUOTA, queue.quota_clock, at_ns)
+    number = partition.next_number()
+    reservations.queue_clock(partition, queue, ClockKind.QUOTA, number, at_ns)
+    queue.quota_at_ns, queue.quota_clock = at_ns, number
 
 
 def _clear(queue: Queue) -> None:

@@ -26,6 +26,14 @@ def on_timeout(partition: Partition, clock: Clock, now_ns: int) -> None:
     if leaf is None or leaf.reservation_clock != clock.generation:
         return
     leaf.reservation_clock = 0
+    try:
+        _reserve(partition, leaf, now_ns)
+    except Exception:
+        leaf.reservation_clock = clock.generation  # it fires again
+        raise
+
+
+def _reserve(partition: Partition, leaf: Queue, now_ns: int) -> None:
     hopeless: set[AskClass] = set()
     for ask in reserving.candidates(partition, leaf):
         due_ns = ask.asked_ns + partition.timing.reservation_delay_ns

@@ -40,8 +40,9 @@ def watch(partition: Partition, app: Application, now_ns: int) -> None:
 
 def look_again(partition: Partition, leaf: Queue, at_ns: int) -> None:
     """Set the clock of the leaf's reservation delay."""
-    leaf.reservation_clock = partition.next_number()
-    queue_clock(partition, leaf, ClockKind.RESERVATION, leaf.reservation_clock, at_ns)
+    number = partition.next_number()
+    queue_clock(partition, leaf, ClockKind.RESERVATION, number, at_ns)
+    leaf.reservation_clock = number
 
 
 def reserve(partition: Partition, app: Application, decision: Reservation, now_ns: int) -> None:

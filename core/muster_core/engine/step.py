@@ -7,6 +7,7 @@ same effects out (style 18). It plans nothing: engine/cycle.py does.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 from muster_core.engine import (
@@ -17,6 +18,7 @@ from muster_core.engine import (
     configuration,
     gone,
     inquiries,
+    isolation,
     nodes,
     preemption,
     registration,
@@ -87,7 +89,8 @@ def _step(world: World, event: Event, now_ns: int) -> None:
         case ConfigurationReplaced():
             configuration.replace(world, event, now_ns)
         case ClockRang():
-            registration.hear(world, event.clock, now_ns)
+            ring = partial(registration.hear, world, event.clock, now_ns)
+            isolation.attempt_timer(world, event.clock, now_ns, ring)
         case Attended() | PlacesJudged() | VictimsJudged():
             _step_answer(world, event, now_ns)
         case _:

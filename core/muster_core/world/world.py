@@ -187,6 +187,8 @@ class World:
 
     #: How many cycles were run.
     cycles: int = 0
+    #: How often in a row the handler of a timer raised.
+    failed_timers: dict[Clock, int] = field(default_factory=dict)
 
     def ignore(self, kind: str) -> None:
         """Count something that was heard and left without effect."""

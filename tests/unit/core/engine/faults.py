@@ -8,7 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from functools import cache, partial
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from muster_core.engine import (
+    affinity,
+    commit,
+    contention,
+    gangs,
+    growth,
+    holds,
+    ledger,
+    lifecycle,
+    podless,
+    queues,
+    reservations,
+    takeovers,
+    taking_back,
+    victims,
+)
+
+#: Modules whose functions write state on the way of some commit.
+WRITERS: Final = (
+    affinity,
+    commit,
+    contention,
+    gangs,
+    growth,
+    holds,
+    ledger,
+    lifecycle,
+    podless,
+    queues,
+    reservations,
+    takeovers,
+    taking_back,
+    victims,
+)
 
 #: What is raised.
 FAULT = ZeroDivisionError("an injected fault")
@@ -35,3 +73,47 @@ def fault(owner: object, name: str, when: Callable[..., bool], *, after: bool = 
         yield
     finally:
         setattr(owner, name, real)
+
+
+@dataclass
+class FaultAt:
+    """Raises FAULT once, at the call of a writing function that is `left` calls away: before it, or `after` it.
+    0 = it does not, or did already.
+    """
+
+    left: int
+    after: bool = False
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """Inside the block calls count."""
+        own = _written() if self.left else ()
+        for module, name, found in own:
+            setattr(module, name, partial(self._call, found))
+        try:
+            yield
+        finally:
+            for module, name, found in own:
+                setattr(module, name, found)
+
+    def _call(self, real: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        is_due = self.left == 1
+        self.left -= self.left > 0
+        if is_due and not self.after:
+            raise FAULT
+        found = real(*arguments, **named)
+        if is_due:
+            raise FAULT
+        return found
+
+
+@cache
+def _written() -> tuple[tuple[ModuleType, str, Callable[..., Any]], ...]:
+    """The functions of the modules that write, as they really are."""
+    return tuple(
+        (module, name, found) for module in WRITERS for name, found in vars(module).items() if _is_own(module, found)
+    )
+
+
+def _is_own(module: ModuleType, found: object) -> bool:
+    return isinstance(found, FunctionType) and found.__module__ == module.__name__

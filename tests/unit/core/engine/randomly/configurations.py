@@ -150,6 +150,22 @@ def configurations(draw: st.DrawFn, names: tuple[str, ...]) -> Drawn:
     return Drawn(Configuration(tuple(draw(partitions(name)) for name in names), _TIMING))
 
 
+def with_many_queues(configuration: Configuration, count: int) -> Configuration:
+    """So many more leaf queues in each partition, below `root.many`: some with a maximum, some with a guarantee."""
+    if not count:
+        return configuration
+    leaves = (
+        a_queue(f"q{number}", vcore=2_000 if number % 3 == 0 else None, guaranteed=100 if number % 5 == 0 else 0)
+        for number in range(count)
+    )
+    many = replace(a_queue("many", *leaves), parent=True)
+    wider = (
+        replace(partition, root=replace(partition.root, children=(*partition.root.children, many)))
+        for partition in configuration.partitions
+    )
+    return replace(configuration, partitions=tuple(wider))
+
+
 def _shown(partition: PartitionConfig) -> str:
     queues, lines = [("", partition.root)], []
     while queues:
@@ -159,7 +175,7 @@ def _shown(partition: PartitionConfig) -> str:
         usual = {field.name: getattr(QueuePolicies(), field.name) for field in fields(QueuePolicies)}
         policies = {name: value for name, value in own.items() if value != usual[name]}
         lines.append(f"{path} max={queue.max} guaranteed={queue.guaranteed} {policies} limits={len(queue.limits)}")
-        queues += [(f"{path}.", child) for child in queue.children]
+        queues += [(f"{path}.", child) for child in queue.children[:10]]
     flags = f"preemption={partition.preemption} quota={partition.quota_preemption} {partition.node_sort.order}"
     rules = [f"{rule.name}{'+' * rule.create}" for rule in partition.rules]
     return f"{partition.name}: {flags} rules={rules} [{' | '.join(lines)}]"

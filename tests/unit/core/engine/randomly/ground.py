@@ -1,13 +1,15 @@
 """The base of the machine: sites that are told things, one at a time, and their resource managers' books.
 
-A site is one partition of one resource manager. Applications, asks and nodes
-of all sites have the same names, which must never matter.
+A site is one partition of one resource manager. Applications, asks and nodes of different resource managers have the
+same names, which must never matter; so have the first nodes and some asks of the partitions of one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar
 
 from hypothesis import strategies as st
@@ -21,11 +23,25 @@ from muster_core.world.applications import Application
 from muster_core.world.world import Partition
 from tests.unit.builders import RM, a_node
 from tests.unit.core.engine.randomly.books import Books
-from tests.unit.core.engine.randomly.configurations import configurations
+from tests.unit.core.engine.randomly.budgets import Budget, Real
+from tests.unit.core.engine.randomly.configurations import configurations, with_many_queues
 from tests.unit.core.engine.randomly.stage import Stage, Tally
 
 _OTHER = RmId("other")
 _PLACES = ((RM, "default"), (_OTHER, "default"), (RM, "gpu"))
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a round has, by its seed. `queues`: leaf queues besides the drawn ones; `members`: sizes of its gangs;
+    `clock`: gives each cycle a budget in real time, so that an example that fails cannot be shrunk: it is kept in the
+    file `journal`, which core/muster_core/edge/journal.py replays.
+    """
+
+    queues: int = 0
+    members: tuple[int, ...] = (0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 5, 5, 8, 40)
+    clock: Callable[[], float] | None = None
+    journal: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +57,11 @@ class Site:
         self.books = Books(self.id)
 
     @property
+    def prefix(self) -> str:
+        """Of names of applications."""
+        return "" if self.name == "default" else f"{self.name}-"
+
+    @property
     def id(self) -> PartitionId:
         """The partition's name in the core."""
         return partition_id(self.rm, self.name)
@@ -50,6 +71,7 @@ class Ground(RuleBasedStateMachine):
     """Rules tell the site whose turn it is."""
 
     tally: ClassVar[Tally] = Tally()
+    profile: ClassVar[Profile] = Profile()
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +80,8 @@ class Ground(RuleBasedStateMachine):
         self.site = self.sites[0]
         self.is_written = False
         self.configurations: dict[RmId, Configuration] = {}
+        if self.profile.clock is not None:
+            self.stage.budget = Real(self.profile.clock)
 
     @initialize(data=st.data(), sites=st.sampled_from([1, 1, 2, 3]), is_written=st.sampled_from([False] * 7 + [True]))
     def begin(self, data: st.DataObject, sites: int, *, is_written: bool) -> None:
@@ -65,7 +89,7 @@ class Ground(RuleBasedStateMachine):
         self.is_written = is_written
         self.sites = [Site(*place) for place in _PLACES[:sites]]
         for rm in dict.fromkeys(site.rm for site in self.sites):
-            self.configurations[rm] = data.draw(configurations(self.names_of(rm))).value
+            self.configurations[rm] = self.configuration_of(data, self.names_of(rm))
             self.stage.tell(ManagerRegistered(rm, self.configurations[rm]))
         for site in self.sites:
             self.site = site
@@ -73,6 +97,11 @@ class Ground(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All that was told is done over."""
+        if self.profile.journal and isinstance(sys.exc_info()[1], Exception):
+            Path(self.profile.journal).write_bytes(self.stage.journal())
+        if self.stage.is_crashed:
+            return  # a rule failed on the way
+        self.stage.check()
         self.stage.do_over()
         if self.is_written:
             self.stage.do_over_from_file()
@@ -87,6 +116,23 @@ class Ground(RuleBasedStateMachine):
     @property
     def books(self) -> Books:
         return self.site.books
+
+    def configuration_of(self, data: st.DataObject, names: tuple[str, ...]) -> Configuration:
+        """A drawn one with as many queues as the profile says."""
+        drawn: Configuration = data.draw(configurations(names)).value
+        return with_many_queues(drawn, self.profile.queues)
+
+    def set_budget(self, budget: Budget) -> None:
+        """Of all cycles from now on; the real clock stays where a round runs by it."""
+        if self.profile.clock is None:
+            self.stage.budget = budget
+
+    def forget_closed(self) -> None:
+        """Partitions that are gone have left no books open."""
+        for site in self.sites:
+            if site.id not in self.stage.world.partitions:
+                site.books.given.clear()
+                site.books.owed.clear()
 
     def names_of(self, rm: RmId) -> tuple[str, ...]:
         return tuple(site.name for site in self.sites if site.rm == rm)
@@ -111,8 +157,9 @@ class Ground(RuleBasedStateMachine):
         return list(partition.nodes) if partition is not None else []
 
     def new_name(self, prefix: str) -> str:
+        """New in the site, and among all partitions of its resource manager: messages name no partition."""
         self.site.number += 1
-        return f"{prefix}{self.site.number}"
+        return f"{self.site.prefix}{prefix}{self.site.number}"
 
     def tell(self, *events: Event) -> list[Effect]:
         """Events as the builders make them, told of this site."""

@@ -23,10 +23,11 @@ from tests.unit.core.engine.randomly.configurations import EXPIRY_NS
 _STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 
-def is_open(world: World, partition: Partition) -> bool:
+def is_open(world: World, partition: Partition, now_ns: int) -> bool:
     """Whether anything is scheduled there."""
     manager = world.managers[partition.rm]
-    return manager.state is ManagerState.RUNNING and not manager.fence_up
+    is_awake = now_ns >= partition.asleep_until_ns
+    return is_awake and manager.state is ManagerState.RUNNING and not manager.fence_up
 
 
 def every_no_is_a_no(partition: Partition) -> None:

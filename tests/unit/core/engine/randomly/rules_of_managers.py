@@ -26,8 +26,8 @@ from muster_core.model.states import ApplicationState, NodeState
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
 from tests.unit.builders import PARTITION
+from tests.unit.core.engine.faults import FaultAt
 from tests.unit.core.engine.randomly.books import as_existing
-from tests.unit.core.engine.randomly.configurations import configurations
 from tests.unit.core.engine.randomly.ground import Ground
 
 
@@ -40,7 +40,7 @@ class Managers(Ground):
         """Another configuration, which may leave out a partition."""
         rm = self.site.rm
         names = self.names_of(rm)
-        self.configurations[rm] = data.draw(configurations(names if keeps else names[:1])).value
+        self.configurations[rm] = self.configuration_of(data, names if keeps else names[:1])
         self.tell(ConfigurationReplaced(rm, self.configurations[rm]))
         self.forget_closed()
 
@@ -51,6 +51,7 @@ class Managers(Ground):
 
         What was told to go is still there; some of it goes later, which is confirmed as if nothing had been.
         """
+        self.stage.fault = FaultAt(0)  # what comes back is compared with what was there
         rm, before = self.site.rm, self.site
         mine = [site for site in self.sites if site.rm == rm]
         old = {site.id: world for site in mine if (world := self.stage.world.partitions.get(site.id)) is not None}
@@ -110,13 +111,6 @@ class Managers(Ground):
             assert after.gang.allocated == sum((one.spec.resources for one in with_pods), NOTHING)
             if after.real_allocations:
                 assert after.state is ApplicationState.RUNNING
-
-    def forget_closed(self) -> None:
-        """Partitions that are gone have left no books open."""
-        for site in self.sites:
-            if site.id not in self.stage.world.partitions:
-                site.books.given.clear()
-                site.books.owed.clear()
 
 
 def _as_existing(old: Partition, new: NewAllocation) -> AllocationSpec:

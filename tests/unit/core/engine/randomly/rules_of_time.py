@@ -10,6 +10,7 @@ from muster_core.model.ids import AllocationKey
 from muster_core.model.release import Termination
 from tests.unit.builders import PARTITION
 from tests.unit.core.engine.randomly.books import Owed
+from tests.unit.core.engine.randomly.budgets import Counted, MadeUp
 from tests.unit.core.engine.randomly.ground import Ground
 
 
@@ -46,7 +47,7 @@ class Time(Ground):
         self.wait(seconds)
 
     @precondition(lambda self: self.apps())
-    @rule(leave=st.sampled_from([None, None, 0, 1, 2]))
-    def hurry(self, leave: int | None) -> None:
-        """From now on a cycle has little time, and goes on later."""
-        self.stage.leave = leave
+    @rule(times=st.sampled_from([None, 0, 1, 2, -1, -1]), seed=st.integers(0, 3))
+    def hurry(self, times: int | None, seed: int) -> None:
+        """From now on a cycle has little time, and continues in the next one."""
+        self.set_budget(MadeUp(seed) if times is not None and times < 0 else Counted(times))
