@@ -53,6 +53,13 @@ def _pass(partition: Partition, now_ns: int, may_go_on: Callable[[], bool], lap:
     affinity.tidy(partition)
     growth.absorb(partition)
     is_first = True
+    while partition.scheduling.is_due:
+        if not is_first and not may_go_on():
+            result.more = True
+            return
+        is_first = False
+        partition.scheduling.requeue_some()
+    is_first = True
     while partition.returning:
         if not is_first and not may_go_on():
             result.more = True

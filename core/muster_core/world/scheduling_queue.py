@@ -340,8 +340,9 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.active = Line(cluster)
         #: Those of them that are tried whatever the lines say.
         self.requeued: dict[ApplicationId, None] = {}
-        #: All applications that wait are to be tried again.
+        #: All applications that wait are to be tried again, and those that are left of them; None = all are.
         self.is_due = False
+        self._due: list[ApplicationId] | None = None
         #: Lines that are open and whose first applications are not active yet.
         self._headless: dict[Line, None] = {}
         #: Queues whose key may be another one now, the latest last, with the number of the move.
@@ -359,8 +360,25 @@ class SchedulingQueue:  # long: every way in which the order changes
             self.active.enter(app)
 
     def requeue_all(self) -> None:
-        """Try all applications again that wait. They are walked once, at the next attempt, however often it is said."""
+        """Try all applications again that wait. They are walked once, before the next attempt, however often this is
+        called.
+        """
         self.is_due = True
+        self._due = None
+
+    def requeue_some(self) -> None:
+        """Requeue a part of the applications of `requeue_all`; no attempt is made before all of them are active, for
+        the first one may be the last that is found.
+        """
+        if self._due is None:
+            leaves = map(self._cluster.queues.by_path.__getitem__, self._cluster.waiting)
+            self._due = [name for leaf in leaves for name in leaf.waiting if name not in self.requeued]
+        for name in self._due[-_AT_ONCE:]:
+            app = self._cluster.applications.get(name)
+            if app is not None:
+                self.requeue(app)
+        del self._due[-_AT_ONCE:]
+        self.is_due = bool(self._due)
 
     def dequeue(self, app: Application) -> None:
         """Try the application no more: it was tried just now, or waits no longer. Where it stands is not changed."""
@@ -436,8 +454,6 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def next_leaf(self) -> Queue | None:
         """The leaf of the next attempt: down from the root, the lowest key first. None: no application is active."""
-        if self.is_due:
-            self._requeue_due()
         if self._headless:
             self._activate_heads()
         self.active.catch_up(self._moved, self._moves)
@@ -448,12 +464,6 @@ class SchedulingQueue:  # long: every way in which the order changes
                 return None
             queue = self._cluster.queues.by_path[QueuePath(path)]
         return queue
-
-    def _requeue_due(self) -> None:
-        self.is_due = False
-        for leaf in self._cluster.waiting:
-            for name in self._cluster.queues.by_path[leaf].waiting:
-                self.requeue(self._cluster.applications[name])
 
     def next_application(self, leaf: Queue) -> Application | None:
         """The application of the leaf's next attempt."""

@@ -172,6 +172,27 @@ def test_a_freed_place_costs_few_keys_however_many_wait_for_it(leaves: int) -> N
     assert counted.keys <= 4 * MOST_KEYS + 300 * 2  # the first opening takes in once what moved before
 
 
+def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_still_tried_first() -> None:
+    scene = Scene(a_configuration(*(a_queue(f"q{number:03}") for number in range(200))))
+    for number in range(400):
+        name = f"app{number}"
+        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.q{number % 200:03}")), scene.now_ns)
+        step(scene.world, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scene.now_ns)
+    scene.tell()
+    step(scene.world, NodeAdded(a_node("n0", 1000)), scene.now_ns)
+    scene.partition.stir_all()
+    scheduling = scene.partition.scheduling
+    cycles, said = 0, []
+    while scheduling.is_due:
+        before = len(scheduling.requeued)
+        result = cycle(scene.world, scene.now_ns, never)
+        assert len(scheduling.requeued) - before <= 64
+        said += result.effects
+        cycles += 1
+    assert cycles >= 400 // 64
+    assert placed(said) == {"p0": "n0"}
+
+
 def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() -> None:
     """Each of them waits for another amount: an attempt looks at its own class and at no other."""
     scene = Scene(a_configuration(a_queue("q0")), nodes=1, vcore=1)
