@@ -15,7 +15,7 @@ WRITE_VARIABLE = "MUSTER_WRITE_TRANSCRIPTS"
 names of lessons, with commas between: only of these, and no others are typed.
 """
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 EVERY_S = 0.2
 QUIET_S = 3.5
 """How long what is printed has to be the same before it is written down: pods say why they wait after two seconds."""

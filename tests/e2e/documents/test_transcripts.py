@@ -52,7 +52,7 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
         await cluster.admin.delete("configmaps", DEFAULTS, NAMESPACE)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(placement_of_run() != "Reserve", reason="the examples show placeholders one by one")
 async def test_lessons_and_quick_start_show_what_is_printed_and_clean_up_after_themselves(
     reader: tuple[Scene, Shell], subtests: pytest.Subtests
