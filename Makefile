@@ -76,8 +76,8 @@ attacks: setup ## what a namespace user can do to the others, at full size (ARGS
 	$(BIN)/python -m devcluster build
 	MUSTER_ATTACKS=full $(PYTEST) -n 0 tests/attacks
 
-soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7; what breaks is shrunk and printed)
-	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED))
+soak: setup ## random events against the core's invariants, random pods against kube-scheduler's plugins (EVENTS=100000 PAIRS=20000 SEED=7, CLOCK=1 for cycles by the real clock; what breaks is shrunk and printed)
+	$(BIN)/python -m tools.soak --events $(or $(EVENTS),100000) $(if $(SEED),--seed $(SEED)) $(if $(CLOCK),--clock)
 	$(BIN)/python -m tools.soak_placement --pairs $(or $(PAIRS),20000) $(if $(SEED),--seed $(SEED))
 
 chaos: setup ## kills and faults under load, then look for what was lost, leaked or doubled (N=200 SEED=7 OPERATORS=2 KEEP=folder)

@@ -97,7 +97,7 @@ class Ground(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """All that was told is done over."""
-        if self.profile.journal and isinstance(sys.exc_info()[1], Exception):
+        if self.profile.journal and isinstance(sys.exc_info()[1], AssertionError):
             Path(self.profile.journal).write_bytes(self.stage.journal())
         if self.stage.is_crashed:
             return  # a rule failed on the way

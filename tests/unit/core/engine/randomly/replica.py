@@ -106,18 +106,18 @@ class Replica:  # long: one method for each kind of event and effect
                 self._node(event, found)
             case _:
                 pass
-        self.receive(found, is_here=True)
+        self.receive(found)
 
-    def receive(self, effects: Iterable[Effect], *, is_here: bool = False) -> None:
-        """What the core reports. `is_here`: names without a partition mean this one."""
+    def receive(self, effects: Iterable[Effect]) -> None:
+        """What the core reports to the resource manager; a name that this partition does not know is of another."""
         for effect in effects:
             match effect:
                 case AllocationAnswer():
                     self._answer(effect)
-                case ApplicationAccepted(application=name) if is_here and name in self.sent:
+                case ApplicationAccepted(application=name) if name in self.sent:
                     self.applications[name] = self.sent.pop(name)
                     self.states[name] = ApplicationState.NEW
-                case ApplicationRejected(application=name) if is_here:
+                case ApplicationRejected(application=name):
                     self.sent.pop(name, None)
                 case ApplicationUpdated(application=name, state=state) if name in self.applications:
                     self.states[name] = state
