@@ -9,22 +9,36 @@ the shell goes through all of them, and sends each outcome before the next. The 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from muster_operator.agent import applications, mismatches, objects, pods, refusals, served, tasks, trust
+from muster_operator.agent import (
+    applications,
+    isolation,
+    mismatches,
+    objects,
+    occupants,
+    pods,
+    refusals,
+    served,
+    tasks,
+    telling,
+    trust,
+)
 from muster_operator.agent.answering import answered
-from muster_operator.agent.ledger import Ledger, Phase
+from muster_operator.agent.ledger import Application, Ledger, Phase
 from muster_operator.agent.nodes import existing_allocation, existing_places
 from muster_operator.agent.obeying import obey
 from muster_operator.agent.observing import observe, record
 from muster_operator.agent.storage import as_told
-from muster_operator.model.facts import Fact
+from muster_operator.model import vocabulary as words
+from muster_operator.model.allocations import AllocationSpec
+from muster_operator.model.facts import Fact, PodSeen
 from muster_operator.model.groups import Placement
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.news import AskSubmitted, News, NodeCreated, NodeOpened
-from muster_operator.model.outcome import Outcome
+from muster_operator.model.outcome import Failure, Outcome
 from muster_operator.model.pods import Pod
 from muster_operator.model.results import Result
 from muster_operator.model.states import AppState
@@ -43,6 +57,8 @@ TURN: Final = 500
 
 #: Pods that are only looked at without letting others run: some 5 ms.
 WALKED: Final = 10_000
+
+_NODE_LEFT_OUT: Final = "internal error: the node is left out; see the operator's log and report it"
 
 _VERDICTS = AllocationVerdict | ApplicationVerdict | CoreEvents | NodeVerdict | Recommendations | SchedulingStates
 
@@ -71,15 +87,14 @@ def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
             continue
         members, placeholders = group
         for pod in members:
-            if not pods.is_held_back(ledger, out, pod):
-                _rejoin(ledger, out, pod, now)
-        app = ledger.applications.get((members or placeholders)[0].membership.app)
-        if app is not None:
+            _isolated(ledger, out, pod, now, _rejoin)
+        app_id = (members or placeholders)[0].membership.app
+        if (app := ledger.applications.get(app_id)) is not None:
             served.leave_out(app, ended.get(app.id, ()))
         for pod in placeholders:
-            _rejoin_placeholder(ledger, out, pod, now)
-        if app is not None:
-            applications.submit(ledger, out, app)
+            _isolated(ledger, out, pod, now, _rejoin_placeholder)
+        if (app := ledger.applications.get(app_id)) is not None:
+            _submit(ledger, out, app)
         done += len(members) + len(placeholders)
         if done >= TURN:
             yield out
@@ -145,9 +160,28 @@ def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | No
         yield groups[app]
 
 
+def _isolated(
+    ledger: Ledger, out: Outcome, pod: Pod, now: float, work: Callable[[Ledger, Outcome, Pod, float], None]
+) -> None:
+    """Do it; a pod that this fails on is left out, and with it what was to follow from it."""
+    news, commands = len(out.news), len(out.commands)
+    error = isolation.attempt(work, ledger, out, pod, now)
+    if error is not None:
+        del out.news[news:], out.commands[commands:]
+        isolation.leave_out(ledger, out, pod, error)
+
+
+def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
+    news, commands = len(out.news), len(out.commands)
+    error = isolation.attempt(applications.submit, ledger, out, app)
+    if error is not None:
+        del out.news[news:], out.commands[commands:]
+        isolation.leave_out_application(ledger, out, app, error)
+
+
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """A real pod takes its place again; one that is leaving without a node does not need any."""
-    if pod.has_ended or (pod.terminating and pod.node is None):
+    if pods.is_held_back(ledger, out, pod) or pod.has_ended or (pod.terminating and pod.node is None):
         return
     app = ledger.applications.get(pod.membership.app)
     if app is None:
@@ -191,9 +225,16 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
         if not count % WALKED:
             yield Outcome()
     for node in ledger.nodes.values():
-        existing = (existing_allocation(ledger, uid, node.name) for uid in sorted(on_node.pop(node.name, [])))
+        uids = sorted(on_node.pop(node.name, []))
+        existing = (_existing(ledger, out, uid, node.name) for uid in uids)
         there = [spec for spec in existing if spec is not None] + places[node.name]
-        out.news.append(NodeCreated(as_told(ledger, node), drained=True, existing=tuple(there)))
+        told = isolation.attempt(as_told, ledger, node)
+        if isinstance(told, Exception):
+            out.failures.append(Failure("Node", node.name, told))
+            telling.warn_node(out, node.name, node.uid, words.REASON_INTERNAL_ERROR, _NODE_LEFT_OUT)
+            ledger.homeless[node.name] = set(uids)
+        else:
+            out.news.append(NodeCreated(told, drained=True, existing=tuple(there)))
         done += 1 + len(there)
         if done >= TURN:
             yield out
@@ -203,39 +244,60 @@ def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
     yield out
 
 
+def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> AllocationSpec | None:
+    """What the core is told of a pod on a node; of one that this fails on its resources."""
+    found = isolation.attempt(existing_allocation, ledger, uid, node)
+    if not isinstance(found, Exception):
+        return found
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        isolation.leave_out(ledger, out, task.pod, found)
+    else:
+        out.failures.append(Failure("Pod", uid, found))
+    occupant = occupants.find(ledger, uid)
+    if occupant is None or occupant.pod.node != node:
+        return None
+    occupant.pod = isolation.bare(occupant.pod)
+    return occupants.as_reported(occupant, node)
+
+
 def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """Go on with every accepted application; the asks in the order of the pods' creation, so all at last."""
     out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
         if app.state is AppState.ACCEPTED:
-            applications.proceed(ledger, out, app, now)
+            error = isolation.attempt(applications.proceed, ledger, out, app, now)
+            if error is not None:
+                # What was ordered before it failed stays: each step of a pod keeps the ledger in step with the core.
+                out.failures.append(Failure("Application", app.id, error))
         done += 1 + len(app.members)
         if done >= TURN:
             yield Outcome()
             done = 0
-    out.news.sort(key=lambda item: _creation(ledger, item))
+    places = {app_id: place for place, app_id in enumerate(ledger.applications)}
+    out.news.sort(key=lambda item: _creation(ledger, places, item))
     yield out
 
 
-def _creation(ledger: Ledger, item: News) -> tuple[int, str]:
+def _creation(ledger: Ledger, places: Mapping[AppId, int], item: News) -> tuple[int, int, str, PodUid]:
+    """Kubernetes knows the second only: those of one second are in the order of their applications, then by name."""
     if not isinstance(item, AskSubmitted):
-        return 0, ""
+        return 0, 0, "", PodUid("")
     pod = ledger.tasks[item.ask.key].pod
-    return pod.created_s, pod.ref.uid
+    return pod.created_s, places.get(pod.membership.app, 0), pod.ref.name, pod.ref.uid
 
 
 def open_nodes(ledger: Ledger, now: float) -> Outcome:
     """The fence was answered: open the nodes, and go on with what came meanwhile."""
     out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
-    try:
-        for item in ledger.postponed:
-            outcome = _handle(ledger, item, now)
-            out.news += outcome.news
-            out.commands += outcome.commands
-    except Exception:
-        ledger.phase = Phase.RECOVERING  # all facts are still to be kept, in their order (``pause``)
-        raise
+    for item in ledger.postponed:
+        follows = isolation.attempt(_handle, ledger, item, now)
+        if isinstance(follows, Exception):  # as while the session is live: a failure costs this input and nothing else
+            name = f"{item.pod.ref.namespace}/{item.pod.ref.name}" if isinstance(item, PodSeen) else ""
+            out.failures.append(Failure(type(item).__name__, name, follows))
+        else:
+            out.add(follows)
     ledger.postponed.clear()
     return out
 

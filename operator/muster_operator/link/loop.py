@@ -138,7 +138,8 @@ class Loop:
             self._metrics.failures.labels(kind).inc()
             del out.news[news:], out.commands[commands:]
             log.exception("the agent failed on an input, going on", **named_input(item))
-            self._current.failed()
+            if not isinstance(item, Unreadable):  # nothing of that was taken in
+                self._current.failed()
 
     def _handle(self, item: Input | None, out: Outcome, now: float) -> None:
         match item:
@@ -154,9 +155,9 @@ class Loop:
             case Listed():
                 self._current.listed(item.plural)
             case SessionUp() | SessionLost() | Went() | Fenced() | Compared():
-                _add(out, self._current.changed(item, now))
+                out.add(self._current.changed(item, now))
             case None:
-                _add(out, reminders.remind(self._ledger, now))
+                out.add(reminders.remind(self._ledger, now))
 
     def _go_on(self, out: Outcome, now: float) -> None:
         """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19).
@@ -164,7 +165,7 @@ class Loop:
         Who has said something comes back for the next one, so that others get their turn in between.
         """
         if (step := self._current.next_step(now)) is not None:
-            _add(out, step)
+            out.add(step)
             self._hand_out(out)
             self._current.sent()
 
@@ -179,7 +180,7 @@ class Loop:
         else:
             verdict = decoded(message)
         if verdict is not None:
-            _add(out, obeying.obey(self._ledger, verdict, now))
+            out.add(obeying.obey(self._ledger, verdict, now))
         self._current.comparing.heard(message, verdict)
 
     def _hand_out(self, out: Outcome) -> None:
@@ -189,10 +190,14 @@ class Loop:
             self._current.comparing.said(out.news)
         for command in out.commands:
             self._submit(command)
+        for failure in out.failures:
+            self._metrics.failures.labels(failure.kind).inc()
+            log.error(
+                "the agent failed on an object, going on without it",
+                input=failure.kind,
+                object=failure.name,
+                exc_info=failure.error,
+            )
         out.news.clear()
         out.commands.clear()
-
-
-def _add(out: Outcome, more: Outcome) -> None:
-    out.news += more.news
-    out.commands += more.commands
+        out.failures.clear()

@@ -71,6 +71,7 @@ REASON_RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 REASON_NODE_ACCEPTED: Final = "NodeAccepted"
 REASON_NODE_REJECTED: Final = "NodeRejected"
 REASON_INFORMATIONAL: Final = "Informational"
+REASON_INTERNAL_ERROR: Final = "InternalError"
 #: kube-scheduler's, on the pod that goes.
 REASON_PREEMPTED: Final = "Preempted"
 #: Ours, on a node: what might be done about it (seed 001, NodeRecommendation).

@@ -114,8 +114,7 @@ def whole(turns: Iterable[Outcome]) -> Outcome:
     """All that a step of a recovery says, turn by turn."""
     said = Outcome()
     for turn in turns:
-        said.news += turn.news
-        said.commands += turn.commands
+        said.add(turn)
     return said
 
 

@@ -82,6 +82,14 @@ def older(raw: Raw, seconds: int) -> Raw:
     return raw
 
 
+def test_asks_of_one_second_are_in_the_order_of_their_applications() -> None:
+    """Not in that of their UIDs: another pod would overtake the first one of its queue."""
+    first, second = a_pod("x", app="a"), a_pod("y", app="b")
+    first["metadata"]["uid"], second["metadata"]["uid"] = "uid-9", "uid-1"
+    _, asks, _ = recovered(gathered(second, first))
+    assert asked(asks) == ["uid-9", "uid-1"]
+
+
 def test_applications_come_first_the_oldest_first_with_their_original_time() -> None:
     driver = gathered(a_pod("b", app="young"), older(a_pod("a", app="old"), 30))
     out = whole(recovery.begin(driver.ledger, 0.0))

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from muster_operator.agent.ledger import Ledger
+from muster_operator.agent import applications
+from muster_operator.agent.ledger import Application, Ledger, Task
 from muster_operator.link.config.settings import parse
-from muster_operator.link.inbox import Ended, Inbox
+from muster_operator.link.inbox import Ended, Inbox, Unreadable
 from muster_operator.link.loop import Loop
 from muster_operator.link.metrics import Metrics
 from muster_operator.link.si.core import CoreLink
@@ -22,7 +23,7 @@ from muster_operator.link.si.current import NEEDED, Stage
 from muster_operator.link.si.encode import Encoder
 from muster_operator.model.commands import BindPod, Order
 from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.pods import PodRef
+from muster_operator.model.pods import Pod, PodRef
 from muster_operator.model.results import CommandSucceeded
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.link.si.scheduler import Peer
@@ -285,6 +286,43 @@ async def test_a_step_of_the_recovery_that_fails_takes_nothing_of_a_good_input_a
         await operator.inbox.watched("pods", "ADDED", gated)
         await operator.until(lambda: bool(operator.commands))
     assert "later" in str(operator.commands[0])
+
+
+async def test_an_object_that_cannot_be_read_does_not_end_a_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner could otherwise change it again and again, and no recovery would ever end."""
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        current = operator.loop._current
+        monkeypatch.setattr(current, "stage", Stage.ANSWERS)
+        monkeypatch.setattr(current, "next_step", lambda now: None)
+        operator.inbox.put(Unreadable("pods", a_pod("p"), ValueError("broken")))
+        registry = operator.metrics.registry
+        await operator.until(
+            lambda: registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Unreadable"}) == 1.0
+        )
+        assert current.session is not None
+        assert not current.session.over.done()
+
+
+async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attach = applications.attach
+
+    def broken(ledger: Ledger, app: Application, pod: Pod) -> Task:
+        if pod.ref.name == "broken":
+            raise ZeroDivisionError
+        return attach(ledger, app, pod)
+
+    monkeypatch.setattr(applications, "attach", broken)
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("broken", "n1"), a_pod("fine", app="fine")])
+        await operator.ready()
+        assert [task.pod.ref.name for task in operator.ledger.tasks.values()] == ["fine"]
+        registry = operator.metrics.registry
+        assert registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Pod"}) == 1.0
+        assert len(operator.peer.registrations) == 1
 
 
 async def test_the_ledger_is_given_to_the_core_as_json() -> None:
