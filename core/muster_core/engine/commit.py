@@ -144,7 +144,7 @@ def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns
     """One allocation; its sums are the batch's."""
     spec = ask.spec
     if ask.said is not None:
-        say_found(partition, app, ask, SchedulingState.SCHEDULED, node)
+        say_found(partition, app, ask, node)
     if partition.reservations and _use_hold(partition, app, spec.key, node):
         reservations.watch(partition, app, now_ns)
     allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
@@ -291,7 +291,7 @@ def _swap(partition: Partition, app: Application, decision: Swap, now_ns: int) -
     ask.clock = partition.next_number()
     at_ns = now_ns + partition.timing.release_timeout_ns
     lifecycle.set_clock(partition, app, ClockKind.RELEASE, ask.clock, at_ns, ask.spec.key)
-    say_found(partition, app, ask, SchedulingState.RESERVED, decision.node)
+    say_found(partition, app, ask, decision.node)
 
 
 def _take_over(
@@ -299,7 +299,7 @@ def _take_over(
 ) -> None:
     """A place without a pod is the real ask's at once: nobody has to go first (semantics 16)."""
     answer = partition.outbox.joined(partition.rm, app.id)
-    say_found(partition, app, ask, SchedulingState.SCHEDULED, swap.node)
+    say_found(partition, app, ask, swap.node)
     holds.unreserve(partition, (app.id, ask.spec.key))
     app.gang.groups[placeholder.spec.group].replaced += 1
     allocation = Allocation(ask.spec, ledger.next_id(app, ask), swap.node, now_ns, replaced_placeholder=True)
@@ -316,13 +316,18 @@ def _take_over(
         run_clock(partition, app, allocation, now_ns)
 
 
-def say_found(partition: Partition, app: Application, ask: Ask, state: SchedulingState, node: NodeId) -> None:
-    """An ask that was told "no" before has its place now, or one that is held for it (semantics 6)."""
+def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+    """Report that nothing keeps an ask waiting any more that was refused before (semantics 6).
+
+    One that replaces a placeholder waits for that to end, and for nothing that its user could do something about.
+    """
     if ask.said is None:
         return
     ask.said = None
     text = "all its places are held" if ask.spec.podless else f"on node {node}"
-    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.voice, state, text))
+    partition.outbox.state(
+        SchedulingStateChanged(partition.rm, app.id, ask.spec.voice, SchedulingState.SCHEDULED, text)
+    )
 
 
 def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:

@@ -130,6 +130,6 @@ def _say(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None
     ask.said = Lack.RESERVED
     if ask.spec.podless:  # one of many places: its task group is told when all are held
         return
-    text = f"room is held on node {node} until there is enough of it"
+    text = f"node {node} is reserved for it until enough resources are free there"
     state = SchedulingState.RESERVED
     partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, Lack.RESERVED))

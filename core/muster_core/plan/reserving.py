@@ -19,7 +19,8 @@ node, and each waiting ask may reserve one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 from typing import Final
@@ -46,6 +47,8 @@ from muster_core.world.world import Partition
 
 #: Scheduling classes of a leaf that are looked at for asks to reserve nodes for.
 _CLASSES: Final = 256
+#: Applications of a class that are looked at, those whose requests arrived first.
+_APPLICATIONS: Final = 64
 
 
 def plan(partition: Partition, app: Application) -> Outline:
@@ -128,23 +131,28 @@ def may_reserve(partition: Partition, app: Application) -> bool:
 def candidates(partition: Partition, leaf: Queue) -> list[Ask]:
     """The asks of the leaf that the nodes refused and that have no reservation, the first to be served first.
 
-    Looks at the first applications of each class, not at all that wait.
+    Looks at the first of the earliest applications of each class, not at all that wait. Requests may arrive in another
+    order than their applications, as after a restart.
     """
     at_most = allowed(partition) - leaf.node_reservations
     found: list[tuple[Key, int, int, Ask]] = []
     for kind, names in islice(leaf.classes.items(), _CLASSES if at_most > 0 else 0):
         left = at_most
-        for name in islice(names, at_most):
-            app = partition.applications[name]
+        apps = (partition.applications[name] for name in islice(names, _APPLICATIONS))
+        for key, app in _first(partition, apps, at_most):
             if has_placeholder(app, kind) or not may_reserve(partition, app):
                 continue
-            key = application_key(partition, app)
             asks = list(islice(_refused(partition, app, kind), left))
             found += ((key, -kind.priority, len(found) + index, ask) for index, ask in enumerate(asks))
             left -= len(asks)
             if not left:
                 break
     return [ask for *_, ask in sorted(found, key=itemgetter(0, 1, 2))]
+
+
+def _first(partition: Partition, apps: Iterable[Application], count: int) -> list[tuple[Key, Application]]:
+    """The applications that are served first, with their keys."""
+    return nsmallest(count, ((application_key(partition, app), app) for app in apps), key=itemgetter(0))
 
 
 def _refused(partition: Partition, app: Application, kind: AskClass) -> Iterator[Ask]:

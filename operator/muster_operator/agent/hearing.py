@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from muster_operator.agent import reserving, telling
+from muster_operator.agent import reserving, telling, waiting
 from muster_operator.agent.ledger import Ledger, Task
 from muster_operator.model import vocabulary as words
 from muster_operator.model.ids import AppId, NodeName, PodUid
@@ -53,7 +53,7 @@ def _is_news(task: Task, message: str, now: float) -> bool:
 def _says(task: Task, text: str) -> bool:
     """Whether that is what the condition of the pod says, numbers aside."""
     condition = task.pod.condition
-    return condition is not None and _NUMBER.sub("#", condition.message) == text
+    return condition is not None and _NUMBER.sub("#", waiting.lack_of(condition)) == text
 
 
 def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:

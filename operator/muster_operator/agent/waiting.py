@@ -24,6 +24,8 @@ _REASONS = {
     SchedulingState.FAILED: words.CONDITION_UNSCHEDULABLE,
     SchedulingState.SKIPPED: words.CONDITION_SKIPPED,
 }
+#: Between what a pod lacks and the node that is reserved for it.
+_WAITING: Final = " Waiting: "
 _DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
 #: A pod waits for its own ask, or for the places of its gang.
 _WAITS: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
@@ -37,7 +39,9 @@ def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, 
     task = ledger.tasks.get(change.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         return
-    task.shortage = shortage_of(change)
+    task.shortage = (
+        _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
+    )
     app = ledger.applications.get(task.app)
     if app is not None and task.pod.membership.placeholder and task.shortage is not None:
         app.shortage = task.shortage
@@ -48,6 +52,21 @@ def shortage_of(change: SchedulingStateChanged) -> Condition | None:
     """What a pod says that waits for this; None = nothing keeps it waiting."""
     reason = _REASONS.get(change.state)
     return Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
+
+
+def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condition:
+    """The condition of a pod for which a node is reserved: it still waits for resources, and the autoscaler may help.
+
+    What it lacks stays in the message, because the core does not report that again.
+    """
+    lack = lack_of(before) if before and before.reason == words.CONDITION_UNSCHEDULABLE else ""
+    message = f"{lack}{_WAITING}{change.reason}" if lack else change.reason
+    return Condition(words.CONDITION_UNSCHEDULABLE, message or _DEFAULT_MESSAGE)
+
+
+def lack_of(condition: Condition) -> str:
+    """What the pod lacks, without the node that is reserved for it."""
+    return condition.message.partition(_WAITING)[0]
 
 
 def express(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:

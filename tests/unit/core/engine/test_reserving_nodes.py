@@ -34,7 +34,9 @@ def held_up() -> Scene:
 def test_after_the_delay_room_is_held_for_the_ask_and_that_is_said_and_noted() -> None:
     scene = held_up()
     assert waits(scene.wait(1)) == {}
-    assert waits(scene.wait(2)) == {"wide": ("RESERVED", "room is held on node n0 until there is enough of it")}
+    assert waits(scene.wait(2)) == {
+        "wide": ("RESERVED", "node n0 is reserved for it until enough resources are free there")
+    }
     [note] = [note for note in scene.noted if note.detail is Detail.NODE_RESERVATION]
     assert (note.subject, note.reference, note.change) == ("n0", "wide", Change.ADD)
     assert [hold.key for hold in scene.partition.reservations.on(_N0)] == ["wide"]
@@ -67,6 +69,18 @@ def test_only_the_first_ask_of_a_leaf_has_room_held_and_the_next_follows() -> No
     scene.release("b1", app="b")
     scene.wait(10)
     assert list(scene.partition.reservations.by_ask) == [("a", "second")]
+
+
+def test_a_node_is_reserved_for_the_first_application_whichever_request_arrived_first() -> None:
+    """After a restart requests of one second arrive in any order."""
+    scene = Scene(queues(), nodes=1)
+    run(scene, "root.b", *pods("b", 3))
+    for app in ("one", "two"):
+        scene.tell(ApplicationAdded(an_application(app, queue="root.a")))
+    for app in ("two", "one"):
+        scene.ask(an_ask(f"{app}-wide", app=app, vcore=3000))
+    scene.wait(3)
+    assert [hold.key for hold in scene.partition.reservations.on(_N0)] == ["one-wide"]
 
 
 def test_no_node_is_held_that_could_not_hold_the_ask_even_if_it_were_empty() -> None:

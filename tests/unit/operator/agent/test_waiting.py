@@ -86,8 +86,28 @@ def test_a_shortage_that_ended_is_not_written() -> None:
     driver = live()
     waiting(driver)
     state(driver, FAILED)
-    state(driver, SchedulingState.RESERVED, "")
+    state(driver, SchedulingState.SCHEDULED, "")
     assert not driver.wait(10)
+
+
+def test_a_pod_for_which_a_node_is_reserved_says_so_and_what_it_lacks() -> None:
+    driver = live()
+    waiting(driver)
+    state(driver, FAILED)
+    state(driver, SchedulingState.RESERVED, "node n1 is reserved for it")
+    expected = f"{FULL} Waiting: node n1 is reserved for it"
+    assert driver.wait(10).commands == unschedulable(expected)
+    assert not state(driver, SchedulingState.RESERVED, "node n2 is reserved for it")
+    assert driver.wait(100).commands == unschedulable(f"{FULL} Waiting: node n2 is reserved for it")
+
+
+def test_a_pod_for_which_a_node_was_reserved_before_anything_else_was_reported_says_so() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    assert state(driver, SchedulingState.RESERVED, "node n1 is reserved").commands == unschedulable(
+        "node n1 is reserved"
+    )
 
 
 def test_a_condition_that_could_not_be_written_is_written_with_the_next_change() -> None:
