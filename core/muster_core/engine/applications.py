@@ -199,6 +199,7 @@ def remove(world: World, partition: Partition, event: ApplicationRemoved, now_ns
         if not allocation.spec.podless:
             key = allocation.spec.key
             answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why))
+    lifecycle.conclude(partition, app, now_ns)
     lifecycle.leave(partition, app)
     answer.released_asks += [AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in told]
     history.remember(partition, app, now_ns)

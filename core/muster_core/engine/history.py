@@ -18,7 +18,7 @@ from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationS
 from muster_core.world.applications import Application
 from muster_core.world.world import Partition
 
-#: What applications of a queue are counted by when they are over: an application that was taken away keeps its state.
+#: What applications of a queue are counted by when they are over.
 _ENDS: Final = tuple(ApplicationState)
 
 

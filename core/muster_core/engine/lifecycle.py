@@ -8,6 +8,8 @@ waited for. An application's end always follows its last confirmed release
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster_core.engine import affinity, contention, history, ledger, notes, queues, user_groups
 from muster_core.model.effects import ApplicationUpdated, ClockSet
 from muster_core.model.events import Clock, ClockKind
@@ -17,6 +19,15 @@ from muster_core.world.applications import Application
 from muster_core.world.world import Partition
 
 _NO_KEY = AllocationKey("")
+#: What follows in each state if nothing is left of an application.
+_CONCLUDING: Final = {
+    ApplicationState.NEW: ApplicationEvent.ACCEPT,
+    ApplicationState.ACCEPTED: ApplicationEvent.COMPLETE,
+    ApplicationState.RUNNING: ApplicationEvent.COMPLETE,
+    ApplicationState.COMPLETING: ApplicationEvent.COMPLETE,
+    ApplicationState.RESUMING: ApplicationEvent.ACCEPT,
+    ApplicationState.FAILING: ApplicationEvent.FAIL,
+}
 _ACTIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 
 
@@ -115,6 +126,18 @@ def end(partition: Partition, app: Application, event: ApplicationEvent, now_ns:
     move(partition, app, event, now_ns, message)
     leave(partition, app)
     history.remember(partition, app, now_ns)
+
+
+def conclude(partition: Partition, app: Application, now_ns: int) -> None:
+    """Give an application that its resource manager removed the state in which it ends.
+
+    The resource manager is not told: it may have submitted another application of the same ID already.
+    """
+    while (event := _CONCLUDING.get(app.state)) is not None:
+        app.state = follow(APPLICATION, app.state, event)
+        app.state_log.append((now_ns, app.state))
+        ledger.count_running(partition, app)
+        notes.app_moved(partition, app)
 
 
 def leave(partition: Partition, app: Application) -> None:

@@ -196,9 +196,12 @@ def _is_idle(app: Application) -> bool:
 
 
 def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodUid, now: float) -> None:
-    """The oldest member left takes over. Placeholders of the old one die with it and are made again by the new."""
+    """The oldest member left takes over, if there is one that stays. Placeholders of the old one are deleted with it
+    and made again for the new one.
+    """
     was_resumed = old in ledger.resumed or app.originator.membership.resumed
-    app.originator = next(iter(app.members.values())).pod
+    members = (task.pod for task in app.members.values())
+    app.originator = min(members, key=lambda pod: (pod.terminating, pod.created_s))
     if was_resumed:
         mark_resumed(ledger, out, app)
     if app.state is AppState.RESERVING:

@@ -14,7 +14,9 @@ from tests.e2e.scene import Scene
 from tests.e2e.telling import scheduled
 
 NODES = [FakeNode("node-0", cpu="3")]
-#: Of a gang that is larger than the cluster.
+#: All that events say of a gang of which one placeholder has no room: its progress is one event, which was
+#: `CreatingPlaceholders` before. `GangScheduling` is about gangs that are larger than the cluster, for which nothing is
+#: reserved; this one is not.
 TOLD = {"PlaceholderAllocated"}
 
 
@@ -97,7 +99,7 @@ async def test_a_namespace_takes_a_waiting_gang_with_it_and_one_of_its_name_begi
         told = {event["action"] for event in await scene.api.find("events", "again")}
         return told >= TOLD and sum(map(is_bound, await scene.api.find("pods", "again"))) == 3
 
-    await scene.eventually("three of four placeholders are bound, and an event says so", is_reserving)
+    await scene.eventually("three of four placeholders are bound, and all is told that there is to tell", is_reserving)
     await take_away(scene, "again")
     writes = scene.writes(of_operator=True)
     made = [write for write in writes if write.what == "create pods"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from muster_core.engine.step import step
 from muster_core.model import limits
 from muster_core.model.config import Timing
+from muster_core.model.effects import ApplicationUpdated
 from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced, ManagerRegistered
 from muster_core.model.ids import ApplicationId
 from muster_core.model.notes import Detail
@@ -82,13 +83,17 @@ def test_an_id_that_ended_may_come_again() -> None:
     assert [app.id for app in scene.partition.history] == ["one", "one"]
 
 
-def test_one_that_was_taken_away_is_let_go_in_the_state_it_had() -> None:
+def test_one_that_was_removed_is_completed_and_let_go_in_time() -> None:
+    """The resource manager hears nothing of it: the ID may be another application's by then."""
     scene = a_scene(hours=1)
     scene.tell(ApplicationAdded(an_application("one")))
-    scene.tell(ApplicationRemoved(PARTITION, ApplicationId("one")))
+    said = scene.tell(ApplicationRemoved(PARTITION, ApplicationId("one")))
     [app] = scene.partition.history
+    assert [state.value for _, state in app.state_log][-2:] == ["Completing", "Completed"]
+    assert not [item for item in said if isinstance(item, ApplicationUpdated)]
+    assert set(kept(scene)) == {"one"}
     scene.wait(2 * HOUR)
-    assert app.state.value == "New"
+    assert app.state.value == "Expired"
     assert kept(scene) == {}
 
 

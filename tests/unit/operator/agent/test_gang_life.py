@@ -231,6 +231,20 @@ def test_the_originator_deleted_while_reserving_hands_over_to_the_next_pod() -> 
     finish_with_left_overs(simulation)
 
 
+def test_the_oldest_member_becomes_the_originator_whichever_was_seen_first() -> None:
+    """The watch shows pods in any order."""
+    pods = {raw["metadata"]["name"]: raw for raw in members()}
+    pods["w1"]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:09Z"
+    pods["w2"]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:05Z"
+    simulation = a_cluster(*pods.values())
+    simulation.core.is_stingy = True
+    simulation.run()
+    assert simulation.ledger.applications[APP].originator.ref.name == "w0"
+    simulation.kubernetes.delete_by_name("w0")
+    simulation.run()
+    assert simulation.ledger.applications[APP].originator.ref.name == "w2"
+
+
 def finish_with_left_overs(simulation: Simulation) -> None:
     for name in ("w1", "w2"):
         simulation.kubernetes.change(name, phase="Succeeded")

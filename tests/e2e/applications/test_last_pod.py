@@ -1,0 +1,104 @@
+"""An application whose last pod is deleted is completed, also if it never ran, and stays readable (semantics 13)."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from devcluster.api import Json
+from devcluster.nodes import FakeNode
+from tests.e2e.conftest import OpenScene
+from tests.e2e.manifests import Group, a_gang, a_pod
+from tests.e2e.rest import ask
+from tests.e2e.scene import Scene
+
+SOON = {"service.completingTimeout": "1s"}
+#: Half of it is occupied in every test.
+NODE = FakeNode("node-0", cpu="4")
+
+
+async def states(scene: Scene, name: str) -> list[str]:
+    """The states that the application went through, as REST shows them."""
+    try:
+        app = await ask(scene, f"partition/default/application/{name}?namespace={scene.namespace}")
+    except aiohttp.ClientResponseError as error:
+        if error.status == 404:
+            return []
+        raise
+    return [change["applicationState"] for change in app["stateLog"]]
+
+
+async def completed(scene: Scene) -> set[str]:
+    """The applications that have ended, as the partition lists them."""
+    return {app["applicationID"] for app in await ask(scene, "partition/default/applications/completed") or []}
+
+
+def waiting_pod() -> list[Json]:
+    """A pod that is asked for and has no room."""
+    return [a_pod("job-0", cpu="3", labels={"applicationId": "job"})]
+
+
+def running_pod() -> list[Json]:
+    return [a_pod("job-0", labels={"applicationId": "job"})]
+
+
+def reserving_gang(placement: str) -> list[Json]:
+    """A gang that holds a part of its reservations."""
+    return a_gang("job", [Group("workers", 3, real=2)], timeout_s=600, placement=placement)
+
+
+@pytest.mark.parametrize("pods", [waiting_pod(), running_pod(), reserving_gang("Reserve"), reserving_gang("Direct")])
+async def test_an_application_whose_last_pod_is_deleted_is_completed_and_stays_readable(
+    open_scene: OpenScene, pods: list[Json]
+) -> None:
+    scene = await open_scene([NODE], SOON)
+    await scene.occupy("node-0", "2")
+    await scene.create(pods)
+
+    async def is_known() -> bool:
+        return bool(await states(scene, "job"))
+
+    await scene.eventually("the core knows the application", is_known)
+    for pod in pods:
+        await scene.api.delete("pods", pod["metadata"]["name"], scene.namespace, grace_s=0)
+
+    async def is_completed() -> bool:
+        return (await states(scene, "job"))[-2:] == ["Completing", "Completed"]
+
+    await scene.eventually("it went through Completing to Completed", is_completed)
+    assert "job" in await completed(scene)
+
+    async def is_empty() -> bool:
+        return not await scene.pods() and not await scene.pods(placeholders=True)
+
+    await scene.eventually("no placeholder is left", is_empty)
+
+
+async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open_scene: OpenScene) -> None:
+    """The gang goes on, with placeholders that the new originator owns, and runs once there is room."""
+    scene = await open_scene([NODE], SOON)
+    await scene.occupy("node-0", "2")
+    first, *others = a_gang("job", [Group("workers", 3)], timeout_s=600, placement="Reserve")
+    await scene.create([first])
+
+    async def owners() -> set[str]:
+        found = await scene.bound(placeholders=True)
+        return {pod["metadata"]["ownerReferences"][0]["name"] for pod in found} if found else set()
+
+    async def owned_by(name: str) -> bool:
+        return await owners() == {name}
+
+    await scene.eventually("the first pod owns placeholders", lambda: owned_by("job-workers-0"))
+    for pod in others:
+        await scene.create([pod])
+    await scene.api.delete("pods", first["metadata"]["name"], scene.namespace, grace_s=0)
+    await scene.eventually("the next one does", lambda: owned_by(others[0]["metadata"]["name"]))
+    assert "Completing" not in await states(scene, "job")
+    await scene.create([first])
+    [occupant] = [pod for pod in await scene.api.find("pods", scene.namespace) if "job" not in pod["metadata"]["name"]]
+    await scene.api.delete("pods", occupant["metadata"]["name"], scene.namespace, grace_s=0)
+
+    async def all_run() -> bool:
+        return sum("job" in pod["metadata"]["name"] for pod in await scene.bound()) == 3
+
+    await scene.eventually("the gang runs", all_run)
