@@ -295,3 +295,24 @@ def test_the_operators_policy_is_about_the_account_of_this_installation() -> Non
     assert binding["spec"]["policyName"] == "muster-operator-batch"
     assert binding["spec"]["paramRef"]["namespace"] == "batch"
     assert expressions({"serviceAccount": "gang-operator"}, "muster-operator-batch", "batch")["home"] == "'batch'"
+
+
+def test_the_default_memory_limits_are_those_of_the_sizing_table_and_hold_twice_the_measured_peak() -> None:
+    """The table in docs/install.md says for how many pods and nodes the defaults are."""
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split("|")]
+        for line in (ROOT / "docs/install.md")
+        .read_text()
+        .partition("| Nodes | Pods |")[2]
+        .partition("\n\n")[0]
+        .splitlines()[2:]
+    ]
+    [(nodes, pods_, peak, _, limit)] = [row for row in rows if row[-1].endswith("(default)")]
+    assert (nodes, pods_) == ("5,000", "50,000")
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for container in ("operator", "core"):
+        default = values[container]["resources"]["limits"]["memory"]
+        assert f"{default} (default)" == limit
+        assert int(default.removesuffix("Gi")) * 1024 >= 2 * int(peak.split()[0])
+    assert "docs/install.md#size" in (CHART / "values.yaml").read_text()
+    assert "## Size" in (ROOT / "docs/install.md").read_text()
