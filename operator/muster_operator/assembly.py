@@ -81,7 +81,7 @@ def assembled(
     names = None
     if options.candidacy is not None:
         names = NameLeases(leases_of(session, settings.scheduler_names, options.candidacy.place), pool.wake)
-    metrics.held.set_function(lambda: not inbox.freshness.may_decide)
+    metrics.held.set_function(lambda: not inbox.freshness.may_decide or (names is not None and names.are_lost))
     loop = Loop(ledger, inbox, pool.submit, metrics, options.compare_s, pool)
     loop.use_clock(lambda: session.clock.ahead_s)
     encoder = Encoder(configuration.cluster_id, settings.partition)

@@ -48,7 +48,7 @@ class Metrics:
         )
         self.held = Gauge(
             "muster_operator_decisions_held",
-            "1 = the watch of pods or nodes is stale: binds, deletes and creates wait",
+            "1 = a watch of pods or nodes is stale, or a scheduler name is lost: binds, deletes and creates wait",
             registry=self.registry,
         )
         self.signing_keys = Gauge(

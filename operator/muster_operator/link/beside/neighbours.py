@@ -145,6 +145,11 @@ class NameLeases:
         return all(lease.held_s > 0 for lease in self.leases)
 
     @property
+    def are_lost(self) -> bool:
+        """Whether we held all of them once, and do not any more."""
+        return self.held.is_set() and not self.are_ours
+
+    @property
     def missing(self) -> str:
         """The names whose Leases we do not hold, and why if it is known; empty = we hold all."""
         names = ", ".join(lease.name for lease in self.leases if lease.held_s <= 0)

@@ -35,7 +35,7 @@ class Standing:
         Waiting decisions do not make the process unready: its webhook and the core's REST API still respond.
         """
         if self.leading.begun.is_set():
-            if self.names is not None and self.names.held.is_set() and not self.names.are_ours:
+            if self.names is not None and self.names.are_lost:
                 return f"not binding, the Leases of scheduler names are not held: {self.names.missing}"
             return self.loop.held
         return f"standing by, {self.leading.holder or 'nobody yet'} leads"

@@ -85,6 +85,7 @@ async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None
         await names.turn()
         assert not names.are_ours
         assert not names.held.is_set()
+        assert not names.are_lost
         with pytest.raises(StartupRefused):
             await names.turn()
 
@@ -143,6 +144,7 @@ async def test_a_name_whose_lease_was_not_renewed_in_time_is_not_held_until_it_i
         now[0] = neighbours.DURATION_S * neighbours.DECIDES + 1
         await names.turn()
         assert names.missing.startswith("muster")
+        assert names.are_lost
         await names.turn()
         assert names.missing == ""
     assert wakes == [0.0, now[0]]
