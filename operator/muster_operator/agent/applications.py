@@ -6,6 +6,8 @@ How it ends is in ``endings``.
 from __future__ import annotations
 
 from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Final
 
 from muster_operator.agent import gangs, mismatches, namespaces, occupants, refusals, reserving, tasks, telling
 from muster_operator.agent.asks import application_spec, can_announce, renewal_spec
@@ -23,6 +25,8 @@ from muster_operator.translate.task_groups import read_gang
 
 #: The core has answered, and the application may have asks and allocations.
 ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
+#: Members that are gone and still in the heap of ages, beyond as many as there are.
+_GONE: Final = 64
 _KNOWN_TO_THE_CORE = ANSWERED | {AppState.SUBMITTED}
 
 
@@ -154,11 +158,25 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
         app.placeholder_names.add(pod.ref.name)
     else:
         app.members[task.uid] = task
+        app.arrivals += 1
+        heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
+        if len(app.ages) > 2 * len(app.members) + _GONE:  # an application may live for long, and its pods briefly
+            app.ages = sorted(age for age in app.ages if age[2] in app.members)
     tasks.step(task, TaskEvent.WAIT)
     if pod.node is not None:
         task.node = pod.node
         tasks.step(task, TaskEvent.BIND)
     return task
+
+
+def oldest(app: Application) -> Pod:
+    """The oldest member, if possible one that is not being deleted. Members that it passes over are forgotten here."""
+    while app.ages:
+        task = app.members.get(app.ages[0][2])
+        if task is not None and not task.pod.terminating:
+            return task.pod
+        heappop(app.ages)
+    return next(iter(app.members.values())).pod
 
 
 def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:

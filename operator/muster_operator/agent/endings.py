@@ -200,8 +200,7 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
     and made again for the new one.
     """
     was_resumed = old in ledger.resumed or app.originator.membership.resumed
-    members = (task.pod for task in app.members.values())
-    app.originator = min(members, key=lambda pod: (pod.terminating, pod.created_s))
+    app.originator = applications.oldest(app)
     if was_resumed:
         mark_resumed(ledger, out, app)
     if app.state is AppState.RESERVING:

@@ -210,6 +210,9 @@ class Application:
     created_s: int
     state: AppState = AppState.NEW
     members: dict[PodUid, Task] = field(default_factory=dict)
+    #: Heap of members by creation, then arrival; some of them are gone by now (applications.oldest).
+    ages: list[tuple[int, int, PodUid]] = field(default_factory=list)
+    arrivals: int = 0
     placeholders: dict[PodUid, Task] = field(default_factory=dict)
     slots: dict[str, Slot] = field(default_factory=dict)
     open_slots: set[str] = field(default_factory=set)

@@ -245,6 +245,17 @@ def test_the_oldest_member_becomes_the_originator_whichever_was_seen_first() -> 
     assert simulation.ledger.applications[APP].originator.ref.name == "w2"
 
 
+def test_an_application_that_lives_long_remembers_no_ages_of_pods_that_are_gone() -> None:
+    simulation = a_cluster(a_pod("stays", app=APP))
+    simulation.run()
+    for number in range(300):
+        simulation.kubernetes.add(a_pod(f"brief-{number}", app=APP))
+        simulation.run()
+        simulation.kubernetes.delete_by_name(f"brief-{number}")
+        simulation.run()
+    assert len(simulation.ledger.applications[APP].ages) < 100
+
+
 def finish_with_left_overs(simulation: Simulation) -> None:
     for name in ("w1", "w2"):
         simulation.kubernetes.change(name, phase="Succeeded")
