@@ -43,6 +43,8 @@ from muster_core.world.users import Holder
 _AT_ONCE: Final = 64
 #: Queues that moved since a line was used last; if there are more, all keys of the line are renewed step by step.
 _MOST_MOVED: Final = 256
+#: Queues with something in a line that are looked up in those that moved, and not the other way about.
+_FEW: Final = 8
 
 
 class Cluster(ordering.Cluster, Protocol):
@@ -211,6 +213,10 @@ class Line:
         if self._total is not total:
             self._total = total
             self._epoch += 1
+        if len(self.orders) <= _FEW and sum(map(len, self.orders.values())) <= _AT_ONCE:
+            self._catch_up_few(moved)
+            self._seen = moves
+            return
         for count, (path, number) in enumerate(reversed(moved.items())):
             if number <= self._seen:
                 break
@@ -221,6 +227,15 @@ class Line:
             if order is not None and path in order:
                 order.put(path, self._queue_key(path))
         self._seen = moves
+
+    def _catch_up_few(self, moved: dict[QueuePath, int]) -> None:
+        """The same for a line of few queues: it is walked instead. A key without rivals is computed when it is read."""
+        for parent, order in self.orders.items():
+            if len(order) < 2 or self._cluster.queues.by_path[parent].is_leaf:
+                continue
+            for path in order:
+                if moved.get(QueuePath(path), 0) > self._seen:
+                    order.put(path, self._queue_key(path))
 
     def renew_all(self) -> None:
         """Compute all keys again: they may be of another kind now."""
@@ -244,7 +259,7 @@ class Line:
         order = self.orders.get(queue.path)
         if order is None or (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
             return order
-        if order.epoch != self._epoch or order.is_stale:
+        if len(order) > 1 and (order.epoch != self._epoch or order.is_stale):
             order.renew(self._key_of(queue), self._epoch)
         return order
 

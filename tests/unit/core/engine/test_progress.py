@@ -18,11 +18,12 @@ from muster_core.engine.step import step
 from muster_core.model.access import EVERYBODY
 from muster_core.model.config import Configuration, PartitionConfig, QueueConfig
 from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, ManagerRegistered, NodeAdded
-from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, partition_id
+from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, parent_path, partition_id
 from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
 from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.release import Termination
 from muster_core.world import ordering
+from muster_core.world.obstacles import NotTogether
 from muster_core.world.world import World
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
 from tests.unit.core.engine.scene import Scene, placed
@@ -191,6 +192,18 @@ def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_sti
         cycles += 1
     assert cycles >= 400 // 64
     assert placed(said) == {"p0": "n0"}
+
+
+def test_many_lines_of_one_application_look_up_their_own_queues_and_not_all_that_moved() -> None:
+    scene = Scene(a_configuration(*(a_queue(f"q{number}") for number in range(200))))
+    waiting(scene, 200, 200)
+    scene.tell()
+    for app in scene.partition.applications.values():
+        scene.partition.scheduling.stand(app, [NotTogether(app.id)])
+    step(scene.world, NodeAdded(a_node("n0", 1)), scene.now_ns)
+    with Counted() as counted:
+        cycle(scene.world, scene.now_ns, never)
+    assert counted.calls[parent_path.__code__] <= 3 * 200
 
 
 def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() -> None:
