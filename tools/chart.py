@@ -22,6 +22,7 @@ COPIES = {
         ROOT / "deploy" / "rest-auth.yaml",
         ROOT / "deploy" / "admission-policy.yaml",
         ROOT / "deploy" / "operator-policy.yaml",
+        ROOT / "deploy" / "node-name-policy.yaml",
         ROOT / "deploy" / "monitoring" / "alerts.yaml",
         ROOT / "deploy" / "monitoring" / "dashboard.json",
     )

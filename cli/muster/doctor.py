@@ -12,7 +12,7 @@ import typer
 
 from muster import status
 from muster.asking import asks
-from muster.checks import core, leases, neighbours, rights, webhooks, workloads
+from muster.checks import core, leases, neighbours, placeholders, rights, webhooks, workloads
 from muster.checks.finding import Finding, Level, unknown
 from muster.clients import forwarding
 from muster.clients.kubernetes import Cluster
@@ -112,6 +112,11 @@ def _workloads(patient: Patient) -> Iterator[Finding]:
     return workloads.judged(pods, patient.names, rejected)
 
 
+def _placeholders(patient: Patient) -> Iterator[Finding]:
+    pods = patient.cluster.list("/api/v1/pods", fieldSelector="status.phase!=Succeeded,status.phase!=Failed")
+    return placeholders.judged(pods, patient.names)
+
+
 def _webhooks(patient: Patient) -> Iterator[Finding]:
     services = {door.service for door in patient.doors if door.service is not None}
     endpoints = {service: _slices(patient.cluster, *service) for service in services}
@@ -153,6 +158,7 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Patient], Iterator[Finding]]], ...]] =
     (core.CHECK, _core),
     (leases.CHECK, _leader),
     (workloads.SCHEDULER, _workloads),
+    (placeholders.CHECK, _placeholders),
     (webhooks.CHECK, _webhooks),
     (rights.CHECK, _rights),
     (neighbours.CHECK, _neighbours),

@@ -8,6 +8,7 @@ from functools import partial
 
 from devcluster.api import Json
 from muster_operator.model import limits
+from muster_operator.model.vocabulary import ANNOTATION_BINDING_SIGNATURE
 from tests.attacks.attack import Attack, annotated, sized, task_groups
 from tests.attacks.conftest import OpenAttack
 from tests.e2e.configuration import a_queue, queue_file
@@ -38,6 +39,55 @@ async def test_a_node_that_the_user_wrote_opens_no_queue(open_attack: OpenAttack
         await attack.user.create(later)
     names = {f"{where}-{n}" for where in ("private", "nowhere") for n in range(6)}
     await stays(attack, names, "pods run in a queue that does not admit them")
+
+
+async def test_a_forged_or_copied_binding_signature_opens_no_queue_after_a_restart(open_attack: OpenAttack) -> None:
+    """Neither a signature copied from a pod that Muster bound nor an invented one forces an application in."""
+    attack = await open_attack()
+    await attack.user.create([a_pod("honest", cpu="1m", labels={"queue": "root.attacker"})])
+    await attack.scene.eventually("a pod of the attacker is bound", lambda: _attacker_runs(attack, 1))
+    [honest] = await attack.attackers_pods()
+    signature = honest["metadata"]["annotations"][ANNOTATION_BINDING_SIGNATURE]
+    for where, written in (("copied", signature), ("invented", signature[:-4] + "AAAA"), ("unknown", "v1:0:AAAA")):
+        labels = {"applicationId": where, "queue": "root.private"}
+        first = a_pod(f"{where}-placed", cpu="1m", labels=labels)
+        first["spec"]["nodeName"] = honest["spec"]["nodeName"]
+        first["metadata"]["annotations"] = {ANNOTATION_BINDING_SIGNATURE: written}
+        await attack.user.create([first])
+    await attack.restart_operator()
+    forged = ("copied", "invented", "unknown")
+    for where in forged:
+        labels = {"applicationId": where, "queue": "root.private"}
+        await attack.user.create(a_pod(f"{where}-{n}", cpu="1", labels=labels) for n in range(3))
+    await stays(
+        attack, {f"{where}-{n}" for where in forged for n in range(3)}, "a signature of another pod was believed"
+    )
+
+
+async def test_a_copied_signature_makes_no_placeholder(open_attack: OpenAttack) -> None:
+    """Copies of a real placeholder under other names, owners and requests are ordinary pods, also after a restart."""
+    attack = await open_attack()
+    labels = {"applicationId": "own", "queue": "root.attacker"}
+    driver = annotated(a_pod("driver", cpu="100", labels=labels), task_groups=task_groups(("g", 2), cpu="3"))
+    await attack.user.create([driver])
+
+    async def placeholders() -> list[Json]:
+        return [pod for pod in await attack.attackers_pods() if PLACEHOLDER in pod["metadata"]["annotations"]]
+
+    real = (await attack.scene.eventually("a placeholder is there", placeholders))[0]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": real["metadata"]["ownerReferences"][0]["uid"]}
+    for name, cpu in (("same", "3"), ("small", "1m")):
+        forged = a_pod(f"forged-{name}", cpu=cpu, labels=labels)
+        forged["metadata"] |= {"annotations": real["metadata"]["annotations"], "ownerReferences": [owner]}
+        forged["spec"]["containers"][0]["name"] = "pause"
+        await attack.user.post(forged, fieldManager="muster-placeholder")
+    await attack.victim_gets_its_gang(writes=100)
+    await attack.restart_operator()
+    await attack.victim_gets_its_gang(writes=100, name="after-recovery")
+    there = {pod["metadata"]["name"] for pod in await attack.attackers_pods()}
+    assert {"forged-same", "forged-small"} <= there, (
+        "Muster deletes what it takes for its placeholders, and no other pod"
+    )
 
 
 async def test_a_node_that_the_user_wrote_passes_no_maximum(open_attack: OpenAttack) -> None:

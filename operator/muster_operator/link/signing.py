@@ -83,8 +83,7 @@ class SigningSecret:
             self._report(f"Secret {SECRET}: {error}")
             return False
         if CURRENT not in stored:
-            self._report(f"Secret {SECRET} has no usable key yet")
-            return False
+            return False  # the leader creates it
         self._report("")
         if stored != self._stored:
             self._stored = stored

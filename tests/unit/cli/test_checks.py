@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.checks import core, leases, neighbours, rights, webhooks, workloads
+from muster.checks import core, leases, neighbours, placeholders, rights, webhooks, workloads
 from muster.checks.finding import Finding, Level
 from muster.views import doctor
 from muster_operator.admission.certifying.certificates import authority
 from muster_operator.admission.registering import webhooks as registered
 from muster_operator.admission.registering.conditions import Ours
+from muster_operator.link import signing
 from muster_operator.link.leading import lease as operators
+from muster_operator.model import vocabulary
 from tests.unit.repo.tree import ROOT
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -262,3 +264,31 @@ def test_the_page_counts_what_it_shows() -> None:
     ]
     assert doctor._summary(found) == "2 problems, 1 not looked at"
     assert doctor._summary(found[1:2]) == "everything is fine"
+
+
+# -- placeholders -------------------------------------------------------------
+
+
+def a_marked_pod(name: str, *keys: str, scheduler: str = "yunikorn") -> Json:
+    metadata = {"namespace": "dev", "name": name, "annotations": dict.fromkeys(keys, "true")}
+    return {"metadata": metadata, "spec": {"schedulerName": scheduler}}
+
+
+def test_placeholders_without_a_signature_are_listed() -> None:
+    old, internal = placeholders.MARKS[1], placeholders.MARKS[0]
+    pods = [
+        a_marked_pod("old", old),
+        a_marked_pod("unsigned", internal),
+        a_marked_pod("signed", internal, placeholders.SIGNATURE),
+        a_marked_pod("other", internal, scheduler="other"),
+        a_marked_pod("plain"),
+    ]
+    found = only(placeholders.judged(pods, BOTH))
+    assert (found.level, found.said.split(" have")[0]) == (Level.WARNING, "dev/old, dev/unsigned")
+    assert levels(placeholders.judged(pods[2:], BOTH)) == [Level.FINE]
+
+
+def test_the_names_of_annotations_are_those_of_the_operator() -> None:
+    assert placeholders.MARKS[0] == vocabulary.ANNOTATION_PLACEHOLDER
+    assert placeholders.SIGNATURE == vocabulary.ANNOTATION_PLACEHOLDER_SIGNATURE
+    assert rights.SIGNING == signing.SECRET

@@ -1,0 +1,87 @@
+"""deploy/node-name-policy.yaml on a real API server: which new pods may name their node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from devcluster.api import Api, Json
+from devcluster.cluster import Cluster, documents
+from devcluster.connection import load
+from devcluster.errors import ApiError
+from devcluster.muster import ACCOUNT, MANIFESTS, NAMESPACE, installed
+from devcluster.resources import BY_KIND
+from devcluster.waiting import until
+from tests.e2e.manifests import a_pod
+
+POLICY = MANIFESTS.with_name("node-name-policy.yaml")
+SPACE = "node-names"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def admin(home: Cluster) -> AsyncIterator[Api]:
+    """A namespace, and the policy in force, which lets `restorer` name nodes."""
+    if home.plane is None:
+        pytest.skip("a policy for the whole cluster, so only where it is ours")
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(installed(home))
+        await home.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+        stack.push_async_callback(home.admin.delete, "namespaces", SPACE)
+        await until(
+            "the default account", lambda: home.admin.get("serviceaccounts", "default", SPACE), 30, tolerate=(ApiError,)
+        )
+        for document in documents(POLICY):
+            for variable in document["spec"].get("variables", []):
+                if variable["name"] == "users":
+                    variable["expression"] = "['restorer']"
+            await home.admin.create(document)
+            plural = BY_KIND[document["kind"]].plural
+            stack.push_async_callback(home.admin.delete, plural, document["metadata"]["name"])
+        await until("the policy is in force", lambda: refusal(home.admin, placed()), 30, every_s=0.1)
+        yield home.admin
+
+
+def placed(scheduler: str = "muster", annotations: Json | None = None) -> Json:
+    """A pod that names its node."""
+    pod = a_pod("placed", scheduler=scheduler)
+    pod["spec"]["nodeName"] = "node-0"
+    pod["metadata"]["annotations"] = annotations or {}
+    return pod
+
+
+async def refusal(who: Api, pod: Json) -> str:
+    """What the policy says against the pod, which is not stored; empty = nothing."""
+    try:
+        await who.request("POST", f"/api/v1/namespaces/{SPACE}/pods", pod, {"dryRun": "All"})
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy 'muster-node-name'" not in error.message:
+            raise
+        return error.message
+    return ""
+
+
+async def test_a_new_pod_of_a_served_scheduler_names_no_node(admin: Api) -> None:
+    for scheduler in ("muster", "yunikorn"):
+        assert "remove spec.nodeName" in await refusal(admin, placed(scheduler))
+    assert await refusal(admin, placed("default-scheduler")) == ""
+    assert await refusal(admin, a_pod("waits")) == ""
+
+
+async def test_listed_users_kubelets_mirror_pods_and_muster_are_exempt(admin: Api, home: Cluster) -> None:
+    mirror: Json = {"kubernetes.io/config.mirror": "0"}
+    for user, written, is_refused in (("restorer", {}, False), ("ann", {}, True), ("ann", mirror, True)):
+        async with Api(home.admin.access) as api:
+            api._session.headers.update({"Impersonate-User": user, "Impersonate-Group": "system:masters"})
+            assert bool(await refusal(api, placed(annotations=written))) == is_refused, (user, written)
+    async with Api(home.admin.access) as kubelet:
+        for group in ("system:nodes", "system:masters"):
+            kubelet._session.headers.add("Impersonate-Group", group)
+        kubelet._session.headers.update({"Impersonate-User": "kubelet"})
+        assert await refusal(kubelet, placed(annotations=mirror)) == ""
+        assert "remove spec.nodeName" in await refusal(kubelet, placed())
+    async with Api(await load(await home.kubeconfig_for(ACCOUNT, NAMESPACE))) as muster:
+        with pytest.raises(ApiError, match="ValidatingAdmissionPolicy 'muster-operator'"):
+            await refusal(muster, placed())
