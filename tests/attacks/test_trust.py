@@ -68,7 +68,7 @@ async def test_a_copied_signature_makes_no_placeholder(open_attack: OpenAttack) 
     """Copies of a real placeholder under other names, owners and requests are ordinary pods, also after a restart."""
     attack = await open_attack()
     labels = {"applicationId": "own", "queue": "root.attacker"}
-    driver = annotated(a_pod("driver", cpu="100", labels=labels), task_groups=task_groups(("g", 2), cpu="3"))
+    driver = annotated(a_pod("driver", cpu="100", labels=labels), task_groups=task_groups(("g", 2), cpu="1"))
     await attack.user.create([driver])
 
     async def placeholders() -> list[Json]:
@@ -76,7 +76,7 @@ async def test_a_copied_signature_makes_no_placeholder(open_attack: OpenAttack) 
 
     real = (await attack.scene.eventually("a placeholder is there", placeholders))[0]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "driver", "uid": real["metadata"]["ownerReferences"][0]["uid"]}
-    for name, cpu in (("same", "3"), ("small", "1m")):
+    for name, cpu in (("same", "1"), ("small", "1m")):
         forged = a_pod(f"forged-{name}", cpu=cpu, labels=labels)
         forged["metadata"] |= {"annotations": real["metadata"]["annotations"], "ownerReferences": [owner]}
         forged["spec"]["containers"][0]["name"] = "pause"
