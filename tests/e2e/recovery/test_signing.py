@@ -99,7 +99,7 @@ async def test_placeholders_of_a_lost_key_are_counted_reported_and_not_deleted(o
 
     async def reported() -> bool:
         told = await scene.events(words.REASON_TASK_REJECTED)
-        return names <= {event["regarding"]["name"] for event in told if "signed with a key" in event["note"]}
+        return names <= {event["involvedObject"]["name"] for event in told if "signed with a key" in event["message"]}
 
     await scene.eventually("events on all of them", reported)
     there = {pod["metadata"]["uid"] for pod in await scene.pods(placeholders=True)}
