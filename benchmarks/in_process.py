@@ -15,7 +15,7 @@ SHAPES = tuple(f"shapes/{name}{what}" for name in core_shapes.WORKS for what in 
 CYCLE = tuple(f"cycle-after-event/{name}" for name in ("median", "p99", "max", "memory"))
 SI = ("si/transport",)
 BUDGETS = {"operator-io/binds": 5000.0, "operator-io/events": 15_000.0, "operator-io/translated": None}
-"""A CPU second (docs/architecture.md, Operator)."""
+"""A CPU second (docs/internals/architecture.md, Operator)."""
 OPERATOR_IO = tuple(BUDGETS)
 MEMORY = tuple(f"memory/{name}" for name in operator_scale.MEMORY)
 SCALE = tuple(f"scale/{name}" for name in operator_scale.SCALE)

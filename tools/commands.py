@@ -1,4 +1,4 @@
-"""Writes the tables and examples of ``docs/command.md`` from the commands themselves.
+"""Writes the tables and examples of ``docs/reference/cli.md`` from the commands themselves.
 
 What stands between the marks is made here; the words around it are written by hand. Called by ``make diagrams``; a test
 fails when the page is stale.
@@ -12,7 +12,7 @@ from muster.asking import PANEL
 from muster.later import Entry
 from muster.main import CHECK, COMMANDS, LOOK
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "command.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
 BEGIN, END = "<!-- made by tools/commands.py -->\n", "<!-- end -->"
 
 

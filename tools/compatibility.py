@@ -1,5 +1,5 @@
-"""Writes ``docs/compatibility.md`` from ``docs/compatibility.yaml``, and the ``Differs:`` remarks of the product into
-``docs/migration.md``.
+"""Writes ``docs/reference/compatibility.md`` from ``compatibility.yaml`` there, and the ``Differs:`` remarks into
+``docs/migration/from-yunikorn.md``.
 
 The YAML lists what a user or a resource manager may rely on, each row with the test that shows it; tests compare it
 with the running thing. Called by ``make diagrams``; a test fails when a page is stale.
@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 from tools.differs import differences
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCE = ROOT / "docs" / "compatibility.yaml"
-PAGE = ROOT / "docs" / "compatibility.md"
-MIGRATION = ROOT / "docs" / "migration.md"
+SOURCE = ROOT / "docs" / "reference" / "compatibility.yaml"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+MIGRATION = ROOT / "docs" / "migration" / "from-yunikorn.md"
 BEGIN = "<!-- the differences: written by `make diagrams` -->\n"
 END = "<!-- end of the differences -->\n"
 SUBJECTS = {

@@ -1,4 +1,4 @@
-"""Finds every ``Differs:`` remark of the product, for ``docs/compatibility.md``.
+"""Finds every ``Differs:`` remark of the product, for ``docs/reference/compatibility.md``.
 
 A remark says, in a comment or a docstring, where Muster behaves otherwise than YuniKorn. It runs from the word
 ``Differs:`` to the end of its paragraph.

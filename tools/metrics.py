@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/metrics.md``: metrics as the two registries have them, alerts as their rules say.
+"""Writes the tables of ``docs/reference/metrics.md``: metrics from the two registries, alerts from their rules.
 
 Metrics come from a core and an operator that have seen something of everything, the ones that the tests of dashboard
 and alerts look at. Called by ``make diagrams``; a test fails when the page is stale.
@@ -17,7 +17,7 @@ from tests.unit.deploy.busy import busy_operator
 from tools.tables import put
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
 RULES = ROOT / "deploy" / "monitoring" / "alerts.yaml"
 GENERAL = ("process_", "python_", "pause")
 """Of every Python program; told in a sentence of the page."""

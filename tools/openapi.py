@@ -1,4 +1,4 @@
-"""Writes the description of the REST interface to ``docs/openapi.json``.
+"""Writes the description of the REST interface to ``docs/reference/openapi.json``.
 
 Called by ``make diagrams``; a test fails when the file is stale.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muster_core.edge.rest.openapi import document
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "openapi.json"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi.json"
 
 
 def rendered() -> str:

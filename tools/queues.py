@@ -1,4 +1,4 @@
-"""Writes the tables of keys in ``docs/queues.md`` from the forms that the core reads the file by.
+"""Writes the tables of keys in ``docs/reference/queues-yaml.md`` from the forms that the core reads the file by.
 
 A table stands below a heading; the words around it are written by hand. Called by ``make diagrams``; a test fails when
 the page is stale.
@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from muster_core.edge.config.schema import Form, LimitForm, Meaning, PartitionForm, QueueForm, RuleForm
 from tools.tables import put
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "queues.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "queues-yaml.md"
 FORMS: dict[str, type[Form]] = {
     "## Partition": PartitionForm,
     "## Queue": QueueForm,

@@ -1,4 +1,4 @@
-"""Writes the tables of ``docs/settings.md`` from the catalogue of settings.
+"""Writes the tables of ``docs/reference/settings.md`` from the catalogue of settings.
 
 A table stands below a heading of the catalogue; the words around it are written by hand. Called by ``make diagrams``;
 a test fails when the page is stale.
@@ -9,7 +9,7 @@ from pathlib import Path
 from muster_operator.link.config.catalogue import CATALOGUE, MEANINGLESS, Setting
 from tools.tables import put
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"
 SETTINGS = "| Key | Default | Takes effect | Meaning |\n|---|---|---|---|\n"
 MEANINGLESS_HEADING = "Keys of YuniKorn without effect"
 

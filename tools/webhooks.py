@@ -21,7 +21,7 @@ PORT = 9089
 HEADER = """\
 # Written by `make diagrams`; do not edit. `python -m tools.webhooks --help` writes one for other names.
 # Only for --webhook-manifest: without it the operator registers the same by itself, and needs the Service alone.
-# The operator fills in caBundle. docs/admission.md says who is asked about what, and what happens without an answer.
+# The operator fills in caBundle. docs/operate/admission.md has the request matrix and the failure policy.
 """
 
 

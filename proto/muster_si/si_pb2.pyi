@@ -5,7 +5,7 @@ isort:skip_file
 The Scheduler Interface, wire-compatible with seed 003: what a resource
 manager (here the operator, for one Kubernetes cluster) and the scheduler
 core tell each other. Names, numbers and types are the seed's and never
-change; the words are ours. Where the seed is silent, docs/semantics.md
+change; the words are ours. Where the seed is silent, docs/internals/semantics.md
 decides, cited here by number.
 
 Status of a resource manager in the core:

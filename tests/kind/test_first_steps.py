@@ -1,4 +1,4 @@
-"""What docs/install.md says, as a newcomer does it: helm install with defaults, the first example, helm test."""
+"""The steps of docs/operate/install.md: helm install with defaults, the first example, helm test."""
 
 from __future__ import annotations
 

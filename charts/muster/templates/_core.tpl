@@ -50,7 +50,7 @@ livenessProbe:
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
-# Not /readyz: the core of an operator that stands by knows nothing yet (docs/high-availability.md).
+# Not /readyz: the core of an operator that stands by knows nothing yet (docs/operate/high-availability.md).
 readinessProbe:
   httpGet: {path: /livez, port: rest, scheme: {{ $scheme }}}
   periodSeconds: 5

@@ -7,7 +7,7 @@
 muster-operator{{ include "muster.suffix" . }}
 {{- end }}
 
-{{/* The name that the operator registers under (docs/admission.md). */}}
+{{/* The name that the operator registers under (docs/operate/admission.md). */}}
 {{- define "muster.admissionName" -}}
 muster-admission{{ include "muster.suffix" . }}
 {{- end }}

@@ -57,7 +57,7 @@ livenessProbe:
   failureThreshold: 6
 readinessProbe:
   {{- if (eq (include "muster.webhookIsOn" .) "true") }}
-  # Admission works without the core, and has to (docs/admission.md).
+  # Admission works without the core, and has to (docs/operate/admission.md).
   httpGet: {path: /health, port: webhook, scheme: HTTPS}
   {{- else }}
   httpGet: {path: /readyz, port: health}

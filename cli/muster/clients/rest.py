@@ -1,4 +1,4 @@
-"""The core's REST interface (docs/rest.md) as this command reads it: plain JSON, by the names of docs/openapi.json."""
+"""Client of the core's REST interface (docs/reference/rest.md): plain JSON with the names of openapi.json there."""
 
 from __future__ import annotations
 

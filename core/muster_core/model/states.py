@@ -1,7 +1,7 @@
 """Life cycles as tables: (state, event) -> state. A missing row raises.
 
 The tables only say what follows what; what a change does is the engine's.
-State names are those users see (contract 6.3). docs/states/ is drawn from here.
+State names are those users see (contract 6.3). docs/internals/states/ is drawn from here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ EXAMPLES = ROOT / "examples"
 WITH_ADMISSION = "04-admission"
 """Wants the webhook: tests/e2e/admission compares what it shows."""
 LESSONS = [path for path in sorted(EXAMPLES.glob("*/README.md")) if path.parent.name != WITH_ADMISSION]
-DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "quick-start.md": ROOT}
+DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "start" / "quick-start.md": ROOT}
 """What is typed, and where."""
 WHERE = "lessons"
 """The namespace that the tour of the examples makes."""

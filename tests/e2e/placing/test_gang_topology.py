@@ -1,4 +1,4 @@
-"""The example 05-topology as it is written, and a gang that finds no zone (docs/applications.md)."""
+"""The example 05-topology as it is written, and a gang that finds no zone (docs/concepts/applications.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of YuniKorn's public contract, as facts: what docs/compatibility.yaml may not leave out.
+"""The names of YuniKorn's public contract, as facts: what docs/reference/compatibility.yaml may not leave out.
 
 Numbers are the sections of the contract. Kept apart from the code on purpose: a name that is lost there is missed here.
 """

@@ -1,4 +1,4 @@
-"""docs/annotations.md has every label and annotation that the operator reads or writes, and each key of a group."""
+"""docs/reference/labels-and-annotations.md has every label and annotation of the operator, and each key of a group."""
 
 import re
 
@@ -6,11 +6,11 @@ from muster_operator.model import vocabulary
 from muster_operator.translate import task_groups
 from tests.unit.repo.tree import ROOT
 
-PAGE = (ROOT / "docs" / "annotations.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "labels-and-annotations.md").read_text()
 ROWS = [line for line in PAGE.splitlines() if line.startswith("|")]
 NAMES = {name.removeprefix("…") for row in ROWS for name in re.findall(r"`([^`]+)`", row)}
 DOMAIN = "yunikorn.apache.org/"
-#: Read for those who still have them; docs/applications.md tells what to write instead.
+#: Read for those who still have them; docs/concepts/applications.md tells what to write instead.
 DEPRECATED = {vocabulary.ANNOTATION_NAMESPACE_MAX_CPU, vocabulary.ANNOTATION_NAMESPACE_MAX_MEMORY}
 
 

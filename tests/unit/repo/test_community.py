@@ -11,7 +11,8 @@ from tests.unit.repo.tree import ROOT
 
 FORMS = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 ENTRIES = {"markdown", "textarea", "input", "dropdown", "checkboxes"}
-TABLE = dict(re.findall(r"^\| ([A-Z][\w' ]+) \| ([^|]+) \|", (ROOT / "docs/release.md").read_text(), re.MULTILINE))
+PAGE = (ROOT / "docs/internals/releases.md").read_text()
+TABLE = dict(re.findall(r"^\| ([A-Z][\w' ]+) \| ([^|]+) \|", PAGE, re.MULTILINE))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
@@ -51,6 +52,5 @@ def test_documents_of_the_community_are_there_and_name_no_address_that_nobody_ha
 
 
 def test_workflows_publish_only_what_the_release_page_tells_of() -> None:
-    page = (ROOT / "docs/release.md").read_text()
     publishing = [name for name, workflow in WORKFLOWS.items() if "packages" in str(workflow)]
-    assert all(f"{name}@refs/tags/" in page for name in publishing)
+    assert all(f"{name}@refs/tags/" in PAGE for name in publishing)

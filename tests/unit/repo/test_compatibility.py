@@ -1,4 +1,4 @@
-"""docs/compatibility.yaml against the contract on one side and the running thing on the other.
+"""docs/reference/compatibility.yaml against the contract on one side and the running thing on the other.
 
 What the contract names has a row; what has a row is there; what is there has a row; every row's test exists.
 """

@@ -45,7 +45,7 @@ def test_every_link_in_the_documents_leads_to_a_file() -> None:
 
 
 def test_every_cited_rule_is_written_down() -> None:
-    rules = set(RULE.findall((ROOT / "docs/semantics.md").read_text()))
+    rules = set(RULE.findall((ROOT / "docs/internals/semantics.md").read_text()))
     assert rules == {str(number) for number in range(1, len(rules) + 1)}
     assert [
         f"{name(path)}: semantics {number}"
@@ -56,7 +56,7 @@ def test_every_cited_rule_is_written_down() -> None:
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
-    names = sorted(path.name for path in (ROOT / "docs/adr").glob("*.md") if path.name != "README.md")
+    names = sorted(path.name for path in (ROOT / "docs/internals/adr").glob("*.md") if path.name != "README.md")
     numbers = [match[1] for entry in names if (match := ADR.fullmatch(entry))]
     assert numbers == [f"{number:04}" for number in range(1, len(names) + 1)]
 

@@ -1,4 +1,4 @@
-"""docs/command.md is made of the commands, and names every check of the doctor."""
+"""docs/reference/cli.md is made of the commands, and names every check of the doctor."""
 
 from muster.checks import core, leases, neighbours, rights, webhooks, workloads
 from tools import commands as page

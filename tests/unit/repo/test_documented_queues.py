@@ -12,7 +12,7 @@ from muster_operator.link.config.settings import parse
 from tests.unit.repo.tree import ROOT, name
 
 BLOCK = re.compile(r"^```yaml\n(partitions:.*?)^```$", re.MULTILINE | re.DOTALL)
-DOCUMENTS = [ROOT / "docs" / document for document in ("queues.md", "preemption.md")]
+DOCUMENTS = [ROOT / "docs" / document for document in ("reference/queues-yaml.md", "concepts/preemption.md")]
 CONFIG_MAPS = sorted(ROOT.glob("examples/*/configmap.yaml"))
 
 

@@ -75,7 +75,7 @@ def shown(default: object) -> str:
 @pytest.mark.parametrize("command", ["operator", "core", "run"])
 def test_every_option_is_in_the_documents_with_its_default(command: str) -> None:
     """A line that names an option's environment variable has its default as well."""
-    lines = [line for path in sorted((ROOT / "docs").glob("*.md")) for line in path.read_text().splitlines()]
+    lines = [line for path in sorted((ROOT / "docs").rglob("*.md")) for line in path.read_text().splitlines()]
     assert [option.opts[0] for option in options(command) if not any(option.opts[0] in line for line in lines)] == []
     assert [
         (option.opts[0], option.default)

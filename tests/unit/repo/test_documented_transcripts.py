@@ -102,7 +102,7 @@ def test_every_command_that_users_are_shown_is_typed_or_left_out_on_purpose() ->
     known = {*TYPED, *LEFT_OUT}
     assert [
         f"{name(path)}: {step.command}"
-        for path in (ROOT / "examples" / "README.md", ROOT / "docs" / "quick-start.md", *EXAMPLES)
+        for path in (ROOT / "examples" / "README.md", ROOT / "docs" / "start" / "quick-start.md", *EXAMPLES)
         for step in steps(path.read_text())
         if step.program not in known
     ] == []

@@ -7,21 +7,23 @@ import yaml
 from tests.unit.repo.tree import ROOT
 from tools import pages
 
+ADR = "internals/adr/0001-placeholders-and-the-scheduler-interface.md"
+
 
 def test_a_link_out_of_the_documents_leads_to_a_page_of_the_site() -> None:
-    text = "[a](../deploy/rbac.yaml) [b](../examples/01-gang) [c](adr/) [d](queues.md#a) [e](../README.md#x)"
-    assert pages.led(text, pages.DOCS / "pods.md") == (
-        "[a](deploy/rbac.yaml.md) [b](examples/01-gang/README.md) [c](adr/README.md) [d](queues.md#a) [e](README.md#x)"
+    text = "[a](../../deploy/rbac.yaml) [b](../../examples/01-gang) [c](../internals/adr/) [d](pods.md#a)"
+    assert pages.led(text, pages.DOCS / "concepts" / "gangs.md") == (
+        "[a](../deploy/rbac.yaml.md) [b](../examples/01-gang/README.md) [c](../internals/adr/README.md) [d](pods.md#a)"
     )
-    text = "[up](../../docs/applications.md#which-placement) [file](gang.yaml)"
+    text = "[up](../../docs/concepts/applications.md#which-placement) [file](gang.yaml)"
     assert pages.led(text, ROOT / "examples" / "01-gang" / "README.md") == (
-        "[up](../../applications.md#which-placement) [file](gang.yaml.md)"
+        "[up](../../concepts/applications.md#which-placement) [file](gang.yaml.md)"
     )
 
 
 def test_a_link_in_a_block_of_code_is_no_link() -> None:
     text = "```\n[a](../deploy/rbac.yaml)\n```\n"
-    assert pages.led(text, pages.DOCS / "pods.md") == text
+    assert pages.led(text, pages.DOCS / "concepts" / "gangs.md") == text
 
 
 def test_what_is_outside_and_linked_is_brought_in_with_what_that_links_to() -> None:
@@ -33,8 +35,8 @@ def test_what_is_outside_and_linked_is_brought_in_with_what_that_links_to() -> N
 
 
 def test_a_folder_in_the_navigation_is_its_pages_its_readme_first() -> None:
-    [decisions] = pages.written_out([{"Decisions": "adr/*"}])
-    assert decisions["Decisions"][:2] == ["adr/README.md", "adr/0001-placeholders-and-the-scheduler-interface.md"]
+    [decisions] = pages.written_out([{"Decisions": "internals/adr/*"}])
+    assert decisions["Decisions"][:2] == ["internals/adr/README.md", ADR]
     assert "examples/01-gang/README.md" in pages.written_out("examples/*")
 
 

@@ -1,4 +1,4 @@
-"""docs/compatibility.yaml has every rule, tag and resolver that the code has."""
+"""docs/reference/compatibility.yaml has every rule, tag and resolver that the code has."""
 
 from muster_core.model.config import GroupResolver
 from muster_core.plan import placement

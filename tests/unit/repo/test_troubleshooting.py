@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md has each reason that Muster writes, of events, conditions and nodes, and no other."""
+"""docs/operate/troubleshooting.md has each reason that Muster writes, of events, conditions and nodes, and no other."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from muster_operator.model import vocabulary
 from tests.unit.repo import contract
 from tests.unit.repo.tree import ROOT, modules, name, parsed
 
-PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
 NAMES = re.compile(r"`([^`]+)`")
 OF_NODES = ("node(s) ", "Insufficient ", "Too many pods")
 #: Who makes events; a new one needs its reasons below.

@@ -65,7 +65,7 @@ Properties = Annotated[dict[str, str], BeforeValidator(_texts)]
 
 
 class Meaning(NamedTuple):
-    """What a key says, for people, and what counts where it is left out; docs/queues.md is made of it."""
+    """Description and default of a key; docs/reference/queues-yaml.md is generated from it."""
 
     text: str
     default: str = "none"
@@ -172,11 +172,11 @@ class PreemptionForm(Form):
     """`preemption` of a partition."""
 
     enabled: Annotated[
-        Flag | None, Meaning("[preemption](preemption.md) by guarantee and for DaemonSets", "`true`")
+        Flag | None, Meaning("[preemption](../concepts/preemption.md) by guarantee and for DaemonSets", "`true`")
     ] = None
     quotapreemptionenabled: Annotated[
         Flag | None,
-        Meaning("a lowered `max` [takes back](preemption.md#by-a-lowered-maximum) what is over it", "`false`"),
+        Meaning("a lowered `max` [takes back](../concepts/preemption.md#quota-preemption) what is over it", "`false`"),
     ] = None
 
 

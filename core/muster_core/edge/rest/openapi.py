@@ -1,6 +1,6 @@
 """The description of the interface, made of the table of routes and the shapes.
 
-Served at /openapi.json; docs/openapi.json is the same (`make diagrams`), and a test compares.
+Served at /openapi.json; docs/reference/openapi.json is the same (`make diagrams`), and a test compares.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/compatibility.yaml has every detail of an event record, its number and a test that sees it."""
+"""docs/reference/compatibility.yaml has every detail of an event record, its number and a test that sees it."""
 
 from typing import Any
 
