@@ -1,7 +1,7 @@
 """`muster uninstall`: takes away what Muster made while it ran, once it runs no more; the chart runs it after its end.
 
 Placeholders have owners, but those may live long; without Muster nobody would replace them by real pods, and they
-would hold their room. The webhook's registration outlives the operator by intent (docs/operate/admission.md), which puts
+would hold their room. The webhook's registration outlives the operator (docs/operate/admission.md), which puts
 it up again while it runs: so its pods are waited for.
 """
 

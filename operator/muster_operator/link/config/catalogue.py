@@ -1,6 +1,6 @@
 """Every setting that the ConfigMaps can hold: key, default, when a change counts, meaning (contract 3).
 
-The one list of them: `muster config show` prints it, docs/reference/settings.md is made from it; what is in a ConfigMap and
+The one list of them: `muster config show` prints it, docs/reference/settings.md is made from it; a ConfigMap and
 not here is told to its author, with the key that was probably meant.
 """
 
