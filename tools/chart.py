@@ -1,5 +1,5 @@
 """Keeps the chart in step: its copies of files of ``deploy/`` (Helm reads none outside of a chart), and its values in
-``docs/operate/install.md``. Called by ``make diagrams``; a test fails when one of them is stale.
+``docs/reference/helm-values.md``. Called by ``make diagrams``; a test fails when one of them is stale.
 """
 
 import json
@@ -14,7 +14,7 @@ from muster_operator.link.config.catalogue import SETTINGS, Takes
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "muster"
-PAGE = ROOT / "docs" / "operate" / "install.md"
+PAGE = ROOT / "docs" / "reference" / "helm-values.md"
 COPIES = {
     CHART / "files" / source.name: source
     for source in (

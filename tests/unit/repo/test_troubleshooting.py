@@ -62,17 +62,17 @@ def test_only_modules_whose_reasons_are_known_make_events() -> None:
 
 def test_every_reason_of_a_condition_has_its_cure() -> None:
     conditions = written_by_the_operator("CONDITION_") | {vocabulary.REASON_UNSUPPORTED_CLAIMS}
-    assert set(rows("What a condition says")) - {"PodScheduled"} == conditions
+    assert set(rows("Condition reasons")) - {"PodScheduled"} == conditions
 
 
 def test_every_lack_has_the_cure_that_the_command_says() -> None:
-    told = rows("What is lacking")
+    told = rows("Blocking reasons")
     assert set(told) == set(Lack) == set(CURES)
     assert {lack: cells[-1] for lack, cells in told.items()} == CURES
 
 
 def test_every_reason_of_a_node_is_explained() -> None:
-    told = {reason.removesuffix("…").strip() for reason in rows("What nodes lack")}
+    told = {reason.removesuffix("…").strip() for reason in rows("Node reasons")}
     assert told == set(of_nodes()) - {"node(s)"}
 
 
@@ -80,5 +80,6 @@ def test_every_reason_of_the_contract_is_explained() -> None:
     anywhere = {found for line in PAGE.splitlines() if line.startswith("| `") for found in NAMES.findall(line)}
     assert set(contract.REASONS) - anywhere == set()
     assert (
-        set(rows("Reasons of YuniKorn that never come")) & (events() | written_by_the_operator("CONDITION_")) == set()
+        set(rows("YuniKorn reasons that Muster does not use")) & (events() | written_by_the_operator("CONDITION_"))
+        == set()
     )
