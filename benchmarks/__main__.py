@@ -44,7 +44,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
     """Measure Muster, and show the peers' numbers beside ours.
 
     A run of everything is kept: benchmarks/results/latest.json and chart.png, and its table in
-    docs/reference/performance.md.
+    benchmarks/RESULTS.md.
     """
     chosen = families.chosen(words)
     if names:

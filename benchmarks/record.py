@@ -1,4 +1,4 @@
-"""Keeps the last complete run: its document, its chart, and its table in docs/reference/performance.md."""
+"""Keeps the last complete run: its document, its chart, and its table in benchmarks/RESULTS.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.figures import NAMES, times
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 LATEST, CHART = RESULTS / "latest.json", RESULTS / "chart.png"
-PAGE = ROOT / "docs" / "reference" / "performance.md"
+PAGE = ROOT / "benchmarks" / "RESULTS.md"
 FILES = (LATEST, CHART, PAGE)
 BEGIN, END = "<!-- the last run: written by `make bench` -->\n", "<!-- end of the last run -->\n"
 
@@ -59,7 +59,7 @@ def placed(page: str, document: Mapping[str, Any]) -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    yield "![how many times better than each peer](../../benchmarks/results/chart.png)"
+    yield "![how many times better than each peer](results/chart.png)"
     yield ""
     machine, busy = document["machine"], document["machine"]["load_1_5_15"][0]
     yield (

@@ -1,5 +1,5 @@
 """Writes ``docs/reference/compatibility.md`` from ``compatibility.yaml`` there, and the ``Differs:`` remarks into
-``docs/migration/from-yunikorn.md``.
+``docs/internals/differences.md``.
 
 The YAML lists what a user or a resource manager may rely on, each row with the test that shows it; tests compare it
 with the running thing. Called by ``make diagrams``; a test fails when a page is stale.
@@ -18,7 +18,7 @@ from tools.differs import differences
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "docs" / "reference" / "compatibility.yaml"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
-MIGRATION = ROOT / "docs" / "migration" / "from-yunikorn.md"
+DIFFERENCES = ROOT / "docs" / "internals" / "differences.md"
 BEGIN = "<!-- the differences: written by `make diagrams` -->\n"
 END = "<!-- end of the differences -->\n"
 SUBJECTS = {
@@ -136,7 +136,7 @@ def _lines(compatibility: Compatibility) -> Iterator[str]:
 
 
 def differing(page: str) -> str:
-    """The page of who comes from YuniKorn, with the remarks of now, by subject."""
+    """The page of differences from YuniKorn, with the remarks of now, by subject."""
     found: dict[str, list[str]] = {subject: [] for subject in SUBJECTS.values()}
     for module, text in differences():
         best = max((beginning for beginning in SUBJECTS if module.startswith(beginning)), key=len)
@@ -162,7 +162,7 @@ def _test(row: Row) -> str:
 
 def fresh() -> dict[Path, str]:
     """What both pages have to be."""
-    return {PAGE: rendered(load()), MIGRATION: differing(MIGRATION.read_text())}
+    return {PAGE: rendered(load()), DIFFERENCES: differing(DIFFERENCES.read_text())}
 
 
 def main() -> int:
