@@ -9,6 +9,6 @@ def test_the_page_is_made_of_the_commands() -> None:
 
 
 def test_every_check_of_the_doctor_is_explained() -> None:
-    table = page.PAGE.read_text().partition("## What the doctor looks at")[2]
+    table = page.PAGE.read_text().partition("## Checks of the doctor")[2]
     checks = {module.CHECK for module in (core, leases, neighbours, rights, webhooks)}
     assert {check for check in checks | {workloads.SCHEDULER, workloads.QUEUE} if f"| {check}" not in table} == set()
