@@ -316,3 +316,16 @@ def test_the_default_memory_limits_are_those_of_the_sizing_table_and_hold_twice_
         assert int(default.removesuffix("Gi")) * 1024 >= 2 * int(peak.split()[0])
     assert "docs/operate/install.md#sizing" in (CHART / "values.yaml").read_text()
     assert "## Sizing" in (ROOT / "docs/operate/install.md").read_text()
+
+
+def test_the_policy_for_node_names_is_on_by_default_and_follows_names_users_and_account() -> None:
+    default = expressions({}, "muster-node-name")
+    assert (json.loads(default["schedulers"].replace("'", '"')), default["users"]) == (["muster", "yunikorn"], "[]")
+    values = {"settings": {"service.schedulerNames": "batch"}, "nodeNamePolicy": {"users": ["restore's"]}}
+    given = expressions(values, "muster-node-name-gangs", "gangs")
+    assert (json.loads(given["schedulers"]), json.loads(given["users"])) == (["batch"], ["restore's"])
+    policy = named(render(values, "gangs"), "ValidatingAdmissionPolicy", "muster-node-name-gangs")
+    conditions = [one["expression"] for one in policy["spec"]["matchConditions"]]
+    assert "request.userInfo.username != 'system:serviceaccount:gangs:muster-operator'" in conditions
+    off = render({"nodeNamePolicy": {"enabled": False}})
+    assert not [one for one in off if one["metadata"]["name"].startswith("muster-node-name")]
