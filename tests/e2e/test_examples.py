@@ -14,9 +14,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NODES = [FakeNode("node-0", cpu="8")]
 
 
-def configuration(example: str) -> dict[str, str]:
-    """What the example's ConfigMap holds."""
-    found: dict[str, str] = yaml.safe_load((EXAMPLES / example / "configmap.yaml").read_text())["data"]
+def configuration() -> dict[str, str]:
+    """The data of the ConfigMap that all examples share."""
+    found: dict[str, str] = yaml.safe_load((EXAMPLES / "queues.yaml").read_text())["data"]
     return found
 
 
@@ -68,7 +68,7 @@ async def test_the_three_placements_hold_while_they_wait_what_the_readme_says(op
 
 
 async def test_a_guarantee_is_given_back_and_the_job_counts_no_failure(open_scene: OpenScene) -> None:
-    scene = await open_scene(NODES, configuration("03-preemption") | QUICK_PREEMPTION)
+    scene = await open_scene(NODES, configuration() | QUICK_PREEMPTION)
     await apply(scene, "03-preemption", "1-research.yaml")
     await settles(scene, {"research": 4})
     await apply(scene, "03-preemption", "2-production.yaml")

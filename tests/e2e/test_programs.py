@@ -80,9 +80,9 @@ async def application(scene: Scene, name: str) -> Json:
 async def lesson(scene: Scene, folder: str) -> AsyncIterator[None]:
     """The files of the example are deleted at the end, and nothing of it is left."""
     yield
-    for file in sorted((EXAMPLES / folder).glob("*.yaml")):
+    for file in sorted((EXAMPLES / folder).glob("**/*.yaml")):
         for manifest in documents(file):
-            if manifest["kind"] != "ConfigMap":
+            if manifest["kind"] in BY_KIND:  # no custom resources: their definitions are not installed
                 plural, name = BY_KIND[manifest["kind"]].plural, manifest["metadata"]["name"]
                 await scene.api.delete(plural, name, scene.namespace)
 
@@ -94,16 +94,16 @@ async def lesson(scene: Scene, folder: str) -> AsyncIterator[None]:
 
 async def spark(scene: Scene) -> None:
     """The driver runs when its executors have places; their own ids name the applications, nothing is doubted."""
-    await apply(scene, "07-spark/1-driver.yaml")
+    await apply(scene, "07-spark/pods/1-driver.yaml")
     await bound(scene, "spark-pi-5c0e8d91b7a2f364-driver")
     await held(scene, 2)
-    await apply(scene, "07-spark/2-executors.yaml")
+    await apply(scene, "07-spark/pods/2-executors.yaml")
     executors = [f"spark-pi-8a6f2c91b7a2f5d0-exec-{number}" for number in (1, 2)]
     native = ["spark-pi-5c0e8d91b7a2f364-driver", *executors]
     await bound(scene, *native)
     assert order(scene)[0] == native[0]
-    await apply(scene, "07-spark/3-operator-driver.yaml")
-    await apply(scene, "07-spark/4-operator-executors.yaml")
+    await apply(scene, "07-spark/pods/3-operator-driver.yaml")
+    await apply(scene, "07-spark/pods/4-operator-executors.yaml")
     operated = [f"spark-pi-operated-2d7e5f91b7a41c08-exec-{number}" for number in (1, 2)]
     await bound(scene, *native, "spark-pi-operated-driver", *operated)
     await held(scene, 0)
@@ -113,10 +113,10 @@ async def spark(scene: Scene) -> None:
 
 async def ray(scene: Scene) -> None:
     """Head and workers together; the autoscaler's worker joins them."""
-    await apply(scene, "08-ray/1-raycluster.yaml")
+    await apply(scene, "08-ray/pods/1-cluster.yaml")
     cluster = ["raycluster-demo-head", *(f"raycluster-demo-small-group-worker-{number}" for number in (1, 2))]
     await bound(scene, *cluster)
-    await apply(scene, "08-ray/2-autoscaled.yaml")
+    await apply(scene, "08-ray/pods/2-autoscaled.yaml")
     await bound(scene, *cluster, "raycluster-demo-small-group-worker-3")
     assert order(scene)[-1] == "raycluster-demo-small-group-worker-3"
     assert len((await application(scene, "raycluster-demo"))["allocations"]) == 4
@@ -124,7 +124,7 @@ async def ray(scene: Scene) -> None:
 
 async def dask(scene: Scene) -> None:
     """Three Deployments are one gang, and what dies is made again."""
-    await apply(scene, "09-dask/daskcluster.yaml")
+    await apply(scene, "09-dask/pods/cluster.yaml")
     names = ("demo-scheduler", "demo-default-worker-4be1f0a7c2", "demo-default-worker-9d03c6e85a")
     for pod in await bound(scene, *names):
         if "worker" in pod["metadata"]["name"]:
@@ -134,22 +134,22 @@ async def dask(scene: Scene) -> None:
 
 async def mpi(scene: Scene) -> None:
     """The launcher's place is kept until the workers' operator creates it."""
-    await apply(scene, "10-mpi/1-workers.yaml")
+    await apply(scene, "10-mpi/pods/1-workers.yaml")
     await bound(scene, "pi-worker-0", "pi-worker-1")
     await held(scene, 1)
-    await apply(scene, "10-mpi/2-launcher.yaml")
+    await apply(scene, "10-mpi/pods/2-launcher.yaml")
     await bound(scene, "pi-worker-0", "pi-worker-1", "pi-launcher")
     await held(scene, 0)
 
 
 async def pytorch(scene: Scene) -> None:
     """The second training reserves what the queue has left, if anything, and runs when the first one is deleted."""
-    await apply(scene, "11-pytorch/1-mnist.yaml")
+    await apply(scene, "11-pytorch/pods/1-mnist.yaml")
     first = ("mnist-master-0", "mnist-worker-0", "mnist-worker-1")
     await bound(scene, *first)
-    await apply(scene, "11-pytorch/2-resnet.yaml")
+    await apply(scene, "11-pytorch/pods/2-resnet.yaml")
     await waits_with(scene, "resnet-master-0", "SchedulingSkipped", "gang pytorch-resnet waits for its places")
-    assert (await application(scene, "pytorch-resnet"))["queueName"] == "root.training"
+    assert (await application(scene, "pytorch-resnet"))["queueName"] == "root.examples.training"
     await bound(scene, *first)
     await held(scene, 1 if placement_of_run() == "Reserve" else 0)
     for name in first:
@@ -201,7 +201,7 @@ async def _is_over(scene: Scene, name: str) -> bool:
 
 
 async def test_programs_run_as_gangs_and_services_beside_them(open_scene: OpenScene) -> None:
-    config = documents(EXAMPLES / "11-pytorch" / "configmap.yaml")[0]["data"]
+    config = documents(EXAMPLES / "queues.yaml")[0]["data"]
     scene = await open_scene(NODES, config)
     for folder, steps in {
         "07-spark": spark,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,10 +55,10 @@ async def test_plain_pods_become_musters_forged_ones_are_refused_and_a_namespace
     scene = await open_scene([FakeNode("node-0")], env=webhook())
     readme = (EXAMPLE / "README.md").read_text()
     await registered(scene)
-    await apply(scene, "configmap.yaml")
     await apply(scene, "namespaces.yaml")
-    await scene.eventually("only the example's namespaces are served", lambda: _is_another_left_alone(scene))
-    await scene.eventually("accounts for the pods", lambda: scene.api.get("serviceaccounts", "default", SERVED))
+    for name in (APART, SERVED):
+        await scene.eventually("accounts for the pods", partial(scene.api.get, "serviceaccounts", "default", name))
+    await scene.eventually("one namespace is not managed", lambda: _is_left_alone(scene))
     await apply(scene, "workloads.yaml")
 
     async def all_are_there() -> list[Json]:
@@ -72,14 +73,15 @@ async def test_plain_pods_become_musters_forged_ones_are_refused_and_a_namespace
     with pytest.raises(ApiError) as refused:
         await apply(scene, "forged.yaml")
     assert refused.value.message in readme
-    trusted = {"data": {"admissionController.accessControl.externalUsers": "^devcluster-admin$"}}
-    await scene.api.patch("configmaps", "muster-configs", trusted, NAMESPACE)
+    metadata = {"name": "muster-configs", "namespace": NAMESPACE}
+    trusted = {"admissionController.accessControl.externalUsers": "^devcluster-admin$"}
+    await scene.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": trusted})
     await scene.eventually("the trusted may write it", lambda: _is_applied(scene, "forged.yaml"))
     await _clear(scene)
 
 
-async def _is_another_left_alone(scene: Scene) -> bool:
-    path = f"/api/v1/namespaces/{scene.namespace}/pods?dryRun=All"
+async def _is_left_alone(scene: Scene) -> bool:
+    path = f"/api/v1/namespaces/{APART}/pods?dryRun=All"
     made = await scene.api.request("POST", path, a_pod("probe", scheduler="default-scheduler"))
     return bool(made["spec"]["schedulerName"] == "default-scheduler")
 

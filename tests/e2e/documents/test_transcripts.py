@@ -29,7 +29,7 @@ DOCUMENTS = {path: path.parent for path in LESSONS} | {ROOT / "docs" / "start" /
 WHERE = "lessons"
 """The namespace that the tour of the examples makes."""
 OWN, DEFAULTS = "muster-configs", "muster-defaults"
-"""What lessons apply and delete, and what is in force below it."""
+"""The queues of the examples, and the settings below them."""
 BASELINE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
 
 
@@ -49,7 +49,8 @@ async def reader(open_scene: OpenScene, cluster: Cluster) -> AsyncIterator[tuple
         yield scene, shell
     finally:
         await cluster.admin.delete("namespaces", WHERE)
-        await cluster.admin.delete("configmaps", DEFAULTS, NAMESPACE)
+        for name in (OWN, DEFAULTS):
+            await cluster.admin.delete("configmaps", name, NAMESPACE)
 
 
 @pytest.mark.timeout(900)
@@ -87,5 +88,4 @@ async def _swept(scene: Scene) -> None:
     """What a lesson that failed left is gone."""
     for plural in ("jobs", "cronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "pods"):
         await scene.api.delete_all(plural, WHERE)
-    await scene.api.delete("configmaps", OWN, NAMESPACE)
     await scene.eventually("nothing is left", lambda: _is_clean(scene), 20)

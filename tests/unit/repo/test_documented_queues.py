@@ -13,7 +13,7 @@ from tests.unit.repo.tree import ROOT, name
 
 BLOCK = re.compile(r"^```yaml\n(partitions:.*?)^```$", re.MULTILINE | re.DOTALL)
 DOCUMENTS = [ROOT / "docs" / document for document in ("reference/queues-yaml.md", "concepts/preemption.md")]
-CONFIG_MAPS = sorted(ROOT.glob("examples/*/configmap.yaml"))
+EXAMPLES = ROOT / "examples" / "queues.yaml"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
@@ -24,9 +24,8 @@ def test_a_documented_file_is_taken_as_it_stands(path: Path) -> None:
         assert not load(block, {}).warnings, block
 
 
-@pytest.mark.parametrize("path", CONFIG_MAPS, ids=name)
-def test_an_examples_config_map_is_taken_as_it_stands(path: Path) -> None:
-    data = yaml.safe_load(path.read_text())["data"]
+def test_the_config_map_of_the_examples_is_taken_as_it_stands() -> None:
+    data = yaml.safe_load(EXAMPLES.read_text())["data"]
     assert not load(data.get("queues.yaml", ""), data).warnings
     assert not [*doubts(data)]
     parse(data)

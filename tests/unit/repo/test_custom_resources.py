@@ -1,0 +1,51 @@
+"""The custom resources of the framework examples define the same gangs as the pods that stand in for them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster_operator.model.groups import GangDefinition
+from muster_operator.model.pods import GangSource
+from muster_operator.translate.task_groups import read_gang
+from tests.unit.repo.tree import ROOT
+
+FOLDERS = sorted(path.parent for path in ROOT.glob("examples/*/pods"))
+GROUPS, GROUP, PARAMETERS = (
+    f"yunikorn.apache.org/{name}" for name in ("task-groups", "task-group-name", "schedulingPolicyParameters")
+)
+
+
+def annotated(value: Any) -> Iterator[dict[str, str]]:
+    """The annotations of each object in a manifest that define a gang."""
+    if isinstance(value, dict):
+        if GROUPS in (found := value.get("annotations") or {}):
+            yield found
+        value = list(value.values())
+    for child in value if isinstance(value, list) else ():
+        yield from annotated(child)
+
+
+def gangs(path: Path) -> set[tuple[tuple[str, int], ...]]:
+    """Names and members of the task groups in each definition of a file."""
+    found = set()
+    for annotations in annotated(list(yaml.safe_load_all(path.read_text()))):
+        gang = read_gang(GangSource(annotations[GROUPS], annotations.get(PARAMETERS, "")))
+        assert isinstance(gang, GangDefinition), gang
+        assert not gang.warnings
+        groups = tuple((group.name, group.min_member) for group in gang.groups)
+        assert annotations[GROUP] in dict(groups)
+        found.add(groups)
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_custom_resource_defines_the_gang_of_its_pods(folder: Path) -> None:
+    [resource] = folder.glob("*.yaml")
+    kind = yaml.safe_load(resource.read_text())["kind"]
+    of_pods = set().union(*(gangs(path) for path in folder.glob("pods/*.yaml")))
+    # KubeRay and Spark operator write the annotations themselves.
+    assert gangs(resource) == (set() if kind in {"RayCluster", "SparkApplication"} else of_pods)
+    assert of_pods
