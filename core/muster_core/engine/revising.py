@@ -46,6 +46,7 @@ def _resize(partition: Partition, app: Application, allocation: Allocation, old:
     if app.gang.pledge:
         ledger.set_pledge(partition, app, left, backed=app.gang.backed and bool(left))
     gangs.after_placing(partition, app, now_ns)
+    partition.stir_one(app)  # it lacks another amount, which may fit where the one that it waits for does not
 
 
 def revise_foreign(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:

@@ -19,7 +19,7 @@ node, and each waiting ask may reserve one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
@@ -42,7 +42,7 @@ from muster_core.world.columns import BoolColumn
 from muster_core.world.obstacles import NotTogether
 from muster_core.world.ordering import Key, application_key
 from muster_core.world.queues import Queue
-from muster_core.world.reservations import Hold
+from muster_core.world.reservations import AskId, Hold
 from muster_core.world.world import Partition
 
 #: Scheduling classes of a leaf that are looked at for asks to reserve nodes for.
@@ -57,6 +57,7 @@ def plan(partition: Partition, app: Application) -> Outline:
     if app.id not in partition.reservations.by_application:
         return outline
     draft = Draft(partition.nodes)
+    freed: set[AskId] = set()
     taken = given = NOTHING
     for hold in partition.reservations.of(app.id):
         ask = app.asks[hold.key]
@@ -65,7 +66,7 @@ def plan(partition: Partition, app: Application) -> Outline:
             refused = headroom.refusal(partition, app, ask.spec.resources, taken - back, given + back)
             outline.obstacles += [refused.obstacle] if refused is not None else []
             continue
-        node = _place(partition, draft, ask.kind, hold)
+        node = _place(partition, draft, ask.kind, hold, freed)
         if node:
             # What it takes was held for it, and is held no more.
             taken += ask.spec.resources - back
@@ -78,20 +79,25 @@ def plan(partition: Partition, app: Application) -> Outline:
     return outline
 
 
-def _place(partition: Partition, draft: Draft, kind: AskClass, hold: Hold) -> NodeId:
-    """A node for the holder, the held one if it may; the draft is charged. Empty = there is none."""
+def _place(partition: Partition, draft: Draft, kind: AskClass, hold: Hold, freed: set[AskId]) -> NodeId:
+    """A node for the holder, the held one if it may; the draft is charged. Empty = there is none.
+
+    `freed`: the asks whose reservations this plan has freed in the draft, for each is freed only once.
+    """
     shape = shape_of(kind)
     draft.free(hold.node, hold.resources)
-    lift(partition, draft, kind, 1)
+    freed.add(hold.ask)
+    lift(partition, draft, kind, 1, freed)
     node = NO_NODE
     if fit.fits_on(draft, shape, hold.node):
         node = hold.node
         fit.charge(draft, shape, draft.nodes.rows.row(node))
     elif spots := fit.place(draft, shape, 1, partition.config.node_sort):
         node = spots[0][0]
-    lift(partition, draft, kind, -1)
+    lift(partition, draft, kind, -1, freed)
     if not node:
         draft.take(hold.node, hold.resources)
+        freed.discard(hold.ask)
     return node
 
 
@@ -106,11 +112,13 @@ def draft_for(partition: Partition, app: Application) -> Draft:
     return draft
 
 
-def lift(partition: Partition, draft: Draft, kind: AskClass, times: int) -> None:
-    """Suppose that nobody holds room on the one node of such an ask, but others like it; -1 = they do again."""
+def lift(partition: Partition, draft: Draft, kind: AskClass, times: int, freed: Container[AskId] = ()) -> None:
+    """Suppose that nobody holds room on the one node of such an ask, but others like it; -1 = they do again. What is
+    reserved for asks in `freed` is not reserved in the draft any more.
+    """
     if kind.required_node:
         for hold in partition.reservations.on(kind.required_node):
-            if not hold.required:
+            if not hold.required and hold.ask not in freed:
                 draft.charge(draft.nodes.rows.row(hold.node), hold.resources, -times)
 
 

@@ -12,7 +12,7 @@ from muster_core.model.events import AllocationReported, ApplicationAdded, NodeA
 from muster_core.model.ids import ApplicationId, NodeId
 from muster_core.model.notes import Change, Detail
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_allocation, an_application, an_ask
-from tests.unit.core.engine.contest import a_daemon, pods, run
+from tests.unit.core.engine.contest import PREEMPTED, a_daemon, pods, run, victims, with_preemption
 from tests.unit.core.engine.scene import Scene, placed, waits
 
 _N0 = NodeId("n0")
@@ -142,6 +142,19 @@ def test_a_daemons_pod_passes_by_what_others_hold() -> None:
     scene.wait(3)
     assert placed(run(scene, "root.b", an_ask("other"))) == {}
     assert placed(run(scene, "root.b", a_daemon("daemon", "n0"))) == {"daemon": "n0"}
+
+
+def test_a_daemons_pod_uses_what_another_pod_of_its_application_leaves_only_once() -> None:
+    scene = Scene(with_preemption(a_queue("a", guaranteed=2000), a_queue("b")), nodes=1)
+    run(scene, "root.b", *(a_daemon(f"b{index}", "n0") for index in range(3)), an_ask("victim"))
+    run(scene, "root.a", an_ask("x"))
+    assert victims(scene.wait(31)) == {"victim"}
+    run(scene, "root.a", a_daemon("daemon", "n0"))
+    scene.wait(3)
+    assert reserved(scene, "a") == [("x", "n0"), ("daemon", "n0")]
+    assert placed(scene.add_node("n1")) == {"x": "n1"}
+    assert scene.partition.void_decisions == 0
+    assert placed(scene.release("victim", app="b", why=PREEMPTED)) == {"daemon": "n0"}
 
 
 def test_a_pod_that_requires_a_node_is_refused_on_the_others_in_the_words_of_kube_scheduler() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from muster_core.model.effects import AllocationAnswer, ClockSet, Effect
 from muster_core.model.events import AllocationReported, ApplicationAdded, ClockKind, ConfigurationReplaced
-from muster_core.model.ids import NodeId, QueuePath
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath
 from muster_core.model.policies import QueuePolicies
 from muster_core.model.release import Termination
 from muster_core.model.resources import NOTHING
@@ -99,6 +99,15 @@ def test_a_gang_whose_promised_head_room_a_larger_pod_takes_waits_for_it_anew() 
     assert (gang.pledge["vcore"], gang.backed) == (1000, False)
     resize(scene, "r0", 1000)
     assert (gang.pledge["vcore"], gang.backed) == (1000, True)
+
+
+def test_a_gang_that_lacks_less_after_a_resize_reserves_the_quota_that_it_lacks() -> None:
+    scene = running(vcore=2000, most=4000)
+    scene.gang(ApplicationAdded(an_application("gang", gang=4)), 4)
+    gang = scene.app("gang").gang
+    assert (gang.reserved["vcore"], gang.pledge) == (2000, NOTHING)
+    resize(scene, "gang-p0", 3000, application=ApplicationId("gang"), group="workers", placeholder=True)
+    assert (gang.pledge, gang.backed) == (resources(pods=2), True)
 
 
 def test_a_queue_that_a_resize_takes_over_its_maximum_is_brought_below_it_later() -> None:
