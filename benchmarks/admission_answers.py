@@ -23,7 +23,7 @@ import orjson
 
 from benchmarks.operator_scale import DEADLINE_S, Run, _kubeconfig, _stand_in, _until
 from devcluster import ports
-from muster_operator.admission.certifying import certificates
+from muster_operator.webhook import certificates
 
 RATE: Final = 100
 EVENTS: Final = 5000

@@ -27,10 +27,7 @@ from benchmarks.core_edge import Listener, an_ask, quiet, register, requests
 from benchmarks.core_edge import a_node as told_node
 from benchmarks.core_placement import APPLICATIONS, ASKED, PARTITION, a_node, a_world, timed
 from benchmarks.figures import Figure, Options
-from muster_core.edge.scheduler import Scheduler
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
@@ -39,11 +36,13 @@ from muster_core.model.events import (
     Event,
     NodeAdded,
 )
-from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup
-from muster_core.model.release import Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, TaskGroup, Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, GangPlacement, Member
-from muster_core.world.world import World
+from muster_core.runtime.service import Scheduler
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.scheduler_state import SchedulerState
 from muster_si import si_pb2
 
 _NODES: Final = 1_000
@@ -166,13 +165,13 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
             said.extend(_tell(world, message))
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
     if count != pods:
         raise RuntimeError(f"{count} of {pods} pods have a place")
     return seconds
 
 
-def _tell(world: World, events: Sequence[Event]) -> list[Effect]:
+def _tell(world: SchedulerState, events: Sequence[Event]) -> list[Effect]:
     said = [effect for event in events for effect in step(world, event, 1)]
     return said + cycle(world, 1, lambda: True).effects
 
@@ -213,7 +212,7 @@ def _applications(count: int) -> Iterator[Event]:
         yield from (_ask(number * 10 + index, name) for index in range(10))
 
 
-def _pieces(world: World, events: Sequence[Event]) -> Iterator[float]:
+def _pieces(world: SchedulerState, events: Sequence[Event]) -> Iterator[float]:
     """Seconds of one message, and of the passes after it, as the loop would run them."""
     start = time.process_time()
     for event in events:

@@ -22,9 +22,9 @@ import uvloop
 
 from benchmarks.core_placement import APPLICATIONS, timed
 from benchmarks.figures import Figure, Options
-from muster_core.edge.scheduler import Scheduler
-from muster_core.edge.si_decode import Decoder
 from muster_core.model.ids import RmId
+from muster_core.runtime.service import Scheduler
+from muster_core.si.decode import Decoder
 from muster_si import keys, muster_pb2, si_pb2
 
 RM: Final = "benchmark"

@@ -19,21 +19,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.config import ALLOW_ALL, Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import ApplicationAdded, AskAdded, ManagerRegistered, NodeAdded
 from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId, partition_id
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec, NodeSpec
-from muster_core.plan.draft import Draft
-from muster_core.plan.fit import place
-from muster_core.plan.shape import Shape
-from muster_core.world.nodes import NodeTable
-from muster_core.world.world import World
+from muster_core.placement.node_search import place
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.nodes import NodeTable
+from muster_core.state.scheduler_state import SchedulerState
 
 RM = RmId("benchmark")
 PARTITION = partition_id(RM, "default")
@@ -67,17 +65,20 @@ def constraints(*, mixed: bool) -> list[Constraints]:
 
 def planned_at_once(size: int, asks: int, *, mixed: bool) -> float:
     """Seconds to place the members of each application together."""
-    draft = Draft(a_table(size))
+    snapshot = Snapshot(a_table(size))
     return timed(
-        lambda: [place(draft, Shape(ASKED, of), asks // APPLICATIONS, NodeSort()) for of in constraints(mixed=mixed)]
+        lambda: [
+            place(snapshot, RequestShape(ASKED, of), asks // APPLICATIONS, NodeSort())
+            for of in constraints(mixed=mixed)
+        ]
     )
 
 
 def planned_singly(size: int, asks: int, *, mixed: bool) -> float:
     """Seconds to place one pod after the other."""
-    draft = Draft(a_table(size))
-    shapes = [Shape(ASKED, of) for of in constraints(mixed=mixed)]
-    return timed(lambda: [place(draft, shapes[number % APPLICATIONS], 1, NodeSort()) for number in range(asks)])
+    snapshot = Snapshot(a_table(size))
+    shapes = [RequestShape(ASKED, of) for of in constraints(mixed=mixed)]
+    return timed(lambda: [place(snapshot, shapes[number % APPLICATIONS], 1, NodeSort()) for number in range(asks)])
 
 
 def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
@@ -92,15 +93,15 @@ def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
         said.extend(cycle(world, 1, lambda: True).effects)
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
     assert count == asks, f"{count} of {asks} were allocated"
     return seconds
 
 
-def a_world(size: int) -> World:
+def a_world(size: int) -> SchedulerState:
     """Registered, with nodes, and applications in a leaf each."""
-    world = World()
-    root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
+    world = SchedulerState()
+    root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     rules = (PlacementRule("provided", create=True),)
     step(world, ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules),))), 0)
     for number in range(size):

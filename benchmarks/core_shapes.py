@@ -17,27 +17,25 @@ from typing import Final
 import orjson
 
 from benchmarks.core_placement import ASKED, PARTITION, RM, timed
-from muster_core.edge import cluster_facts, node_facts, pod_facts
-from muster_core.edge import facts as ask_facts
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.access import EVERYBODY
-from muster_core.model.cluster import NamespaceLabels
-from muster_core.model.config import Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.config import ALLOW_ALL, Configuration, NodeSort, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReported,
     ApplicationAdded,
     AskAdded,
-    FactsTold,
+    ClusterObjectsReported,
     ManagerRegistered,
     NodeAdded,
 )
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
-from muster_core.world.world import World
+from muster_core.model.storage import NamespaceLabels
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.si import decode, pod_tags, storage, values
+from muster_core.state.scheduler_state import SchedulerState
 from muster_si import keys
 from muster_si.muster_pb2 import Fact
 
@@ -82,7 +80,7 @@ def constraints(**found: object) -> Callable[[int], Tags]:
     return lambda _: {keys.TAG_CONSTRAINTS: text}
 
 
-def company(**found: object) -> Callable[[int], Tags]:
+def inter_pod(**found: object) -> Callable[[int], Tags]:
     """Pods with the label color=blue that look at others with it."""
     text = orjson.dumps(found).decode()
     return lambda _: {keys.TAG_POD_CONSTRAINTS: text, f"{keys.TAG_POD_LABEL_PREFIX}color": "blue"}
@@ -95,7 +93,7 @@ def term(topology: str, **more: object) -> dict[str, object]:
 
 def spread(when: str) -> Callable[[int], Tags]:
     """Evenly over the zones."""
-    return company(spread=[term(ZONE, maxSkew=5, whenUnsatisfiable=when)])
+    return inter_pod(spread=[term(ZONE, maxSkew=5, whenUnsatisfiable=when)])
 
 
 def with_a_volume(number: int) -> Tags:
@@ -137,12 +135,17 @@ WORKS: Final[Mapping[str, Work]] = {
         constraints(tolerations=[{"key": "dedicated", "operator": "Exists"}]),
         taints='[{"effect":"NoSchedule","key":"dedicated","value":"batch"}]',
     ),
-    "anti-affinity": Work(1000, 2000, company(antiAffinity=[term(HOST, **HERE)]), before=1000, one_a_host=True),
-    "affinity": Work(1000, 5000, company(affinity=[term(ZONE, **HERE)]), before=5000),
-    "preferred-affinity": Work(500, 5000, company(preferred=[term(HOST, weight=1, **HERE)]), before=5000),
-    "preferred-anti-affinity": Work(500, 5000, company(preferred=[term(HOST, weight=-1, **HERE)]), before=5000),
+    "anti-affinity": Work(1000, 2000, inter_pod(antiAffinity=[term(HOST, **HERE)]), before=1000, one_a_host=True),
+    "affinity": Work(1000, 5000, inter_pod(affinity=[term(ZONE, **HERE)]), before=5000),
+    "preferred-affinity": Work(500, 5000, inter_pod(preferred=[term(HOST, weight=1, **HERE)]), before=5000),
+    "preferred-anti-affinity": Work(500, 5000, inter_pod(preferred=[term(HOST, weight=-1, **HERE)]), before=5000),
     "anti-affinity-by-namespace-label": Work(
-        500, 1000, company(antiAffinity=[term(HOST, **ANYWHERE_OF_KIND)]), before=3000, namespaces=100, one_a_host=True
+        500,
+        1000,
+        inter_pod(antiAffinity=[term(HOST, **ANYWHERE_OF_KIND)]),
+        before=3000,
+        namespaces=100,
+        one_a_host=True,
     ),
     "spread": Work(2000, 5000, spread("DoNotSchedule"), before=5000),
     "preferred-spread": Work(1000, 5000, spread("ScheduleAnyway"), before=5000),
@@ -156,7 +159,7 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
     pods, before = round(work.pods * share), round(work.before * share)
     world = a_world(nodes, work)
     facts = [fact for number in range(before + pods) for fact in work.told(number)]
-    step(world, FactsTold(PARTITION, cluster_facts.read(facts)[0]), 0)
+    step(world, ClusterObjectsReported(PARTITION, storage.read_cluster_object(facts)[0]), 0)
     for number in range(before):
         node = NodeId(f"node-{number % nodes:05d}")
         step(world, AllocationReported(an_allocation(work, number, node)), 0)
@@ -170,7 +173,7 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
             said.extend(cycle(world, 1, lambda: True).effects)
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
     if count != pods:
         raise RuntimeError(f"{name} on {nodes} nodes: {count} of {pods} pods have a place")
     return pods / seconds
@@ -185,10 +188,10 @@ def growth(name: str) -> float:
     return measured(name, few, share=share) / measured(name, many, share=share)
 
 
-def a_world(nodes: int, work: Work) -> World:
+def a_world(nodes: int, work: Work) -> SchedulerState:
     """Registered, with nodes, namespaces and one application."""
-    world = World()
-    root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
+    world = SchedulerState()
+    root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     rules = (PlacementRule("provided", create=True),)
     step(
         world,
@@ -198,19 +201,19 @@ def a_world(nodes: int, work: Work) -> World:
     for spec in specs(nodes, work):
         step(world, NodeAdded(spec), 0)
     told = (NamespaceLabels(f"ns-{number}", {"team": "devops"}) for number in range(work.namespaces))
-    step(world, FactsTold(PARTITION, tuple(told)), 0)
+    step(world, ClusterObjectsReported(PARTITION, tuple(told)), 0)
     step(world, ApplicationAdded(ApplicationSpec(PARTITION, APP, queue="root.queue")), 0)
     return world
 
 
 def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:
     """Nodes in three zones."""
-    taints = node_facts.taints({keys.NODE_TAINTS: work.taints})
+    taints = decode.taints({keys.NODE_TAINTS: work.taints})
     capacity = Resources({"vcore": 32_000, "memory": 256 << 30, "pods": 110})
     for number in range(nodes):
         name = f"node-{number:05d}"
         labels = {HOST: name, ZONE: f"zone-{number % ZONES}"}
-        storage = node_facts.storage(work.attributes)
+        storage = decode.storage(work.attributes)
         yield NodeSpec(PARTITION, NodeId(name), capacity, labels=labels, taints=taints, storage=storage)
 
 
@@ -218,10 +221,10 @@ def an_ask(work: Work, number: int) -> AskSpec:
     """What the decoder makes of the pod."""
     tags = tags_of(work, number)
     text = tags.get(keys.TAG_CONSTRAINTS)
-    where: Constraints = ask_facts.constraints(text) if text else ANYWHERE
+    where: Constraints = values.constraints(text) if text else ANYWHERE
     key, space = AllocationKey(f"{number:036d}"), tags[keys.TAG_NAMESPACE]
     return AskSpec(
-        PARTITION, APP, key, ASKED, constraints=where, namespace=space, tags=tags, facts=pod_facts.read(tags)
+        PARTITION, APP, key, ASKED, constraints=where, namespace=space, tags=tags, facts=pod_tags.read_properties(tags)
     )
 
 
@@ -238,7 +241,7 @@ def an_allocation(work: Work, number: int, node: NodeId) -> AllocationSpec:
         ASKED,
         namespace=tags[keys.TAG_NAMESPACE],
         tags=tags,
-        facts=pod_facts.read(tags),
+        facts=pod_tags.read_properties(tags),
     )
 
 

@@ -23,12 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peak import peak_mib
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, QuotaLimit
+from muster_core.model.config import ALLOW_ALL, Configuration, PartitionConfig, PlacementRule, QueueConfig, QuotaLimit
 from muster_core.model.constraints import ANYWHERE, Constraints
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import (
     AllocationReleased,
     ApplicationAdded,
@@ -37,11 +34,12 @@ from muster_core.model.events import (
     ManagerRegistered,
     NodeAdded,
 )
-from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, RmId, partition_id
-from muster_core.model.release import Termination
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, RmId, Termination, partition_id
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
-from muster_core.world.world import World
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.scheduler_state import SchedulerState
 
 RM = RmId("benchmark")
 PARTITION = partition_id(RM, "default")
@@ -68,7 +66,7 @@ QUICK = Size(50, 500, 500, 5_000)
 class Cluster:
     """A world in which everything is taken, and the events that may come next."""
 
-    world: World
+    world: SchedulerState
     size: Size
     random: Random
     number: int = 0
@@ -120,7 +118,7 @@ def queue_path(number: int, size: Size) -> str:
 
 def a_cluster(size: Size, seed: int = 1) -> Cluster:
     """Full nodes, and asks that wait."""
-    cluster = Cluster(World(), size, Random(seed))
+    cluster = Cluster(SchedulerState(), size, Random(seed))
     step(cluster.world, ManagerRegistered(RM, configuration(size)), 0)
     for number in range(size.applications):
         step(cluster.world, ApplicationAdded(an_application(number, size)), 0)
@@ -146,7 +144,7 @@ def configuration(size: Size) -> Configuration:
         )
         parents.append(QueueConfig(f"p{parent}", parent=True, children=leaves))
     limits = (QuotaLimit(users=("*",), max=Limit({"vcore": 1 << 40})),)
-    root = QueueConfig("root", parent=True, children=tuple(parents), submit_acl=EVERYBODY, limits=limits)
+    root = QueueConfig("root", parent=True, children=tuple(parents), submit_acl=ALLOW_ALL, limits=limits)
     return Configuration((PartitionConfig("default", root, (PlacementRule("provided"),)),))
 
 
@@ -189,7 +187,7 @@ def measure(cluster: Cluster, events: int) -> dict[str, list[float]]:
             start = time.process_time()
             said = cluster.tell(event)
             times[kind].append((time.process_time() - start) * 1000)
-            placed = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+            placed = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
             assert placed or kind != "release", "a place that nobody of a hundred thousand wants"
     gc.unfreeze()
     return times

@@ -17,14 +17,14 @@ from typing import Final
 
 from benchmarks.core_placement import ASKED, PARTITION, a_world, by_the_engine, timed
 from benchmarks.figures import Figure, Options
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.effects import AllocationAnswer, Effect
+from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.events import ApplicationAdded, AskAdded
 from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
-from muster_core.world.world import World
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.scheduler_state import SchedulerState
 
 #: Asks of one message (architecture 4).
 MESSAGE: Final = 100
@@ -74,7 +74,7 @@ def in_queues(size: int, asks: int) -> float:
     return _placed(world, [list(_asks(asks, size))], asks)
 
 
-def _placed(world: World, messages: Sequence[Sequence[AskAdded]], asks: int) -> float:
+def _placed(world: SchedulerState, messages: Sequence[Sequence[AskAdded]], asks: int) -> float:
     said: list[Effect] = []
 
     def run() -> None:
@@ -84,7 +84,7 @@ def _placed(world: World, messages: Sequence[Sequence[AskAdded]], asks: int) -> 
             said.extend(cycle(world, 1, lambda: True).effects)
 
     seconds = timed(run)
-    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationAnswer))
+    count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
     if count != asks:
         raise RuntimeError(f"{count} of {asks} asks have a place")
     return seconds

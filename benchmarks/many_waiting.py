@@ -4,8 +4,9 @@
 
 `leaves`: 10,000 leaf queues with one waiting pod each. `applications`: 20,000 applications of one pod in one leaf.
 Both have room on 200 nodes; a run is all cycles of 10 ms each until every pod has its node, as the loop runs them
-(`edge/loop.py`); what came before is not counted. `guarantee`: 2,000 applications of one pod wait in a leaf under its
-guarantee on a full cluster, while no victim may be taken; the leaf's preemption timer fires until every application
+(`runtime/loop.py`); what came before is not counted. `guarantee`: 2,000 applications of one pod wait in a leaf
+under its guarantee on a full
+cluster, while no victim may be taken; the leaf's preemption timer fires until every application
 was considered, and each attempt and each application that a remembered answer decides counts. The rate is per second
 of processor time; `longest` is the longest cycle, or the longest event of a timer.
 """
@@ -20,26 +21,25 @@ from typing import Final
 
 from benchmarks.core_placement import ASKED, PARTITION, RM, a_node
 from benchmarks.figures import Figure, Options
-from muster_core.edge.freezer import Freezer, size
-from muster_core.edge.loop import LoopSettings
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
-from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
-from muster_core.model.effects import AllocationAnswer, ClockSet, Effect
+from muster_core.model.config import ALLOW_ALL, Configuration, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.effects import AllocationResponse, Effect, TimerSet
 from muster_core.model.events import (
     ApplicationAdded,
     AskAdded,
-    ClockKind,
-    ClockRang,
     Event,
     ManagerRegistered,
     NodeAdded,
+    TimerFired,
+    TimerKind,
 )
 from muster_core.model.ids import AllocationKey, ApplicationId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
-from muster_core.world.world import World
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.supervision import GarbageCollectorFreezer, size
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.scheduler_state import SchedulerState
 
 _BUDGET_S: Final = LoopSettings().budget_s
 _NODES: Final = 200
@@ -81,11 +81,11 @@ def applications(share: float) -> dict[str, float]:
 
 def _placed(events: Iterator[Event], count: int) -> _Run:
     """All cycles until nothing is left to do."""
-    root = QueueConfig("root", parent=True, submit_acl=EVERYBODY)
+    root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     world = _world(PartitionConfig("default", root, (PlacementRule("provided", create=True),)), _NODES)
     for event in events:
         step(world, event, _START_NS)
-    run, freezer = _Run(), Freezer(is_on=True)
+    run, freezer = _Run(), GarbageCollectorFreezer(is_on=True)
     freezer.recovered()
     more = True
     while more:
@@ -103,7 +103,7 @@ def _placed(events: Iterator[Event], count: int) -> _Run:
 
 
 def _new(effects: Sequence[Effect]) -> int:
-    return sum(len(effect.new) for effect in effects if isinstance(effect, AllocationAnswer))
+    return sum(len(effect.new) for effect in effects if isinstance(effect, AllocationResponse))
 
 
 # -- under a guarantee -----------------------------------------------------------
@@ -113,10 +113,10 @@ def guarantee(share: float) -> dict[str, float]:
     """Many applications that may preempt, and no victim."""
     count = round(_GUARANTEED * share)
     children = (
-        QueueConfig("guaranteed", guaranteed=ASKED.times(count), submit_acl=EVERYBODY),
-        QueueConfig("other", submit_acl=EVERYBODY),
+        QueueConfig("guaranteed", guaranteed=ASKED.times(count), submit_acl=ALLOW_ALL),
+        QueueConfig("other", submit_acl=ALLOW_ALL),
     )
-    root = QueueConfig("root", parent=True, children=children, submit_acl=EVERYBODY)
+    root = QueueConfig("root", parent=True, children=children, submit_acl=ALLOW_ALL)
     nodes = 20
     world = _world(PartitionConfig("default", root, preemption=True), nodes)
     name = ApplicationId("busy")
@@ -131,7 +131,7 @@ def guarantee(share: float) -> dict[str, float]:
     return _round(world, effects, count).figures("guarantee")
 
 
-def _round(world: World, effects: Sequence[Effect], count: int) -> _Run:
+def _round(world: SchedulerState, effects: Sequence[Effect], count: int) -> _Run:
     """The timer of the leaf fires until the next time is a pause after all were considered."""
     run = _Run(decided=count)
     gc.collect()
@@ -141,7 +141,7 @@ def _round(world: World, effects: Sequence[Effect], count: int) -> _Run:
     while due is not None and (not fired_ns or due.at_ns - fired_ns < _SECOND):
         fired_ns = due.at_ns
         start = time.process_time()
-        effects = step(world, ClockRang(due.clock), fired_ns)
+        effects = step(world, TimerFired(due.clock), fired_ns)
         run.seconds.append(time.process_time() - start)
         due = _timer(effects)
     gc.unfreeze()
@@ -150,8 +150,8 @@ def _round(world: World, effects: Sequence[Effect], count: int) -> _Run:
     return run
 
 
-def _timer(effects: Sequence[Effect]) -> ClockSet | None:
-    timers = [one for one in effects if isinstance(one, ClockSet) and one.clock.kind is ClockKind.PREEMPTION]
+def _timer(effects: Sequence[Effect]) -> TimerSet | None:
+    timers = [one for one in effects if isinstance(one, TimerSet) and one.clock.kind is TimerKind.PREEMPTION]
     return timers[-1] if timers else None
 
 
@@ -160,8 +160,8 @@ def _timer(effects: Sequence[Effect]) -> ClockSet | None:
 _FULL: Final = Resources({"vcore": 32_000, "memory": 1 << 30, "pods": 1})
 
 
-def _world(partition: PartitionConfig, nodes: int) -> World:
-    world = World()
+def _world(partition: PartitionConfig, nodes: int) -> SchedulerState:
+    world = SchedulerState()
     step(world, ManagerRegistered(RM, Configuration((partition,))), _START_NS)
     for number in range(nodes):
         step(world, NodeAdded(a_node(number)), _START_NS)

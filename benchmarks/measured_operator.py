@@ -19,13 +19,13 @@ import orjson
 from benchmarks.peak import peak_mib
 from benchmarks.stand_in import STAMP
 from muster_operator import assembly as product
-from muster_operator.link.inbox import Inbox, Input, Seen
-from muster_operator.link.loop import Loop
 from muster_operator.main import app
-from muster_operator.model.facts import Fact
-from muster_operator.model.outcome import Outcome
-from muster_operator.translate.raw import Raw
-from muster_operator.translate.sketch import Sketch
+from muster_operator.model.cluster_events import ClusterEvent
+from muster_operator.model.commands import Outcome
+from muster_operator.runtime.inbox import EventReceived, Inbox, Input
+from muster_operator.runtime.loop import Loop
+from muster_operator.translate.pod_classes import PartialPod
+from muster_operator.translate.values import Raw
 
 BEAT_S: Final = 0.002
 _MARK: Final = f'"{STAMP}":"'.encode()
@@ -69,7 +69,7 @@ def _stamp(json: bytes) -> bytes:
     return json[at : at + 20] if at >= len(_MARK) else b""
 
 
-class Stamped(Seen, frozen=True, gc=False):
+class Stamped(EventReceived, frozen=True, gc=False):
     """A fact, and when the server wrote the object that it is from, nanoseconds of the monotonic clock."""
 
     written_ns: int
@@ -81,14 +81,14 @@ class MeasuredInbox(Inbox):
     stamp = b""
     stamps: ClassVar[dict[int, bytes]] = {}
 
-    def _take_in(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
-        if isinstance(raw, Sketch):
+    def _take_in(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
+        if isinstance(raw, PartialPod):
             self.stamp = _stamp(bytes(raw.json)) if raw.is_event else b""
         else:  # by kopf's own way
             self.stamp = str((raw["metadata"].get("annotations") or {}).get(STAMP, "")).encode()
         super()._take_in(plural, kind, raw)
 
-    def _put_fact(self, plural: str, key: str, fact: Fact) -> None:
+    def _put_fact(self, plural: str, key: str, fact: ClusterEvent) -> None:
         if self.stamp:
             self.stamps[id(fact)] = self.stamp
         super()._put_fact(plural, key, fact)
@@ -96,7 +96,7 @@ class MeasuredInbox(Inbox):
     def take(self) -> Input | None:
         """With its time, if it has one."""
         item = super().take()
-        if isinstance(item, Seen) and (stamp := self.stamps.pop(id(item.fact), b"")):
+        if isinstance(item, EventReceived) and (stamp := self.stamps.pop(id(item.fact), b"")):
             return Stamped(item.fact, int(stamp))
         return item
 

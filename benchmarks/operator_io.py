@@ -19,21 +19,20 @@ import orjson
 import uvloop
 from aiohttp import web
 
-from muster_operator.agent.ledger import Ledger
+from muster_operator.controller.state import Ledger
 from muster_operator.handlers.framework import Watching, watch
-from muster_operator.handlers.memo import Memo
-from muster_operator.link.api.credentials import Credentials
-from muster_operator.link.api.kube import Attempts, Kube, Placeholders
-from muster_operator.link.api.pool import Pool
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.inbox import Inbox
-from muster_operator.link.loop import Loop
-from muster_operator.link.metrics import Metrics
+from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.kube.commands import Attempts, Kube, Placeholders
+from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.kube.write_queue import Pool
 from muster_operator.model.commands import BindPod
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import PodRef
-from muster_operator.translate.raw import Raw
-from muster_operator.translate.sketch import Sketch
+from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.translate.pod_classes import PartialPod
+from muster_operator.translate.values import Raw
 from tests.unit.operator.handlers.test_framework import DISCOVERY
 
 BINDS = 20_000
@@ -132,7 +131,7 @@ class Counting(Inbox):
         super().__init__(metrics)
         self.pods, self.first = 0, asyncio.Event()
 
-    async def watched(self, plural: str, kind: str | None, raw: Raw | Sketch) -> None:
+    async def watched(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         """Count and take."""
         if plural == "pods":
             self.pods += 1
@@ -165,7 +164,7 @@ async def events(url: str, *, translated: bool) -> tuple[float, float]:
 
     async def reconfigure(name: str) -> None: ...
 
-    watching = asyncio.create_task(watch(Watching(Memo(inbox, session, reconfigure), session, "muster")))
+    watching = asyncio.create_task(watch(Watching(HandlerMemo(inbox, session, reconfigure), session, "muster")))
     await inbox.first.wait()
     began, cpu, first = time.perf_counter(), time.process_time(), inbox.pods
     while inbox.pods < EVENTS or len(inbox):

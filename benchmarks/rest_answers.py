@@ -20,22 +20,19 @@ import uvloop
 
 from benchmarks.core_placement import PARTITION, RM, a_node
 from benchmarks.figures import Figure, Options
-from muster_core.edge.log_level import LogLevel
-from muster_core.edge.mailbox import Mail
-from muster_core.edge.rest.server import RestServer
-from muster_core.edge.rest.settings import RestSettings
-from muster_core.edge.scheduler import Scheduler
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
 from muster_core.main import configure_logs
-from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig
+from muster_core.model.config import ALLOW_ALL, Configuration, PartitionConfig, PlacementRule, QueueConfig
 from muster_core.model.events import ApplicationAdded, AskAdded, AskReleased, Event, ManagerRegistered, NodeAdded
-from muster_core.model.ids import AllocationKey, ApplicationId
-from muster_core.model.release import Termination
+from muster_core.model.ids import AllocationKey, ApplicationId, Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import ApplicationSpec, AskSpec
-from muster_core.world.world import World
+from muster_core.rest.server import RestServer, RestSettings
+from muster_core.runtime.log_level import LogLevel
+from muster_core.runtime.service import Scheduler
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.si.session import QueuedMessage
+from muster_core.state.scheduler_state import SchedulerState
 from muster_si.log_lines import LogFormat
 
 PATHS: Mapping[str, str] = {
@@ -111,15 +108,15 @@ async def _come_and_go(core: Scheduler) -> None:
     app, key = ApplicationId("app-0"), AllocationKey("comes-and-goes")
     ask = AskSpec(PARTITION, app, key, LARGE)
     while True:
-        core.loop.mailbox.post(Mail([AskAdded(ask)]))
+        core.loop.mailbox.post(QueuedMessage([AskAdded(ask)]))
         await asyncio.sleep(0.001)
-        core.loop.mailbox.post(Mail([AskReleased(PARTITION, app, key, Termination.STOPPED_BY_RM)]))
+        core.loop.mailbox.post(QueuedMessage([AskReleased(PARTITION, app, key, Termination.STOPPED_BY_RM)]))
         await asyncio.sleep(0.001)
 
 
-def _world(size: int) -> World:
+def _world(size: int) -> SchedulerState:
     """`size` nodes and applications."""
-    world = World()
+    world = SchedulerState()
     for event in _events(size):
         step(world, event, 1)
     while cycle(world, 2, lambda: True).more:
@@ -130,7 +127,7 @@ def _world(size: int) -> World:
 def _events(size: int) -> Iterator[Event]:
     leaves = tuple(QueueConfig(f"q{number}") for number in range(LEAVES))
     groups = tuple(QueueConfig(f"g{number}", parent=True, children=leaves) for number in range(PARENTS))
-    root = QueueConfig("root", parent=True, children=groups, submit_acl=EVERYBODY)
+    root = QueueConfig("root", parent=True, children=groups, submit_acl=ALLOW_ALL)
     yield ManagerRegistered(RM, Configuration((PartitionConfig("default", root, (PlacementRule("provided"),)),)))
     for number in range(size):
         yield NodeAdded(a_node(number))

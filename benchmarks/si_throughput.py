@@ -128,13 +128,13 @@ class CountingCallback:
 
     def __init__(self) -> None:
         self.allocations = 0
-        self.awaited = 0
+        self.requested_quota = 0
         self.done = asyncio.Event()
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         """Counts."""
         self.allocations += len(response.new)
-        if self.allocations >= self.awaited:
+        if self.allocations >= self.requested_quota:
             self.done.set()
 
     def update_application(self, response: si_pb2.ApplicationResponse) -> None:
@@ -193,7 +193,7 @@ async def asks_per_second(address: str, asks: int, per_message: int) -> float:
 async def allocations_per_second(address: str, allocations: int) -> float:
     """From the order to say them to the last that arrives."""
     client, callback = GrpcClient(address), CountingCallback()
-    callback.awaited = allocations
+    callback.requested_quota = allocations
     registration = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0")
     await client.register_resource_manager(registration, callback)
     start = time.perf_counter()

@@ -19,24 +19,22 @@ PLACES: Final = (
     ("/benchmarks/through_both", "event loop"),
     ("/benchmarks/", "stub"),
     ("muster_operator/translate/", "translate"),
-    ("muster_operator/agent/obeying", "obey"),
-    ("muster_operator/agent/answering", "obey"),
-    ("muster_operator/agent/", "agent"),
-    ("muster_operator/link/si/decode", "obey"),
-    ("muster_operator/link/si/", "encode"),
+    ("muster_operator/controller/core_responses", "obey"),
+    ("muster_operator/controller/", "agent"),
+    ("muster_operator/si/decode", "obey"),
+    ("muster_operator/si/", "encode"),
     ("muster_si/", "encode"),
-    ("muster_operator/link/api/decoding", "decode"),
-    ("muster_operator/link/api/", "requests"),
-    ("muster_operator/link/leading/", "requests"),
-    ("muster_operator/link/loop", "agent"),
+    ("muster_operator/kube/watch", "decode"),
+    ("muster_operator/kube/", "requests"),
+    ("muster_operator/runtime/loop", "agent"),
     ("muster_operator/", "decode"),
     ("/kopf/", "decode"),
-    ("muster_core/edge/si_", "core's codec"),
-    ("muster_core/edge/", "core's edge"),
+    ("muster_core/si/", "core's codec"),
+    ("muster_core/runtime/", "core's edge"),
     ("muster_core/", "core"),
 )
 STAGES: Final = (*dict.fromkeys(stage for _, stage in PLACES), "other")
-_OUTER: Final = ("obeying.py", "answering.py")
+_OUTER: Final = ("core_responses.py",)
 
 
 class Looks:

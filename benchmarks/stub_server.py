@@ -21,10 +21,9 @@ import kopf
 import orjson
 
 from benchmarks.stand_in import INTRODUCTION, SERVED, Objects
-from muster_operator.link.api.connections import Connections
-from muster_operator.link.api.credentials import Credentials
-from muster_operator.link.api.lines import Answer
-from muster_operator.link.si.current import NEEDED
+from muster_operator.kube.http import HttpResponse
+from muster_operator.kube.session import Connections, Credentials
+from muster_operator.runtime.session import NEEDED
 
 #: Bytes that one read of a watch brings at most, as from a busy socket.
 PIECE: Final = 2**16
@@ -189,10 +188,10 @@ class StubLines:
         """What every write begins with."""
         return "".join(f"{name}: {value}\r\n" for name, value in headers.items())
 
-    async def exchange(self, method: str, path: str, head: str, body: bytes) -> Answer:
+    async def exchange(self, method: str, path: str, head: str, body: bytes) -> HttpResponse:
         """Answered by the time it is asked for."""
         found = self._server.answer(method, path, body)
-        return Answer(found.status, await found.read())
+        return HttpResponse(found.status, await found.read())
 
     def retire(self) -> None:
         """Nothing is open."""

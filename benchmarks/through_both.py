@@ -42,14 +42,14 @@ from benchmarks.stand_in import Objects
 from benchmarks.stub_server import Feed, StubConnections, StubCredentials, StubServer, pod_event
 from devcluster.errors import ProcessFailed
 from muster_core import main as core
-from muster_core.edge.administration import Administration
+from muster_core.runtime.service import Administration
 from muster_operator.assembly import Options, Ways, assembled
 from muster_operator.handlers.framework import Watching
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.leading.fence import Fence
-from muster_operator.link.leading.leadership import Unopposed
-from muster_operator.link.metrics import Metrics
+from muster_operator.kube.leadership import NoElection
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.write_guard import LeadershipGuard
 from muster_operator.running import configured
+from muster_operator.runtime.metrics import Metrics
 from muster_operator.serving import Parts, serve
 from muster_si.transport.inprocess import InProcessClient
 
@@ -113,7 +113,7 @@ def run(pods: int = PODS, nodes: int = NODES, *, profiled: bool = False) -> Foun
 
 
 async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
-    server, fence, metrics = a_server(nodes), Fence(), Metrics()
+    server, fence, metrics = a_server(nodes), LeadershipGuard(), Metrics()
     session = KubeSession(StubCredentials(), fence, measure=metrics.requested)
     session._connections = StubConnections(server)  # noqa: SLF001 - the boundary: nothing above it knows
     stop = asyncio.Event()
@@ -121,7 +121,7 @@ async def _measured(pods: int, nodes: int, *, profiled: bool) -> Found:
         configuration = await configured(session, "default")
         ways = Ways(InProcessClient(scheduler), Administration(scheduler))
         parts = assembled(configuration, session, metrics, ways, Options())
-        serving = asyncio.create_task(serve(parts, Unopposed(fence), Watching(parts.memo, session, "default"), stop))
+        serving = asyncio.create_task(serve(parts, NoElection(fence), Watching(parts.memo, session, "default"), stop))
         await _until(lambda: not parts.loop.missing, serving)
         found = Found(pods)
         before = _resident_mib()

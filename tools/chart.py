@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from muster_operator.link.config.catalogue import SETTINGS, Takes
+from muster_operator.config.catalog import SETTINGS, Takes
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "muster"

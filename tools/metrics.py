@@ -12,7 +12,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from tests.unit.core.edge.metrics.busy import busy_core
+from tests.unit.core.metrics.busy import busy_core
 from tests.unit.deploy.busy import busy_operator
 from tools.tables import put
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from muster_core.edge.rest.openapi import document
+from muster_core.rest.server import document
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi.json"
 

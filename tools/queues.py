@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from muster_core.edge.config.schema import Form, LimitForm, Meaning, PartitionForm, QueueForm, RuleForm
+from muster_core.config.schema import Form, LimitForm, Meaning, PartitionForm, QueueForm, RuleForm
 from tools.tables import put
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "queues-yaml.md"

@@ -6,7 +6,7 @@ a test fails when the page is stale.
 
 from pathlib import Path
 
-from muster_operator.link.config.catalogue import CATALOGUE, MEANINGLESS, Setting
+from muster_operator.config.catalog import CATALOGUE, MEANINGLESS, Setting
 from tools.tables import put
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "settings.md"

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 
-from tests.unit.core.engine.randomly.rounds import journal_of, run_round
+from tests.unit.core.scheduling.randomly.rounds import journal_of, run_round
 
 
 def main() -> int:

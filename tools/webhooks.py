@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from muster_operator.admission.registering.conditions import Ours
-from muster_operator.admission.registering.webhooks import Door, mutating, validating
+from muster_operator.webhook.context import Ours
+from muster_operator.webhook.registration import WebhookClientConfig, mutating, validating
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "deploy" / "webhooks.yaml"
@@ -36,7 +36,7 @@ def manifest(schedulers: frozenset[str], namespace: str, account: str) -> str:
             "ports": [{"name": "webhook", "port": 443, "targetPort": PORT}],
         },
     }
-    door = Door(namespace, service=SERVICE)
+    door = WebhookClientConfig(namespace, service=SERVICE)
     ours = Ours(schedulers, f"system:serviceaccount:{namespace}:{account}", namespace)
     documents = [service, mutating(door, ours, ()), validating(door, ours, ())]
     return HEADER + yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, width=120)

@@ -12,13 +12,12 @@ from muster import manifest
 from muster.errors import Unreachable
 from muster.output import Format, Output, console, emit, table
 from muster_core.model.errors import ConfigurationError
-from muster_operator.link.api.credentials import Credentials
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.config.catalogue import CATALOGUE, LEVELS, QUEUES, SETTINGS, doubts
-from muster_operator.link.config.configmaps import merged, read_config_maps, source
-from muster_operator.link.config.settings import parse
-from muster_operator.link.errors import BadSetting, LinkError
-from muster_operator.translate.raw import Raw
+from muster_operator.config.catalog import CATALOGUE, LEVELS, QUEUES, SETTINGS, setting_warnings
+from muster_operator.config.configmaps import merged, read_config_maps, source
+from muster_operator.config.settings import parse
+from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.model.errors import BadSetting, LinkError
+from muster_operator.translate.values import Raw
 
 EXAMPLES: Final = (
     "muster config show -n muster",
@@ -65,7 +64,7 @@ def show(
     except BadSetting as error:
         _end(str(error), 1)
     _print_values(config_maps, entries, output)
-    for finding in doubts(entries):
+    for finding in setting_warnings(entries):
         typer.echo(f"warning: {finding.line}", err=True)
     try:
         parse(entries)

@@ -76,7 +76,7 @@ class Patient:
         return leases.served(self.leases, self.home)
 
     @cached_property
-    def doors(self) -> list[webhooks.Door]:
+    def doors(self) -> list[webhooks.WebhookEndpoint]:
         """Of the webhooks that are registered."""
         prefix = "/apis/admissionregistration.k8s.io/v1/"
         return webhooks.doors(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))

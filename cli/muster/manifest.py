@@ -8,9 +8,9 @@ from typing import Final
 
 import typer
 
-from muster_core.edge.config import document
+from muster_core.config import document
 from muster_core.model.errors import ConfigurationError
-from muster_operator.translate.raw import Raw, mapping, text
+from muster_operator.translate.values import Raw, mapping, text
 
 STDIN: Final = "-"
 _MAPS: Final = ("data", "binaryData")

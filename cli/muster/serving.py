@@ -13,18 +13,18 @@ import typer
 import uvloop
 
 from muster_core import main as core
-from muster_core.edge.administration import Administration
-from muster_core.edge.log_level import LogLevel as CoreLogLevel
-from muster_core.edge.rest.access.guard import AccessSettings
+from muster_core.rest.auth import AccessSettings
+from muster_core.runtime.log_level import LogLevel as CoreLogLevel
+from muster_core.runtime.service import Administration
 from muster_operator import main as operator
-from muster_operator.admission.serving import WebhookOptions
 from muster_operator.assembly import Options
-from muster_operator.link import logs
-from muster_operator.link.errors import LinkError
-from muster_operator.link.leading.leadership import DURATION_S, Candidacy
-from muster_operator.link.logs import LogLevel
-from muster_operator.link.si.comparing import PAUSE_S
+from muster_operator.kube.leadership import DURATION_S, Candidacy
+from muster_operator.model.errors import LinkError
 from muster_operator.running import run as run_operator
+from muster_operator.runtime import logs
+from muster_operator.runtime.logs import LogLevel
+from muster_operator.runtime.session import PAUSE_S
+from muster_operator.webhook.service import WebhookOptions
 from muster_si import log_lines
 from muster_si.log_lines import LogFormat
 from muster_si.transport.inprocess import InProcessClient

@@ -17,7 +17,7 @@ from muster.asking import with_one_line
 from muster.clients.kubernetes import Cluster, Json, connected
 from muster.errors import PROBLEM
 from muster.uninstall import is_placeholder
-from muster_operator.model.vocabulary import (
+from muster_operator.model.names import (
     ANNOTATION_PARAMETERS,
     ANNOTATION_TASK_GROUP_NAME,
     ANNOTATION_TASK_GROUPS,

@@ -17,12 +17,12 @@ import typer
 from muster.asking import with_one_line
 from muster.clients.kubernetes import Cluster, connected
 from muster.errors import PROBLEM, NotThere
-from muster_operator.admission.certifying.secret import SECRET
-from muster_operator.admission.registering.webhooks import name_of
-from muster_operator.link import signing
-from muster_operator.link.beside.neighbours import NAMESPACE, PREFIX
+from muster_operator.kube import signing
 from muster_operator.main import LEASE_NAME
-from muster_operator.model.vocabulary import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
+from muster_operator.model.names import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
+from muster_operator.runtime.conflicts import NAMESPACE, PREFIX
+from muster_operator.webhook.certificates import SECRET
+from muster_operator.webhook.registration import name_of
 
 EXAMPLES = ("muster uninstall --namespace muster",)
 

@@ -13,12 +13,12 @@ from typing import Annotated, Final
 import typer
 
 from muster import manifest
-from muster_core.edge.config.verdict import Verdict, validate
+from muster_core.config.load import ValidationResult, validate
 from muster_core.model.errors import ConfigurationError
-from muster_operator.link.config.catalogue import doubts
-from muster_operator.link.config.configmaps import merged
-from muster_operator.link.config.settings import parse
-from muster_operator.link.errors import BadSetting
+from muster_operator.config.catalog import setting_warnings
+from muster_operator.config.configmaps import merged
+from muster_operator.config.settings import parse
+from muster_operator.model.errors import BadSetting
 
 EXAMPLES: Final = (
     "muster validate queues.yaml",
@@ -47,7 +47,7 @@ def command(
     typer.echo(f"{shown}: allowed, checksum {verdict.checksum}")
 
 
-def _judge(text: str, file: str) -> Verdict:
+def _judge(text: str, file: str) -> ValidationResult:
     """Raises BadSetting, and ConfigurationError for a manifest that is none."""
     config_map = manifest.config_map(text)
     if config_map is None:
@@ -55,4 +55,4 @@ def _judge(text: str, file: str) -> Verdict:
     entries = merged([config_map])
     found = parse(entries)
     verdict = validate(found.queues, found.extra, f"{file}: {found.policy_group}.yaml")
-    return replace(verdict, warnings=(*verdict.warnings, *(finding.line for finding in doubts(entries))))
+    return replace(verdict, warnings=(*verdict.warnings, *(finding.line for finding in setting_warnings(entries))))

@@ -1,5 +1,6 @@
-"""The scheduler core: it decides where asks go, and talks to nobody but its resource managers.
+"""The scheduler core: decides which pods run on which nodes. It talks only to resource managers.
 
-Read in this order: ``model`` (the words), ``world`` (the ledgers), ``plan`` (the questions), ``engine`` (the only
-writer), ``edge`` (clock, network and configuration). A layer imports only from the layers before it.
+Read in this order: ``model`` (values), ``state`` (what the scheduler knows), ``queues``, ``placement``,
+``preemption`` and ``gangs`` (plans that read the state), ``scheduling`` (the only writer of the state), ``si``
+(messages of the Scheduler Interface), ``config``, ``metrics``, ``runtime`` (the scheduler task), ``rest``.
 """

@@ -23,18 +23,14 @@ import structlog
 import typer
 import uvloop
 
-from muster_core.edge.administration import Administration
-from muster_core.edge.config.settings import CoreSettings
-from muster_core.edge.groups.ldap import SECRET, LdapDirectory
-from muster_core.edge.groups.lookup import Groups, directories
-from muster_core.edge.journal import Journal
-from muster_core.edge.log_level import LevelControl, LogLevel, SubsystemLogger, Threshold
-from muster_core.edge.loop import LoopSettings
-from muster_core.edge.rest.access.guard import OPEN_READS, AccessSettings
-from muster_core.edge.rest.access.tls import ServerTls
-from muster_core.edge.rest.server import RestServer, StartFailure
-from muster_core.edge.rest.settings import RestSettings
-from muster_core.edge.scheduler import Scheduler
+from muster_core.config.settings import CoreSettings
+from muster_core.rest.auth import OPEN_READS, AccessSettings, ServerTls
+from muster_core.rest.server import RestServer, RestSettings, StartFailure
+from muster_core.runtime.journal import Journal
+from muster_core.runtime.log_level import LevelControl, LogLevel, SubsystemLogger, Threshold
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Administration, Scheduler
+from muster_core.runtime.user_groups import SECRET, Groups, LdapDirectory, directories
 from muster_si import log_lines
 from muster_si.errors import AddressError
 from muster_si.log_lines import LogFormat

@@ -1,7 +1,6 @@
-"""The operator: it watches Kubernetes, tells the core what is there, and does what the core decides.
+"""The operator: watches Kubernetes, reports the cluster to the core and carries out what the core decides.
 
-Read in this order: ``model`` (the words), ``translate`` (raw Kubernetes objects to values), ``agent`` (observe and
-obey, without I/O), ``link`` (the API server and the core), ``handlers`` (what kopf calls), ``admission`` (what is set
-on pods and refused before they are stored). Then how it becomes a process: ``assembly`` (all parts, wired), ``serving``
-(run them and end them in order), ``running`` (from nothing to the end), ``main`` (the command line).
+Read in this order: ``model`` (values), ``translate`` (Kubernetes objects to values), ``controller`` (the state and
+the reactions), ``kube`` (the API server), ``config``, ``si`` (the core), ``runtime`` (the loop), ``handlers``
+(kopf), ``webhook`` (admission).
 """

@@ -1,34 +1,33 @@
-"""Makes all parts of the operator and wires them; nothing runs yet."""
+"""Creates the parts of the operator and connects them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from muster_operator.admission.serving import Admission, WebhookOptions
-from muster_operator.agent import trust
-from muster_operator.agent.ledger import Ledger
-from muster_operator.handlers.memo import Memo
-from muster_operator.link.api.kube import Attempts, Kube, Placeholders
-from muster_operator.link.api.pool import Pool
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.beside.neighbours import NameLeases, leases_of
-from muster_operator.link.config.reconfigure import Reconfigurer, Tell
-from muster_operator.link.config.settings import Configuration
-from muster_operator.link.inbox import Inbox, Seen
-from muster_operator.link.leading.leadership import Candidacy
-from muster_operator.link.loop import Loop
-from muster_operator.link.metrics import Metrics
-from muster_operator.link.si.comparing import PAUSE_S
-from muster_operator.link.si.core import CoreLink
-from muster_operator.link.si.encode import Encoder
-from muster_operator.link.signing import SigningSecret
-from muster_operator.model.facts import KeysSeen
-from muster_operator.model.groups import PlaceholderSpec
-from muster_operator.model.pods import Pod
+from muster_operator.config.settings import Configuration
+from muster_operator.controller import trust
+from muster_operator.controller.state import Ledger
+from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.kube.commands import Attempts, Kube, Placeholders
+from muster_operator.kube.leadership import Candidacy
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.signing import SigningSecret
+from muster_operator.kube.write_queue import Pool
+from muster_operator.model.cluster_events import KeysSeen
+from muster_operator.model.pods import PlaceholderSpec, Pod
+from muster_operator.runtime.conflicts import NameLeases, leases_of
+from muster_operator.runtime.inbox import EventReceived, Inbox
+from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.runtime.reconfigure import Reconfigurer, Tell
+from muster_operator.runtime.session import PAUSE_S
 from muster_operator.serving import Parts
-from muster_operator.translate.placeholders import placeholder_body
+from muster_operator.si.encode import Encoder
+from muster_operator.si.session import CoreLink
+from muster_operator.translate.gangs import placeholder_body
 from muster_operator.translate.pods import read_pod
-from muster_operator.translate.raw import Raw
+from muster_operator.translate.values import Raw
+from muster_operator.webhook.service import Admission, WebhookOptions
 from muster_si.api import AdministrationAPI, SchedulerAPI
 
 
@@ -86,14 +85,14 @@ def assembled(
     loop.use_clock(lambda: session.clock.ahead_s)
     encoder = Encoder(configuration.cluster_id, settings.partition)
     core = CoreLink(ways.scheduler, encoder, configuration, inbox, metrics.sessions.inc)
-    tell = Tell(pool.submit, lambda fact: inbox.put(Seen(fact)))
+    tell = Tell(pool.submit, lambda fact: inbox.put(EventReceived(fact)))
     reconfigurer = Reconfigurer(session, options.namespace, core, ways.administration, tell)
     metrics.watch("", lambda: {"inbox": len(inbox), **pool.depths()})
     metrics.watch("outbox_", core.depths)
-    signing = SigningSecret(session, options.namespace, lambda keys: inbox.put(Seen(KeysSeen(keys))))
+    signing = SigningSecret(session, options.namespace, lambda keys: inbox.put(EventReceived(KeysSeen(keys))))
     metrics.signing_keys.set_function(lambda: signing.count)
     metrics.unverified.set_function(lambda: len(ledger.unverified))
-    memo = Memo(inbox, session, reconfigurer.changed)
+    memo = HandlerMemo(inbox, session, reconfigurer.changed)
     return Parts(loop, pool, core, memo, names=names, signing=signing)
 
 

@@ -15,17 +15,14 @@ from typing import Annotated, Final
 import typer
 import uvloop
 
-from muster_operator.admission.serving import WebhookOptions
 from muster_operator.assembly import Options
-from muster_operator.link import logs
-from muster_operator.link.errors import (
-    LinkError,
-    StartupRefused,
-)
-from muster_operator.link.leading.leadership import DURATION_S, Candidacy
-from muster_operator.link.logs import LogLevel
-from muster_operator.link.si.comparing import PAUSE_S
+from muster_operator.kube.leadership import DURATION_S, Candidacy
+from muster_operator.model.errors import LinkError, StartupRefused
 from muster_operator.running import run
+from muster_operator.runtime import logs
+from muster_operator.runtime.logs import LogLevel
+from muster_operator.runtime.session import PAUSE_S
+from muster_operator.webhook.service import WebhookOptions
 from muster_si import log_lines
 from muster_si.errors import AddressError
 from muster_si.log_lines import LogFormat

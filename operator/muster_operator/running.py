@@ -1,8 +1,4 @@
-"""Runs the operator from nothing to its end: probes first, the configuration, then all parts until it is told to stop.
-
-The way to the core is the caller's: `python -m muster_operator` brings a gRPC client, `muster run --embedded` the
-in-process transport.
-"""
+"""Runs the operator from start to end."""
 
 from __future__ import annotations
 
@@ -10,45 +6,78 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import structlog
 
 from muster_operator.assembly import Options, Ways, assembled, with_admission
+from muster_operator.config.configmaps import merged, read_config_maps
+from muster_operator.config.settings import SCHEDULER_NAMES, Configuration, parse
 from muster_operator.handlers.framework import Watching
-from muster_operator.link import logs
-from muster_operator.link.api.credentials import Credentials
-from muster_operator.link.api.retry import PASSING
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.beside.lookout import Lookout, allowed_names
-from muster_operator.link.config.configmaps import merged, read_config_maps
-from muster_operator.link.config.notices import tell_end
-from muster_operator.link.config.settings import SCHEDULER_NAMES, Configuration, parse
-from muster_operator.link.errors import (
-    ApiRefused,
-    ConfigurationRefused,
-    StartupRefused,
-    Uncertain,
-    Unreachable,
-)
-from muster_operator.link.health import health_server
-from muster_operator.link.leading.fence import Fence
-from muster_operator.link.leading.leadership import Leadership, Leading, Unopposed
-from muster_operator.link.leading.mark import Mark
-from muster_operator.link.leading.standing import Standing
-from muster_operator.link.metrics import Metrics
+from muster_operator.kube.http import PASSING
+from muster_operator.kube.leadership import LeaderLabel, Leadership, Leading, NoElection
+from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.model.errors import ApiRefused, ConfigurationRefused, StartupRefused, Uncertain, Unreachable
+from muster_operator.runtime import logs
+from muster_operator.runtime.conflicts import ConflictDetector, NameLeases, allowed_names
+from muster_operator.runtime.health import health_server
+from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.runtime.reconfigure import report_end
 from muster_operator.serving import serve, stop_on_signals
 from muster_si.api import AdministrationAPI, SchedulerAPI
 
+
+@dataclass(frozen=True, slots=True)
+class LeaderReadiness:
+    """Reads the loop and the leadership each time somebody asks."""
+
+    leading: Leading
+    loop: Loop
+    names: NameLeases | None = None
+
+    @property
+    def missing(self) -> str:
+        """What keeps us from being ready; empty = nothing. Who stands by is ready when it could take over at once."""
+        if self.leading.trouble:
+            return f"the lease cannot be read or renewed: {self.leading.trouble}"
+        if not self.leading.begun.is_set():
+            return self.loop.unlisted
+        if self.names is not None and not self.names.held.is_set():
+            return f"the Leases of scheduler names are not held yet: {self.names.missing}"
+        return self.loop.missing
+
+    @property
+    def role(self) -> str:
+        """The leader, if it is another replica; else the reason why decisions wait.
+
+        Waiting decisions do not make the process unready: its webhook and the core's REST API still respond.
+        """
+        if self.leading.begun.is_set():
+            if self.names is not None and self.names.are_lost:
+                return f"not binding, the Leases of scheduler names are not held: {self.names.missing}"
+            return self.loop.held
+        return f"standing by, {self.leading.holder or 'nobody yet'} leads"
+
+
 log = structlog.get_logger("muster")
 
+
 T = TypeVar("T")
+
+
 Connect = Callable[[], SchedulerAPI]
+
+
 Administer = Callable[[], AdministrationAPI]
+
 
 #: Seconds an API server that does not answer, or not yet, is waited for at the start before we say so and exit.
 API_SERVER_S: Final = 60.0
+
+
 #: Answers that an API server which begins gives to everybody: busy, or not yet sure who may do what.
 MAY_PASS: Final = PASSING | {401, 403}
 
@@ -57,7 +86,7 @@ class Readiness:
     """What keeps the operator from being ready, and what else probes are told; `standing` once there is one."""
 
     def __init__(self) -> None:
-        self.standing: Standing | None = None
+        self.standing: LeaderReadiness | None = None
 
     def missing(self) -> str:
         """Empty = ready."""
@@ -77,7 +106,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
     options.webhook.check()
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
     stop_on_signals(stop)
-    fence = Fence(refused=metrics.fenced.inc)
+    fence = LeadershipGuard(refused=metrics.fenced.inc)
     instance = options.candidacy.identity if options.candidacy else ""
     session = KubeSession(Credentials(), fence, instance=instance, measure=metrics.requested)
     metrics.leader.set_function(lambda: fence.left_s > 0)
@@ -90,21 +119,21 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             parts = assembled(configuration, session, metrics, ways, options)
             if options.webhook.is_on:
                 parts = with_admission(parts, options, session, ways.administration, metrics)
-            leading: Leading = Unopposed(fence)
+            leading: Leading = NoElection(fence)
             if options.candidacy is not None:
                 candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
                 if parts.names is not None and await _unless(stop, _done(parts.names.until_free())) is None:
                     return
-                lookout = Lookout(session, candidacy.serves, configuration.withheld)
+                lookout = ConflictDetector(session, candidacy.serves, configuration.withheld)
                 parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
             if options.pod:
-                parts = replace(parts, mark=Mark(session, options.namespace, options.pod, parts.loop.recovered))
+                parts = replace(parts, mark=LeaderLabel(session, options.namespace, options.pod, parts.loop.recovered))
             metrics.transitions.set_function(lambda: leading.transitions)
-            readiness.standing = Standing(leading, parts.loop, parts.names)
+            readiness.standing = LeaderReadiness(leading, parts.loop, parts.names)
             watching = Watching(parts.memo, session, options.namespace, options.is_fast)
             await serve(parts, leading, watching, stop)
     except ConfigurationRefused as refused:
-        await tell_end(session, options.namespace, refused)
+        await report_end(session, options.namespace, refused)
         raise
     finally:
         await session.close()

@@ -1,8 +1,4 @@
-"""Runs the assembled parts until they are told to stop, then ends them in order.
-
-First no more news, then the writes in flight are finished, then goodbye to the core, and at last the Leases are given
-back, so that who stands by begins when nothing of ours can come any more. A part that ends by itself ends all.
-"""
+"""Runs the parts of the operator until they are stopped."""
 
 from __future__ import annotations
 
@@ -16,27 +12,29 @@ from typing import Final
 
 import structlog
 
-from muster_operator.admission.serving import Admission
 from muster_operator.handlers.framework import Watching, watch
-from muster_operator.handlers.memo import Memo
-from muster_operator.link.api.pool import Pool
-from muster_operator.link.beside.lookout import Lookout
-from muster_operator.link.beside.neighbours import NameLeases
-from muster_operator.link.errors import LinkError, PartEnded
-from muster_operator.link.freshness import WatchFreshness
-from muster_operator.link.leading.announcement import WATCHES_FRESH, WATCHES_STALE
-from muster_operator.link.leading.leadership import Leading
-from muster_operator.link.leading.mark import Mark
-from muster_operator.link.loop import Loop
-from muster_operator.link.si.core import CoreLink
-from muster_operator.link.signing import SigningSecret
+from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.kube.leadership import WATCHES_FRESH, WATCHES_STALE, LeaderLabel, Leading
+from muster_operator.kube.signing import SigningSecret
+from muster_operator.kube.write_guard import WatchFreshness
+from muster_operator.kube.write_queue import Pool
+from muster_operator.model.errors import LinkError, PartEnded
+from muster_operator.runtime.conflicts import ConflictDetector, NameLeases
+from muster_operator.runtime.loop import Loop
+from muster_operator.si.session import CoreLink
+from muster_operator.webhook.service import Admission
 
 log = structlog.get_logger("muster")
 
+
 #: Seconds that writes in flight get at the end; the kubelet kills 30 s after SIGTERM.
 DRAIN_S: Final = 10.0
+
+
 #: Seconds a goodbye to the core may take.
 FAREWELL_S: Final = 2.0
+
+
 #: Seconds that giving back the lease may take, and those of the scheduler names; they run out anyway.
 RELEASE_S: Final = 3.0
 
@@ -48,11 +46,11 @@ class Parts:
     loop: Loop
     pool: Pool
     core: CoreLink
-    memo: Memo
+    memo: HandlerMemo
     admission: Admission | None = None
     names: NameLeases | None = None
-    lookout: Lookout | None = None
-    mark: Mark | None = None
+    lookout: ConflictDetector | None = None
+    mark: LeaderLabel | None = None
     signing: SigningSecret | None = None
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from devcluster.api import Json
 from muster_operator.model import limits
-from muster_operator.model.vocabulary import ANNOTATION_BINDING_SIGNATURE
+from muster_operator.model.names import ANNOTATION_BINDING_SIGNATURE
 from tests.attacks.attack import Attack, annotated, sized, task_groups
 from tests.attacks.conftest import OpenAttack
 from tests.e2e.configuration import a_queue, queue_file

@@ -14,8 +14,8 @@ from devcluster.programs import HELM
 from muster.main import app as muster
 from muster_core.main import app as muster_core
 from muster_operator.main import app as muster_operator
+from muster_operator.model.names import LABEL_ROLE, ROLE_LEADER
 from muster_operator.model.settings import Settings
-from muster_operator.model.vocabulary import LABEL_ROLE, ROLE_LEADER
 from tests.install.choices import CHOICES, Json, pods
 from tools import chart
 from tools.chart import CHART, ROOT

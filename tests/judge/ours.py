@@ -10,12 +10,9 @@ import json
 from collections.abc import Iterable
 from typing import Final
 
-from muster_core.edge import cluster_facts, si_encode
-from muster_core.edge.config.load import DEFAULT_TEXT, load
-from muster_core.edge.si_decode import Decoder, Intake
-from muster_core.engine.step import step
+from muster_core.config.load import DEFAULT_TEXT, load
 from muster_core.model.effects import (
-    AllocationAnswer,
+    AllocationResponse,
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
@@ -23,26 +20,28 @@ from muster_core.model.effects import (
     NodeAccepted,
     NodeRejected,
 )
-from muster_core.model.events import FactsTold, FencePassed, ManagerRegistered
+from muster_core.model.events import ClusterObjectsReported, ManagerRegistered, RecoveryBarrierPassed
 from muster_core.model.ids import AllocationKey, PartitionId, RmId, partition_id
-from muster_core.plan import fit
-from muster_core.plan.draft import Draft
-from muster_core.plan.feasibility import filters
-from muster_core.plan.guards import SCORES
-from muster_core.plan.liking import node_facts
-from muster_core.plan.outline import shape_of
-from muster_core.world.classes import AskClass
-from muster_core.world.columns import FloatColumn
-from muster_core.world.world import Partition, World
-from muster_operator.agent.ledger import Ledger
-from muster_operator.agent.obeying import obey
-from muster_operator.agent.observing import observe
-from muster_operator.agent.recovery import begin, open_nodes, report_nodes, submit_asks
-from muster_operator.link.facts import fact_of
-from muster_operator.link.si.decode import Response, decoded
-from muster_operator.link.si.encode import Encoder, Request
-from muster_operator.model.news import News
+from muster_core.placement import node_search
+from muster_core.placement.filters import node_properties
+from muster_core.placement.plugins import SCORES
+from muster_core.placement.scores import node_properties as scores_node_properties
+from muster_core.placement.snapshot import Snapshot, shape_of
+from muster_core.scheduling.step import step
+from muster_core.si import encode, storage
+from muster_core.si.decode import Decoder, Intake
+from muster_core.state.columns import FloatColumn
+from muster_core.state.request_classes import AskClass
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_operator.controller.cluster_events import handle_event
+from muster_operator.controller.core_responses import handle_core_response
+from muster_operator.controller.recovery import begin, open_nodes, report_nodes, submit_asks
+from muster_operator.controller.state import Ledger
+from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.settings import Settings
+from muster_operator.runtime.objects import fact_of
+from muster_operator.si.decode import Response, decoded
+from muster_operator.si.encode import Encoder, Request
 from muster_si import keys, muster_pb2, si_pb2
 from tests.judge.kube import Refusal, Verdict
 from tests.judge.scene import Raw, Scene
@@ -66,7 +65,7 @@ class Product:
         self._ledger = Ledger(_SETTINGS)
         self._encoder = Encoder(_RM, "default")
         self._decoder = Decoder(_RM, ["default"])
-        self._world = World()
+        self._world = SchedulerState()
         self._pending = scene.pending
         step(self._world, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
         for plural, raw in scene.before or scene.listed():
@@ -90,16 +89,16 @@ class Product:
     def _see(self, plural: str, kind: str, raw: Raw) -> None:
         fact = fact_of(plural, kind, raw, _SETTINGS)
         if fact is not None:
-            self._tell(observe(self._ledger, fact, _NOW_S).news)
+            self._tell(handle_event(self._ledger, fact, _NOW_S).news)
 
     def _recover(self) -> None:
         for part in (begin, report_nodes, submit_asks):
             for outcome in part(self._ledger, _NOW_S):
                 self._tell(outcome.news)
-        step(self._world, FencePassed(_RM), _NOW_NS)
+        step(self._world, RecoveryBarrierPassed(_RM), _NOW_NS)
         self._tell(open_nodes(self._ledger, _NOW_S).news)
 
-    def _tell(self, news: Iterable[News]) -> None:
+    def _tell(self, news: Iterable[CoreRequest]) -> None:
         for batch in self._encoder.batches(news):
             self._hear(self._encoder.encoded(batch))
 
@@ -117,10 +116,10 @@ class Product:
             case si_pb2.ApplicationRequest():
                 return self._decoder.applications(si_pb2.ApplicationRequest.FromString(data))
             case muster_pb2.FactsRequest():
-                taken, rejected = cluster_facts.read(muster_pb2.FactsRequest.FromString(data).facts)
+                taken, rejected = storage.read_cluster_object(muster_pb2.FactsRequest.FromString(data).facts)
                 if rejected:
                     raise ValueError(f"the core does not understand: {rejected}")
-                return Intake([FactsTold(_PARTITION, taken)])
+                return Intake([ClusterObjectsReported(_PARTITION, taken)])
             case si_pb2.NodeRequest():
                 return self._decoder.nodes(si_pb2.NodeRequest.FromString(data))
             case si_pb2.AllocationRequest():
@@ -142,16 +141,16 @@ class Product:
         for effect in effects:
             match effect:
                 case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
-                    self._obey(si_encode.application_response([effect]))
+                    self._obey(encode.application_response([effect]))
                 case NodeAccepted() | NodeRejected():
-                    self._obey(si_encode.node_response([effect]))
-                case AllocationAnswer():
-                    self._obey(si_encode.allocation_response(effect))
+                    self._obey(encode.node_response([effect]))
+                case AllocationResponse():
+                    self._obey(encode.allocation_response(effect))
                 case _:
                     pass
 
     def _obey(self, response: Response) -> None:
-        self._tell(obey(self._ledger, decoded(response), _NOW_S).news)
+        self._tell(handle_core_response(self._ledger, decoded(response), _NOW_S).news)
 
     def _class_of(self, partition: Partition, pod: Raw) -> AskClass:
         key = AllocationKey(pod["metadata"]["uid"])
@@ -166,32 +165,32 @@ def _is_named(pod: Raw) -> bool:
 
 
 def _judged(partition: Partition, kind: AskClass, without: str) -> Verdict:
-    draft, shape = Draft(partition.nodes), shape_of(kind)
+    snapshot, shape = Snapshot(partition.nodes), shape_of(kind)
     at = partition.nodes.rows.at
     reasons: dict[str, list[str]] = {str(node): [] for node in partition.nodes}
-    for reason, rows in fit.refusals(draft, shape, {without}):
+    for reason, rows in node_search.refusals(snapshot, shape, {without}):
         for row in rows.nonzero()[0]:
             reasons[str(at(int(row)))].append(reason)
-    resolvable = {str(at(int(row))) for row in fit.resolvable(draft, shape).nonzero()[0]}
+    resolvable = {str(at(int(row))) for row in node_search.resolvable(snapshot, shape).nonzero()[0]}
     nodes = {
         name: Refusal("", tuple(sorted(found)), name in resolvable) if found else None
         for name, found in reasons.items()
     }
-    text = "" if None in nodes.values() else fit.shortfall(draft, shape).text()
+    text = "" if None in nodes.values() else node_search.shortfall(snapshot, shape).text()
     return Verdict(nodes, text)
 
 
 def _points(partition: Partition, kind: AskClass) -> dict[str, dict[str, float]]:
-    nodes, draft, shape = partition.nodes, Draft(partition.nodes), shape_of(kind)
+    nodes, snapshot, shape = partition.nodes, Snapshot(partition.nodes), shape_of(kind)
     left = nodes.rows.ranks() < len(nodes)
-    for _, rows in fit.refusals(draft, shape):
+    for _, rows in node_search.refusals(snapshot, shape):
         left = left & ~rows
     found: dict[str, FloatColumn | None] = {}
     for entry in SCORES:
-        score = entry.make(draft, shape, left)
+        score = entry.make(snapshot, shape, left)
         found[entry.name] = None if score is None else score.points()
-    if not (filters.allowed(shape.constraints, nodes) & ~left).any():
-        found[FACTS] = node_facts.points(shape.constraints, shape.occupant.facts.preferences, nodes)
+    if not (node_properties.allowed(shape.constraints, nodes) & ~left).any():
+        found[FACTS] = scores_node_properties.points(shape.constraints, shape.pod_on_node.facts.preferences, nodes)
     at = [int(row) for row in left.nonzero()[0]]
     return {
         name: {str(nodes.rows.at(row)): 0.0 if column is None else column.item(row) for row in at}

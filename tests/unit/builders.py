@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, QuotaLimit, Timing
-from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Term, Toleration
+from muster_core.model.config import (
+    ALLOW_ALL,
+    ApplicationOrder,
+    Configuration,
+    PartitionConfig,
+    PlacementRule,
+    QueueConfig,
+    QueuePolicies,
+    QuotaLimit,
+    Timing,
+)
+from muster_core.model.constraints import (
+    ANYWHERE,
+    UNBOUNDED,
+    AllocationAffinity,
+    Constraints,
+    PlacementConstraint,
+    Requirement,
+    Target,
+    Term,
+    Toleration,
+)
 from muster_core.model.ids import (
     AllocationId,
     AllocationKey,
@@ -15,8 +34,6 @@ from muster_core.model.ids import (
     TaskGroup,
     partition_id,
 )
-from muster_core.model.placement import UNBOUNDED, AllocationAffinity, PlacementConstraint, Target
-from muster_core.model.policies import ApplicationOrder, QueuePolicies
 from muster_core.model.resources import UNLIMITED, Limit, Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangPlacement, GangStyle, Member, NodeSpec
 
@@ -64,7 +81,7 @@ def a_configuration(
 ) -> Configuration:
     """Queues below root, which has the limits; applications go where they say, or into `root.<namespace>`."""
     rules = (PlacementRule("provided"), PlacementRule("tag", create=True, value="namespace"))
-    root = QueueConfig("root", parent=True, children=queues, submit_acl=EVERYBODY, limits=limits)
+    root = QueueConfig("root", parent=True, children=queues, submit_acl=ALLOW_ALL, limits=limits)
     return Configuration((PartitionConfig("default", root, rules),), timing or Timing())
 
 

@@ -23,7 +23,7 @@ SOON: Final = timedelta(days=7)
 
 
 @dataclass(slots=True)
-class Door:
+class WebhookEndpoint:
     """Who is asked by some hooks: a service (namespace, name) or a URL, with the authorities that are believed."""
 
     service: tuple[str, str] | None
@@ -34,9 +34,9 @@ class Door:
     is_closed: bool = False
 
 
-def doors(configurations: Iterable[Json]) -> list[Door]:
+def doors(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
     """The different ones of all our hooks."""
-    found: dict[tuple[object, ...], Door] = {}
+    found: dict[tuple[object, ...], WebhookEndpoint] = {}
     for configuration in configurations:
         for hook in configuration.get("webhooks") or []:
             if not str(hook.get("name", "")).endswith(DOMAIN):
@@ -49,7 +49,7 @@ def doors(configurations: Iterable[Json]) -> list[Door]:
 
 
 def judged(
-    found: Iterable[Door], endpoints: Mapping[tuple[str, str], Iterable[Json] | None], now: datetime
+    found: Iterable[WebhookEndpoint], endpoints: Mapping[tuple[str, str], Iterable[Json] | None], now: datetime
 ) -> Iterator[Finding]:
     """`endpoints`: the EndpointSlices of each service, None = there is no such service."""
     all_of_them = list(found)
@@ -62,7 +62,7 @@ def judged(
         yield fine(CHECK, "none is registered")
 
 
-def _listening(door: Door, endpoints: Mapping[tuple[str, str], Iterable[Json] | None]) -> Iterator[Finding]:
+def _listening(door: WebhookEndpoint, endpoints: Mapping[tuple[str, str], Iterable[Json] | None]) -> Iterator[Finding]:
     if door.service is None:
         return
     slices = endpoints.get(door.service)
@@ -81,7 +81,7 @@ def _listening(door: Door, endpoints: Mapping[tuple[str, str], Iterable[Json] | 
         yield problem(CHECK, f"{where} has no endpoint that is ready", f"see why no operator's pod is ready{meanwhile}")
 
 
-def _trusted(door: Door, now: datetime) -> Iterator[Finding]:
+def _trusted(door: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
     if not door.bundle:
         if door.service is not None:
             yield problem(CHECK, "the configuration has no caBundle", "see why the operator does not write it: its log")
@@ -104,11 +104,11 @@ def _trusted(door: Door, now: datetime) -> Iterator[Finding]:
         )
 
 
-def _door(client: Json) -> Door:
+def _door(client: Json) -> WebhookEndpoint:
     service, at = client.get("service"), urlsplit(str(client.get("url") or ""))
     url = f"{at.scheme}://{at.netloc}" if at.netloc else ""
     try:
         bundle = base64.b64decode(client.get("caBundle") or "", validate=True)
     except binascii.Error:
         bundle = b"?"
-    return Door((service["namespace"], service["name"]) if service else None, url, bundle)
+    return WebhookEndpoint((service["namespace"], service["name"]) if service else None, url, bundle)

@@ -38,10 +38,10 @@ def _strays(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
         if is_meant_for_us and _scheduler(pod) not in names and (pod.get("status") or {}).get("phase") not in _ENDED:
             by_name[_scheduler(pod)].append(_name(pod))
     wanted = " or ".join(sorted(names))
-    for scheduler, strays in sorted(by_name.items()):
+    for scheduler, untracked_pods in sorted(by_name.items()):
         yield problem(
             SCHEDULER,
-            f"{_listed(strays)} with our annotations, of scheduler {scheduler}, which is not ours",
+            f"{_listed(untracked_pods)} with our annotations, of scheduler {scheduler}, which is not ours",
             f"set spec.schedulerName of the pods to {wanted}; a pod that is there cannot be changed, make it anew",
         )
     if not by_name:

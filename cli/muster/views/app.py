@@ -37,7 +37,7 @@ def facts(app: Json, now_ns: int) -> Table:
         "rejected": app["rejectedMessage"],
         "gang": app.get("gangSchedulingStyle") or "",
         "its places": amounts(app["placeholderAsk"]) if app["placeholderAsk"] else "",
-        "pledged": amounts(app["pledgedResource"]) if app["pledgedResource"] else "",
+        "reserved_quota": amounts(app["reservedQuota"]) if app["reservedQuota"] else "",
         "uses": amounts(app["usedResource"]),
         "waits for": amounts(app["pendingResource"]) if any(app["pendingResource"].values()) else "",
         "held on": ", ".join(app["reservations"]),

@@ -45,7 +45,7 @@ def _more(queue: Json) -> tuple[str, ...]:
     return (
         amounts(queue["guaranteedResource"]),
         amounts(queue["headroom"]),
-        amounts(queue["pledgedResource"]),
+        amounts(queue["reservedQuota"]),
         queue["sortingPolicy"] if queue["isLeaf"] else "fair",
         str(queue["currentPriority"]),
         _preemption(queue),

@@ -1,1 +1,1 @@
-"""The core's words: ids, amounts, specs, events (what the core is told), effects (what it says), decisions, states."""
+"""Values of the core: identifiers, resources, specifications, events (input), effects (output), decisions, states."""

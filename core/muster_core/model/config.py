@@ -1,22 +1,119 @@
-"""The configuration that is in force, as plain values.
-
-Parsed and validated from people's YAML in edge/config/; the world only ever
-sees a configuration that is whole and consistent. Source: contract 2.
-"""
+"""The configuration in force as plain values, with access lists, queue policies and user expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Final
 
-from muster_core.model.access import NOBODY, Access
-from muster_core.model.policies import DEFAULT_POLICIES, QueuePolicies
+import re2
+
 from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
 
-_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True)
+class AccessList:
+    """`everybody`: the list was `*`. No entry forbids; who is not named is not allowed."""
+
+    everybody: bool = False
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+    def allows(self, user: str, groups: Iterable[str]) -> bool:
+        """Whether the list names the user or one of the groups."""
+        return self.everybody or user in self.users or any(group in self.groups for group in groups)
+
+
+DENY_ALL: Final = AccessList()
+
+
+ALLOW_ALL: Final = AccessList(everybody=True)
+
+
 _SECOND = 1_000_000_000
+
+
+class ApplicationOrder(StrEnum):
+    """`application.sort.policy` of a leaf."""
+
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+class PriorityPolicy(StrEnum):
+    """`priority.policy`: a fence shows its offset to those above and nothing of what is below."""
+
+    DEFAULT = "default"
+    FENCE = "fence"
+
+
+class PreemptionPolicy(StrEnum):
+    """`preemption.policy`: a fence keeps preemption inside; disabled keeps its allocations from it."""
+
+    DEFAULT = "default"
+    FENCE = "fence"
+    DISABLED = "disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePolicies:
+    """The effective properties of a queue (contract 2.5)."""
+
+    order: ApplicationOrder = ApplicationOrder.FIFO
+    #: `application.sort.priority`: priority goes before the order's own key; else it breaks ties.
+    sorts_by_priority: bool = True
+    priority: PriorityPolicy = PriorityPolicy.DEFAULT
+    priority_offset: int = 0
+    preemption: PreemptionPolicy = PreemptionPolicy.DEFAULT
+    #: How long an ask waits before it may preempt.
+    preemption_delay_ns: int = 30 * _SECOND
+    #: How long a queue may stay over a lowered maximum; 0 = for ever.
+    quota_preemption_delay_ns: int = 0
+    #: So many unschedulable asks in one pass send the application to sleep; 0 = never.
+    backoff_after: int = 0
+    backoff_delay_ns: int = 30 * _SECOND
+
+
+DEFAULT_POLICIES: Final = QueuePolicies()
+
+
+#: Characters of an expression.
+MOST_CHARACTERS: Final = 1024
+
+
+#: Bytes that one compiled expression may take.
+_MOST_MEMORY: Final = 1024 * 1024
+
+
+def problem(expression: str) -> str:
+    """Why the expression cannot be used; empty = it can."""
+    if len(expression) > MOST_CHARACTERS:
+        return f"it is longer than {MOST_CHARACTERS} characters"
+    try:
+        _compiled(expression)
+    except re2.error as error:
+        said = error.args[0] if error.args else error
+        return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    return ""
+
+
+def matches(expression: str, name: str) -> bool:
+    """Whether the expression, one without a problem, is found anywhere in the name."""
+    return _compiled(expression).search(name) is not None
+
+
+@lru_cache(maxsize=256)
+def _compiled(expression: str) -> re2._Regexp:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MOST_MEMORY
+    return re2.compile(expression, options)
+
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class NodeOrder(StrEnum):
@@ -77,8 +174,8 @@ class QueueConfig:
     #: Effective: with what came down from the parent; `policies` is what they mean.
     properties: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     policies: QueuePolicies = DEFAULT_POLICIES
-    submit_acl: Access = NOBODY
-    admin_acl: Access = NOBODY
+    submit_acl: AccessList = DENY_ALL
+    admin_acl: AccessList = DENY_ALL
     limits: tuple[QuotaLimit, ...] = ()
     #: Its own, or that of the nearest queue above that has one.
     template: ChildTemplate | None = None

@@ -1,16 +1,55 @@
-"""What plan/ answers and engine/commit.py carries out: whole or not at all.
-
-A decision names everything it will change. commit re-checks it against the
-world and raises BrokenDecision before the first write (style 15).
-"""
+"""Decisions of a plan, and the reason why a request cannot be scheduled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, PartitionId, QueuePath
 from muster_core.model.resources import Resources
 from muster_core.model.storage import NO_CHOICE, Choice
+
+#: Stands for a number of nodes where kube-scheduler gives none: it did not look at any.
+EVERY_NODE: Final = -1
+
+
+class ReasonKind(StrEnum):
+    """What is missing."""
+
+    QUOTA = "quota"  # a queue's max; nothing a new node would help with
+    USER_QUOTA = "user quota"  # a limit of a user or a group
+    APPLICATIONS = "applications"  # as many run as may: maxapplications of a queue, a user or a group
+    TURN = "turn"  # another application goes first (a gang waiting, a pledge)
+    NODES = "nodes"  # no node has it: what an autoscaler may help with
+    RESERVED = "reserved"  # room is held for it on a node, and is not all there yet
+    ADMISSION = "admission"  # the application's queue, or the groups of its user, are not known yet
+    CLUSTER = "cluster"  # the cluster's nodes could not hold it even if empty
+
+
+@dataclass(frozen=True, slots=True)
+class UnschedulableReason:
+    """Why something has no place. `counts`: reason text → number of nodes, in
+    kube-scheduler's wording where nodes are the reason; `nodes`: how many there are.
+    A reason that is of the pod and not of nodes has EVERY_NODE for a number.
+    """
+
+    lack: ReasonKind
+    message: str = ""
+    counts: tuple[tuple[str, int], ...] = ()
+    nodes: int = 0
+
+    def text(self) -> str:
+        """One line for people, as kube-scheduler words and sorts it when nodes are the reason."""
+        if not self.counts:
+            return self.message
+        found = ", ".join(sorted(_counted(reason, count) for reason, count in self.counts))
+        head = f"{self.message}: " if self.message else ""
+        return f"{head}0/{self.nodes} nodes are available: {found}."
+
+
+def _counted(reason: str, count: int) -> str:
+    return reason if count == EVERY_NODE else f"{count} {reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +66,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class Swap:
+class PlaceholderReplacement:
     """A real ask takes over from a placeholder of its task group (semantics 14).
 
     `node` is the placeholder's own, or another one where the real pod may not
@@ -45,7 +84,7 @@ class Swap:
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class PlaceholderRelease:
     """A placeholder goes without a swap: the real ask is larger than it, or the
     real pod may run neither on its node nor on another (semantics 15).
     """
@@ -58,20 +97,20 @@ class Eviction:
 
 
 @dataclass(frozen=True, slots=True)
-class Pledge:
+class QuotaReservation:
     """A gang begins to reserve: `amount` is promised to it on every queue of its
-    path, so that nobody else takes it meanwhile (semantics 11). `backed`: the head
+    path, so that nobody else takes it meanwhile (semantics 11). `granted`: the head
     room is there; else the gang starves and asks for it first.
     """
 
     partition: PartitionId
     application: ApplicationId
     amount: Resources
-    backed: bool
+    granted: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class NodeReservationDecision:
     """Resources on a node are reserved for an ask that waits (contract 13)."""
 
     partition: PartitionId
@@ -93,7 +132,7 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver:
+class ReservationTakeover:
     """Reservations of incomplete gangs with later keys go, and what they free is reserved for all that one gang lacks
     (semantics 12). `places`: (ask, node) each; `victims`: placeholders, (application, allocation); `holds`: of room
     on nodes, by (application, ask); `losers`: gangs that lose any of it, or their quota reservation.
@@ -117,4 +156,12 @@ class QuotaPreemption:
     victims: tuple[tuple[ApplicationId, AllocationId], ...]
 
 
-Decision = Placement | Swap | Eviction | Pledge | Reservation | Preemption | QuotaPreemption
+Decision = (
+    Placement
+    | PlaceholderReplacement
+    | PlaceholderRelease
+    | QuotaReservation
+    | NodeReservationDecision
+    | Preemption
+    | QuotaPreemption
+)

@@ -1,8 +1,4 @@
-"""What the core says: one frozen value each, made by engine/, carried out by edge/.
-
-Everything that one decision says on the allocation stream is one
-`AllocationAnswer`, so that a message never tears a decision (semantics 1).
-"""
+"""Effects that the core sends."""
 
 from __future__ import annotations
 
@@ -10,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from muster_core.model.events import Clock
+from muster_core.model.decisions import ReasonKind
+from muster_core.model.events import Timer
 from muster_core.model.ids import (
     AllocationId,
     AllocationKey,
@@ -19,15 +16,14 @@ from muster_core.model.ids import (
     PartitionId,
     QueuePath,
     RmId,
+    Termination,
+    value,
 )
-from muster_core.model.notes import AskNoted, EventNoted, PlacesNoted
-from muster_core.model.release import Termination
+from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded
 from muster_core.model.resources import Resources
-from muster_core.model.shortfall import Lack
 from muster_core.model.specs import AskSpec
 from muster_core.model.states import ApplicationState
 from muster_core.model.storage import NO_CHOICE, Choice
-from muster_core.model.values import value
 
 
 @value
@@ -64,7 +60,7 @@ class AskRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Rejection:
     """A rejected ask or allocation, with a reason for people."""
 
     application: ApplicationId
@@ -73,15 +69,15 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationAnswer:
+class AllocationResponse:
     """One AllocationResponse."""
 
     rm: RmId
     new: tuple[NewAllocation, ...] = ()
     released: tuple[Release, ...] = ()
     released_asks: tuple[AskRelease, ...] = ()
-    rejected_asks: tuple[Refusal, ...] = ()
-    rejected_allocations: tuple[Refusal, ...] = ()
+    rejected_asks: tuple[Rejection, ...] = ()
+    rejected_allocations: tuple[Rejection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +143,7 @@ class SchedulingStateChanged:
     key: AllocationKey
     state: SchedulingState
     reason: str
-    lack: Lack | None = None
+    lack: ReasonKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +159,7 @@ class NodeRecommended:
 
 
 @dataclass(frozen=True, slots=True)
-class ApplicationSummed:
+class ApplicationSummarized:
     """An application is over: what it used over time, for the log (contract 6.5).
 
     `times_ns`: submitted, first run (0 = never), ended. Uses are instance type → resource → units times seconds.
@@ -181,7 +177,7 @@ class ApplicationSummed:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacesAsked:
+class PlacementsProposed:
     """PredicatesArgs (seed 003), all of one plan at once: may these asks go to these nodes?"""
 
     rm: RmId
@@ -190,7 +186,7 @@ class PlacesAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class VictimsAsked:
+class VictimsProposed:
     """PreemptionPredicatesArgs (seed 003): may the ask go to the node once all the victims are gone?"""
 
     rm: RmId
@@ -201,15 +197,15 @@ class VictimsAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSet:
+class TimerSet:
     """`clock` is to come back as `ClockRang` at `at_ns` since the epoch."""
 
-    clock: Clock
+    clock: Timer
     at_ns: int
 
 
 Effect = (
-    AllocationAnswer
+    AllocationResponse
     | ApplicationAccepted
     | ApplicationRejected
     | ApplicationUpdated
@@ -217,11 +213,11 @@ Effect = (
     | NodeRejected
     | SchedulingStateChanged
     | NodeRecommended
-    | ApplicationSummed
-    | PlacesAsked
-    | VictimsAsked
-    | EventNoted
-    | AskNoted
-    | PlacesNoted
-    | ClockSet
+    | ApplicationSummarized
+    | PlacementsProposed
+    | VictimsProposed
+    | EventRecorded
+    | AskRecorded
+    | AllocationsRecorded
+    | TimerSet
 )

@@ -1,16 +1,4 @@
-"""What is raised below edge/: always a bug or a broken outside, never an expected "no".
-
-    CoreError
-    ├── IllegalTransition   a life cycle has no such row
-    ├── BrokenDecision      a plan no longer holds when it is committed
-    ├── CommitFailed        a commit raised something else, perhaps after its first write
-    ├── UnsoundWorld        invariants of a partition do not hold
-    ├── UnknownSubject      an engine was handed the id of something it does not have
-    ├── DuplicateSubject    a ledger was handed something that it has already
-    └── ConfigurationError  what people wrote breaks a rule of the configuration
-
-An expected "no" is a value: Shortfall, Refusal (style 16, 27).
-"""
+"""Exceptions of the core."""
 
 from __future__ import annotations
 
@@ -18,6 +6,8 @@ from typing import Final
 
 # Of a value, and of a path, in a message for people.
 _LONGEST_SHOWN: Final = 80
+
+
 _LONGEST_PATH: Final = 300
 
 
@@ -51,7 +41,7 @@ class CommitFailed(CoreError):
         self.decision = decision
 
 
-class UnsoundWorld(CoreError):
+class InconsistentState(CoreError):
     """`broken`: the violated invariants, for messages. The scheduler state has to be rebuilt."""
 
     def __init__(self, broken: list[str]) -> None:

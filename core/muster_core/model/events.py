@@ -1,15 +1,10 @@
-"""What the core is told: facts and wishes, past tense, one frozen value each.
-
-`engine.step(world, event, now)` is the only consumer; edge/si_codec.py makes
-them from SI messages, edge/deadlines.py from the clock, edge/config from files.
-"""
+"""Events that the core receives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from muster_core.model.cluster import ClusterFact
 from muster_core.model.config import Configuration
 from muster_core.model.ids import (
     ROOT,
@@ -20,11 +15,12 @@ from muster_core.model.ids import (
     PartitionId,
     QueuePath,
     RmId,
+    Termination,
+    value,
 )
-from muster_core.model.release import Termination
 from muster_core.model.resources import Resources
 from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, NodeSpec
-from muster_core.model.values import value
+from muster_core.model.storage import ClusterFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +35,7 @@ class ManagerRegistered:
 
 
 @dataclass(frozen=True, slots=True)
-class FencePassed:
+class RecoveryBarrierPassed:
     """All that the resource manager counted has arrived."""
 
     rm: RmId
@@ -123,7 +119,7 @@ class AllocationReleased:
 
 
 @dataclass(frozen=True, slots=True)
-class Attended:
+class CallbacksDeclared:
     """Which questions the resource manager wants to be asked (muster.v1, Attendance)."""
 
     rm: RmId
@@ -132,7 +128,7 @@ class Attended:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacesJudged:
+class PlacementsEvaluated:
     """The answer to PlacesAsked: per place a reason against it, or empty."""
 
     rm: RmId
@@ -141,7 +137,7 @@ class PlacesJudged:
 
 
 @dataclass(frozen=True, slots=True)
-class VictimsJudged:
+class VictimsEvaluated:
     """The answer to VictimsAsked: whether the ask may go there once they are gone."""
 
     rm: RmId
@@ -150,7 +146,7 @@ class VictimsJudged:
 
 
 @dataclass(frozen=True, slots=True)
-class FactsTold:
+class ClusterObjectsReported:
     """Objects of the cluster beside nodes and pods are so now (muster.v1)."""
 
     partition: PartitionId
@@ -208,7 +204,7 @@ class NodeAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTold:
+class NodeActionReported:
     """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
 
     partition: PartitionId
@@ -216,8 +212,8 @@ class NodeTold:
     action: NodeAction
 
 
-class ClockKind(StrEnum):
-    """The deadlines of the core; what rings is decided in engine/clocks.py."""
+class TimerKind(StrEnum):
+    """The deadlines of the core; what rings is decided in scheduling/timers.py."""
 
     PLACEHOLDER = "placeholder time-out"
     WAIT = "gang wait time-out"
@@ -241,12 +237,12 @@ class ClockKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class Timer:
     """One deadline. It is only heard while its subject still shows the same
     `generation`: clocks are never cancelled, they go stale.
     """
 
-    kind: ClockKind
+    kind: TimerKind
     rm: RmId
     partition: PartitionId
     application: ApplicationId
@@ -257,15 +253,15 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class ClockRang:
+class TimerFired:
     """A deadline that was set has come."""
 
-    clock: Clock
+    clock: Timer
 
 
 Event = (
     ManagerRegistered
-    | FencePassed
+    | RecoveryBarrierPassed
     | ConnectionLost
     | ManagerLeft
     | ConfigurationReplaced
@@ -278,11 +274,11 @@ Event = (
     | AskReleased
     | NodeAdded
     | NodeUpdated
-    | NodeTold
-    | ClockRang
+    | NodeActionReported
+    | TimerFired
     | UtilizationReported
-    | FactsTold
-    | Attended
-    | PlacesJudged
-    | VictimsJudged
+    | ClusterObjectsReported
+    | CallbacksDeclared
+    | PlacementsEvaluated
+    | VictimsEvaluated
 )

@@ -1,13 +1,4 @@
-"""Amounts and limits: two types, so "what does absent mean" is never asked again.
-
-`Resources` counts something that is there: an absent name is 0.
-`Limit` bounds something: an absent name is unlimited, 0 forbids.
-
-Units: vcore in millicores, memory in bytes, everything else in its own unit
-(contract 1.10). Both are immutable values; arithmetic returns new ones.
-Quantities stay within int64 because the codec lets in nothing larger and
-ledgers only add what fits a limit of the same kind.
-"""
+"""Resource amounts and limits by resource name."""
 
 from __future__ import annotations
 
@@ -154,4 +145,6 @@ class Limit:
 
 
 NOTHING: Final = Resources()
+
+
 UNLIMITED: Final = Limit()

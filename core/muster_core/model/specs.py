@@ -1,9 +1,4 @@
-"""What the core is told about things: applications, asks, allocations, nodes.
-
-Frozen facts as decoded from the SI (seed 003) by edge/si_codec.py; ledgers in
-world/ hold what becomes of them. Times: `*_ns` are nanoseconds since the
-epoch where they name a moment, plain nanoseconds where they name a span; 0 = not given.
-"""
+"""Specifications of applications, requests, allocations and nodes as decoded from messages."""
 
 from __future__ import annotations
 
@@ -11,9 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
-from muster_core.model.constraints import ANYWHERE, Constraints, Taint
-from muster_core.model.facts import NO_FACTS, PodFacts
+from muster_core.model.constraints import (
+    ANYWHERE,
+    NO_INTER_POD_CONSTRAINTS,
+    NO_TAGS,
+    Constraints,
+    InterPodConstraints,
+    PlacementConstraint,
+    Tags,
+    Taint,
+    Term,
+)
 from muster_core.model.ids import (
     NO_GROUP,
     NO_NODE,
@@ -23,14 +28,118 @@ from muster_core.model.ids import (
     NodeId,
     PartitionId,
     TaskGroup,
-    podless_key,
+    value,
+    virtual_placeholder_key,
 )
-from muster_core.model.placement import PlacementConstraint, Tags
 from muster_core.model.resources import NOTHING, Limit, Resources
-from muster_core.model.storage import NodeStorage
-from muster_core.model.values import value
+from muster_core.model.storage import NodeStorage, VolumeHandle
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that the pod takes. `ip`: 0.0.0.0 stands for every address."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What a pod prefers of nodes: weighed terms (weight, term), the images of its containers, one for each, and those
+    of its volumes.
+    """
+
+    terms: tuple[tuple[int, Term], ...] = ()
+    images: tuple[str, ...] = ()
+    volume_images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """An in-tree volume that one node may not use twice. `kind`: gce, aws, iscsi or rbd; `id` tells disks apart, of
+    rbd with one of the `monitors`.
+    """
+
+    kind: str
+    id: str
+    read_only: bool = False
+    monitors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """What a pod uses: claims ("namespace/name", in its order), disks, and volumes of its own that count as attached.
+
+    `ephemeral`: those of the claims that are made for it, with its UID; `pod`: how it is called then.
+    """
+
+    claims: tuple[str, ...] = ()
+    ephemeral: tuple[tuple[str, str], ...] = ()
+    disks: tuple[Disk, ...] = ()
+    attached: tuple[VolumeHandle, ...] = ()
+    pod: str = ""
+
+
+NO_PREFERENCES: Final = Preferences()
+
+
+NO_VOLUMES: Final = Volumes()
+
+
+@dataclass(frozen=True, slots=True)
+class PodProperties:
+    """Everything of that kind. `concerns_others`: there is more in it than what the pod itself prefers of nodes."""
+
+    inter_pod: InterPodConstraints = NO_INTER_POD_CONSTRAINTS
+    ports: tuple[HostPort, ...] = ()
+    volumes: Volumes = NO_VOLUMES
+    preferences: Preferences = NO_PREFERENCES
+    concerns_others: bool = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once: facts are looked up far more often than made."""
+        concerns = bool(self.ports) or self.inter_pod != NO_INTER_POD_CONSTRAINTS or self.volumes != NO_VOLUMES
+        object.__setattr__(self, "concerns_others", concerns)
+        object.__setattr__(self, "_hash", hash((self.inter_pod, self.ports, self.volumes, self.preferences)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def is_particular(self) -> bool:
+        """Whether more than nodes and their room decides where such a pod may go."""
+        return bool(self.inter_pod.near or self.inter_pod.apart or self.inter_pod.spread or self.ports) or (
+            self.volumes != NO_VOLUMES
+        )
+
+
+NO_PROPERTIES: Final = PodProperties()
+
+
+@dataclass(frozen=True, slots=True)
+class PodOnNode:
+    """An allocation as filters of others see it: the tags that some selector reads, and its facts."""
+
+    tags: Tags = NO_TAGS
+    facts: PodProperties = NO_PROPERTIES
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once, as above."""
+        object.__setattr__(self, "_hash", hash((self.tags, self.facts)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NO_POD: Final = PodOnNode()
+
 
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
+
+
 _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 
 
@@ -60,7 +169,7 @@ class Member:
     count: int
     resources: Resources
     constraints: Constraints = ANYWHERE
-    facts: PodFacts = NO_FACTS
+    facts: PodProperties = NO_PROPERTIES
     tags: Tags = ()
     priority: int = 0
     allow_preempt_self: bool = True
@@ -135,7 +244,7 @@ class ApplicationSpec:
         return self.gang_placement is not GangPlacement.RESERVE
 
     @property
-    def is_podless(self) -> bool:
+    def uses_virtual_placeholders(self) -> bool:
         """Whether the core itself holds the places of its gang, with no pods in them (semantics 16, Direct)."""
         return self.gang_placement is GangPlacement.DIRECT and self.is_gang
 
@@ -152,7 +261,7 @@ class AskSpec:
     group: TaskGroup = NO_GROUP
     placeholder: bool = False
     #: The core asks for itself: a placeholder that no pod stands for, which the resource manager is never told of.
-    podless: bool = False
+    is_virtual: bool = False
     originator: bool = False
     priority: int = 0
     max_allocations: int = 1
@@ -165,7 +274,7 @@ class AskSpec:
     required_node: NodeId = NO_NODE
     #: Seed 001's constraint on nodes' attributes and on other allocations; None = none.
     placement: PlacementConstraint | None = None
-    facts: PodFacts = NO_FACTS
+    facts: PodProperties = NO_PROPERTIES
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
@@ -174,9 +283,9 @@ class AskSpec:
     common: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS, compare=False)
 
     @property
-    def voice(self) -> AllocationKey:
+    def report_key(self) -> AllocationKey:
         """Under which key the resource manager hears why it waits: places without pods speak for their task group."""
-        return podless_key(self.application, self.group) if self.podless else self.key
+        return virtual_placeholder_key(self.application, self.group) if self.is_virtual else self.key
 
 
 @value
@@ -198,7 +307,7 @@ class AllocationSpec:
     priority: int = 0
     namespace: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
-    facts: PodFacts = NO_FACTS
+    facts: PodProperties = NO_PROPERTIES
     foreign: bool = False
     required_node: NodeId = NO_NODE
     allow_preempt_self: bool = True

@@ -1,8 +1,4 @@
-"""Life cycles as tables: (state, event) -> state. A missing row raises.
-
-The tables only say what follows what; what a change does is the engine's.
-State names are those users see (contract 6.3). docs/internals/states/ is drawn from here.
-"""
+"""Life cycles of applications, nodes, queues and resource managers as tables."""
 
 from __future__ import annotations
 
@@ -42,7 +38,11 @@ class ApplicationEvent(StrEnum):
 
 
 _A = ApplicationState
+
+
 _E = ApplicationEvent
+
+
 APPLICATION: Final[Mapping[tuple[ApplicationState, ApplicationEvent], ApplicationState]] = MappingProxyType(
     {
         (_A.NEW, _E.ACCEPT): _A.ACCEPTED,
@@ -86,7 +86,11 @@ class ManagerEvent(StrEnum):
 
 
 _M = ManagerState
+
+
 _N = ManagerEvent
+
+
 MANAGER: Final[Mapping[tuple[ManagerState, ManagerEvent], ManagerState]] = MappingProxyType(
     {
         (_M.INIT, _N.REGISTER): _M.RUNNING,
@@ -118,7 +122,11 @@ class NodeEvent(StrEnum):
 
 
 _S = NodeState
+
+
 _V = NodeEvent
+
+
 NODE: Final[Mapping[tuple[NodeState, NodeEvent], NodeState]] = MappingProxyType(
     {
         (_S.SCHEDULABLE, _V.DRAIN): _S.DRAINING,
@@ -150,7 +158,11 @@ class QueueEvent(StrEnum):
 
 
 _Q = QueueState
+
+
 _W = QueueEvent
+
+
 QUEUE: Final[Mapping[tuple[QueueState, QueueEvent], QueueState]] = MappingProxyType(
     {
         (_Q.ACTIVE, _W.START): _Q.ACTIVE,
@@ -163,7 +175,10 @@ QUEUE: Final[Mapping[tuple[QueueState, QueueEvent], QueueState]] = MappingProxyT
     }
 )
 
+
 State = TypeVar("State", bound=StrEnum)
+
+
 Trigger = TypeVar("Trigger", bound=StrEnum)
 
 

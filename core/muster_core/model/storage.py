@@ -1,7 +1,4 @@
-"""Volumes, claims, and what makes volumes, as filters read them of the Kubernetes objects (keys.FACT_OBJECT).
-
-Amounts are bytes. A claim is called "namespace/name". Selectors' targets are labels by their own names.
-"""
+"""Volumes and claims and other cluster objects that filters read."""
 
 from __future__ import annotations
 
@@ -10,19 +7,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from muster_core.model.company import Selector
-from muster_core.model.constraints import Term
+from muster_core.model.constraints import Selector, Term
 from muster_core.model.ids import NodeId
 
 FILESYSTEM: Final = "Filesystem"
+
+
 #: Volume to claim, or claim to volume, that only one pod may use at a time.
 ONE_POD: Final = "ReadWriteOncePod"
+
+
 AVAILABLE: Final = "Available"
+
+
 LOST: Final = "Lost"
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class VolumeHandle:
     """A volume as a CSI driver knows it: two volumes with one handle are one attachment."""
 
     driver: str
@@ -38,7 +40,7 @@ class ClaimReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class ClaimDemand:
     """What a claim asks of a volume, beside its size and its name; equal demands are met by the same volumes."""
 
     storage_class: str = ""
@@ -50,7 +52,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Migrated:
+class MigratedVolume:
     """Where a volume of a plugin that was part of Kubernetes is reached on nodes whose CSI driver took it over."""
 
     plugin: str
@@ -71,8 +73,8 @@ class Volume:
     affinity: tuple[Term, ...] | None = None
     reference: ClaimReference | None = None
     phase: str = ""
-    handle: Handle | None = None
-    migrated: Migrated | None = None
+    handle: VolumeHandle | None = None
+    migrated: MigratedVolume | None = None
     deleting: bool = False
 
 
@@ -87,7 +89,7 @@ class Claim:
     volume: str = ""
     bound: bool = False
     request: int | None = None
-    demand: Demand = Demand()
+    demand: ClaimDemand = ClaimDemand()
     phase: str = ""
     selected_node: NodeId | None = None
     owner: str = ""
@@ -151,8 +153,11 @@ class ObjectGone:
 
 StorageFact = Volume | Claim | StorageClass | StorageDriver | StorageCapacity | ObjectGone
 
+
 #: Claim → volume; an empty volume is to be made by the claim's class.
 Choice = tuple[tuple[str, str], ...]
+
+
 NO_CHOICE: Final[Choice] = ()
 
 
@@ -161,6 +166,17 @@ class NodeStorage:
     """What a node can attach: per CSI driver the most volumes (None = no limit), and what is attached to it."""
 
     limits: Mapping[str, int | None]
-    attached: tuple[Handle, ...] = ()
+    attached: tuple[VolumeHandle, ...] = ()
     #: Plugins that were part of Kubernetes and that CSI drivers have taken over there.
     migrated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLabels:
+    """The labels that a namespace has now; None = it is gone."""
+
+    name: str
+    labels: Mapping[str, str] | None
+
+
+ClusterFact = NamespaceLabels | StorageFact

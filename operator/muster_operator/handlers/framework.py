@@ -1,28 +1,246 @@
-"""Runs kopf inside our process: stand-alone, no peering, nothing written on any object (semantics 27).
-
-kopf drives: it logs in, runs the startup handlers (which make its settings), discovers resources, and watches them.
-Two kopf operators, because kopf watches either the cluster or some namespaces: ConfigMaps in our namespace only, all
-else everywhere. `watch` runs both until it is cancelled. Only their own tasks are stopped; kopf's own end would
-cancel every task of the event loop.
-"""
+"""Runs kopf, with the fast watch path and periodic lists."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import kopf
+import structlog
+from kopf._cogs.clients import api, errors, watching
+from kopf._core.reactor import orchestration, queueing
 
-from muster_operator.handlers import cluster, comparison, config, fast_path
-from muster_operator.handlers.memo import Memo
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.errors import PartEnded
-from muster_operator.link.si.current import NEEDED
+from muster_operator.handlers import registry
+from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.watch import (
+    BACKOFF_S,
+    FAILURES,
+    TURN,
+    Handler,
+    Topic,
+    WatchListener,
+    WatchStream,
+    decoded_object,
+    decoded_pod,
+    pages,
+)
+from muster_operator.kube.watch import COMPARE_S as WATCH_COMPARE_S
+from muster_operator.model.errors import ApiRefused, PartEnded, Unreachable
+from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.session import NEEDED
+
+log = structlog.get_logger("muster.fast_path")
+
+
+#: (group, plural) of the resources that take the fast path: there are as many as nodes, pods or volumes, or more.
+FAST: Final = frozenset(
+    {
+        ("", "pods"),
+        ("", "nodes"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("storage.k8s.io", "csinodes"),
+        ("storage.k8s.io", "volumeattachments"),
+    }
+)
+
+
+_WATCHER_PARAMETERS: Final = (
+    "namespace",
+    "settings",
+    "resource",
+    "processor",
+    "operator_paused",
+    "operator_indexed",
+    "resource_indexed",
+)
+
+
+_REQUEST_PARAMETERS: Final = (
+    *("method", "url", "settings", "payload", "headers", "timeout", "backoffs", "context", "logger"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FastPath:
+    """What the straight loop needs: the handlers, their memo, and the listener for complete lists."""
+
+    registries: tuple[kopf.OperatorRegistry, ...]
+    memo: object
+    listener: WatchListener
+    session: KubeSession
+    compare_s: float = WATCH_COMPARE_S
+
+
+def missing() -> list[str]:
+    """Names and signatures of kopf that the fast path relies on and that are not as expected; empty = all there."""
+    wrong: list[str] = []
+    for owner, name in (
+        (orchestration, "queueing"),
+        (queueing, "watcher"),
+        (api, "request"),
+        (errors, "APIError"),
+        (watching, "WatchingError"),
+    ):
+        if not hasattr(owner, name):
+            wrong.append(f"{owner.__name__}.{name}")
+    if not wrong and getattr(orchestration, "queueing") is not queueing:  # noqa: B009 - checked, not assumed
+        wrong.append("orchestration.queueing is another module")
+    if not hasattr(getattr(kopf.OperatorRegistry(), "_watching", None), "get_all_handlers"):
+        wrong.append("OperatorRegistry._watching.get_all_handlers")
+    if not wrong:
+        wrong += _unknown_parameters(queueing.watcher, _WATCHER_PARAMETERS)
+        wrong += _unknown_parameters(api.request, _REQUEST_PARAMETERS)
+    return wrong
+
+
+def _unknown_parameters(function: Callable[..., object], expected: tuple[str, ...]) -> list[str]:
+    """Differences between the parameters a function has and the ones the fast path passes or takes."""
+    actual = tuple(inspect.signature(function).parameters)
+    return [] if set(actual) == set(expected) else [f"{function.__name__}{actual}"]
+
+
+def install(path: FastPath, fast: Container[tuple[str, str]] = FAST) -> Callable[[], None] | None:
+    """Replace kopf's watcher, for the resources in `fast` by the straight loop; returns what takes it out again.
+
+    None = not possible with this kopf.
+    """
+    wrong = missing()
+    if wrong:
+        log.warning("unsupported kopf version: fast watch path disabled, using the standard handlers", missing=wrong)
+        return None
+    slow = queueing.watcher
+
+    async def watcher(*, resource: Any, **kwargs: Any) -> None:
+        if (resource.group, resource.plural) in fast:
+            handlers = tuple(handlers_for(path.registries, resource))
+            topic = Topic(resource, kwargs["namespace"], path.session, handlers, path.memo, path.listener)
+            await WatchStream(topic, kwargs["settings"], path.compare_s).run()
+        else:
+            await _restarted(slow, path.listener, resource, kwargs)
+
+    setattr(queueing, "watcher", watcher)  # noqa: B010 - mypy sees a function there, and so it stays
+
+    def uninstall() -> None:
+        setattr(queueing, "watcher", slow)  # noqa: B010
+
+    return uninstall
+
+
+async def _restarted(
+    slow: Callable[..., Awaitable[None]], listener: WatchListener, resource: Any, kwargs: Mapping[str, Any]
+) -> None:
+    """Run kopf's own watcher; an answer that kopf does not expect ends one stream and not the process."""
+    failures = 0
+    while True:
+        try:
+            await slow(resource=resource, **kwargs)
+        except (*FAILURES, watching.WatchingError, RuntimeError) as error:
+            delay_s = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            failures += 1
+            listener.stream_broke(resource.plural, str(error))
+            log.warning("stream started over", resource=resource.plural, reason=str(error), in_seconds=delay_s)
+            await asyncio.sleep(delay_s)
+
+
+def handlers_for(registries: Iterable[kopf.OperatorRegistry], resource: Any) -> list[Handler]:
+    """The functions registered with `@kopf.on.event` for a resource, in the order of registration."""
+    return [
+        cast("Handler", handler.fn)
+        for registry in registries
+        for handler in registry._watching.get_all_handlers()  # noqa: SLF001 - pinned by `missing`
+        if handler.selector is not None and handler.selector.check(resource)
+    ]
+
+
+comparison_log = structlog.get_logger("muster.comparison")
+
+
+#: Seconds between comparisons: these resources are small, but for a cluster without the fast path.
+COMPARE_S: Final = 300.0
+
+
+#: Seconds between two looks at how much the watches have brought.
+LOOK_S: Final = 10.0
+
+
+#: Where each resource is listed; what pods are read with comes before pods.
+PATHS: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "csidrivers": "/apis/storage.k8s.io/v1/csidrivers",
+    "csistoragecapacities": "/apis/storage.k8s.io/v1/csistoragecapacities",
+    "csinodes": "/apis/storage.k8s.io/v1/csinodes",
+    "persistentvolumes": "/api/v1/persistentvolumes",
+    "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
+    "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+    "nodes": "/api/v1/nodes",
+    "pods": "/api/v1/pods",
+}
+
+
+#: The cluster does not have this kind, so there is nothing of it.
+_NOT_SERVED: Final = 404
+
+
+async def compare_forever(session: KubeSession, inbox: Inbox, plurals: Iterable[str]) -> None:
+    """List and compare these resources now and again; a list that fails is tried again."""
+    due = [plural for plural in PATHS if plural in set(plurals)]
+    failures, waiting = 0, list(due)
+    while True:
+        try:
+            while waiting:
+                await _compare(session, inbox, waiting[0])
+                del waiting[0]
+        except (ApiRefused, Unreachable, ValueError) as error:
+            delay = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+            failures += 1
+            comparison_log.warning("a list failed", resource=waiting[0], reason=str(error), in_seconds=delay)
+            await asyncio.sleep(delay)
+            continue
+        failures, waiting = 0, list(due)
+        await asyncio.sleep(COMPARE_S)
+
+
+async def _compare(session: KubeSession, inbox: Inbox, plural: str) -> None:
+    inbox.list_begun(plural)
+    version, count = "", 0
+    decode = decoded_pod if plural == "pods" else decoded_object
+    try:
+        async with aclosing(pages(session, PATHS[plural])) as stream:
+            async for page in stream:
+                version = page.version
+                for item in page.items:
+                    await inbox.watched(plural, None, decode(item))
+                    count += 1
+                    if not count % TURN:
+                        await asyncio.sleep(0)
+    except ApiRefused as refused:
+        if refused.status != _NOT_SERVED:
+            raise
+    await inbox.listed(plural, version)
+
+
+async def note_bytes(session: KubeSession, inbox: Inbox) -> None:
+    """Report watches that deliver bytes: kopf keeps bookmarks to itself, and a quiet resource brings nothing else."""
+    before: dict[str, int] = {}
+    while True:
+        for plural, count in session.watched_bytes().items():
+            if before.get(plural) != count:
+                before[plural] = count
+                inbox.heard(plural)
+        await asyncio.sleep(LOOK_S)
+
 
 #: Seconds kopf gets to close its streams.
 STOP_S: Final = 5.0
+
 
 Tasks = Collection[asyncio.Task[None]]
 
@@ -31,7 +249,7 @@ Tasks = Collection[asyncio.Task[None]]
 class Watching:
     """What to watch with. `spawned`: called when kopf has started, and with that has taken the process's signals."""
 
-    memo: Memo
+    memo: HandlerMemo
     session: KubeSession
     namespace: str
     is_fast: bool = True
@@ -45,17 +263,17 @@ async def watch(watching: Watching) -> None:
         PartEnded: kopf ended by itself, as it does where it cannot discover resources for two minutes.
     """
     memo, session, inbox = watching.memo, watching.session, watching.memo.inbox
-    path = fast_path.FastPath((cluster.REGISTRY, config.REGISTRY), memo, inbox, session)
-    fast = fast_path.FAST if watching.is_fast else frozenset[tuple[str, str]]()
-    remove = fast_path.install(path, fast)
+    path = FastPath((registry.REGISTRY, registry.CONFIGMAP_REGISTRY), memo, inbox, session)
+    fast = FAST if watching.is_fast else frozenset[tuple[str, str]]()
+    remove = install(path, fast)
     compared = NEEDED - {plural for _, plural in fast if remove is not None}
     tasks = [
-        asyncio.create_task(comparison.compare_forever(session, inbox, compared), name="comparison"),
-        asyncio.create_task(comparison.note_bytes(session, inbox), name="freshness"),
+        asyncio.create_task(compare_forever(session, inbox, compared), name="comparison"),
+        asyncio.create_task(note_bytes(session, inbox), name="freshness"),
     ]
     try:
-        tasks += await _spawn(cluster.REGISTRY, watching, ())
-        tasks += await _spawn(config.REGISTRY, watching, (watching.namespace,))
+        tasks += await _spawn(registry.REGISTRY, watching, ())
+        tasks += await _spawn(registry.CONFIGMAP_REGISTRY, watching, (watching.namespace,))
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             error = None if task.cancelled() else task.exception()

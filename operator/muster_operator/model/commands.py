@@ -1,20 +1,15 @@
-"""Orders to Kubernetes. The link carries them out, each at least once, and reports how it went (``results``).
-
-Retries belong to the link: 409, 429, 5xx and time-outs are tried again there and only a final answer is reported.
-All are safe to repeat: creates have names that follow from the gang, deletes and binds name the pod's UID.
-"""
+"""Commands for Kubernetes and their results."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from muster_operator.model.enums import NumberEnum
-from muster_operator.model.groups import PlaceholderSpec
-from muster_operator.model.ids import AppId, NodeName
-from muster_operator.model.pods import PodRef
+from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.ids import AppId, NodeName, NumberEnum
+from muster_operator.model.pods import PlaceholderSpec, PodRef
 from muster_operator.model.storage import ClaimRef
 
 
@@ -159,7 +154,11 @@ class PostEvent(Struct, frozen=True, gc=False):
 
 
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
+
+
 StorageCommand = ClaimVolume | SelectNode
+
+
 Command = CreatePlaceholder | PodCommand | StorageCommand | PostEvent
 
 
@@ -173,3 +172,60 @@ class CancelCreations(Struct, frozen=True, gc=False):
 
 
 Order = Command | CancelCreations
+
+
+class CommandSucceeded(Struct, frozen=True, gc=False):
+    """The API server did it, or it was already so."""
+
+    command: Command
+
+
+class CommandFailed(Struct, frozen=True, gc=False):
+    """The API server refused it for good, or the retries ran out.
+
+    ``status`` is the HTTP status, 0 for none; ``reason`` the Status object's (``AlreadyExists``, ``Forbidden``, ...).
+    """
+
+    command: Command
+    status: int
+    reason: str
+    message: str
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same may succeed later: others wrote at the same moment, or the server is busy or in trouble."""
+        return self.status in {409, 429} or self.status >= 500
+
+
+class CommandUnanswered(Struct, frozen=True, gc=False):
+    """It was sent and nobody knows whether it was done. The link reads the pod and tells that fact first."""
+
+    command: Command
+
+
+Result = CommandSucceeded | CommandFailed | CommandUnanswered
+
+
+class Failure(Struct, frozen=True, gc=False):
+    """An object that the agent failed on and went on without. `name`: with its namespace if it has one."""
+
+    kind: str
+    name: str
+    error: Exception
+
+
+class Outcome(Struct):
+    """Filled by the agent while it handles one input, then handed to the link whole."""
+
+    news: list[CoreRequest] = field(default_factory=list)
+    commands: list[Order] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.news or self.commands or self.failures)
+
+    def add(self, more: Outcome) -> None:
+        """What follows from something else, after this."""
+        self.news += more.news
+        self.commands += more.commands
+        self.failures += more.failures

@@ -1,11 +1,12 @@
-"""The settings that the agent and the translation read (contract 3). Reading the ConfigMaps is the link's business."""
+"""Settings of the operator and of admission."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
-from muster_operator.model.groups import Placement
+from muster_operator.model.pods import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,48 @@ class Settings:
 
     Longer than ``avoid_node_s``, so that the place is still there when its node may be tried again, and than the first
     back-offs of a Job (10, 20 and 40 s)."""
+
+
+class Pattern(Protocol):
+    """A compiled regular expression."""
+
+    def search(self, text: str, /) -> object | None:
+        """Something, if the text contains what is looked for."""
+
+
+Patterns = tuple[Pattern, ...]
+
+
+#: Of users who are not named by any setting: nobody.
+NO_PATTERNS: Final[Patterns] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRules:
+    """`admissionController.filtering.*`. Empty `process` and `label` mean every namespace."""
+
+    process: Patterns = NO_PATTERNS
+    bypass: Patterns = NO_PATTERNS
+    label: Patterns = NO_PATTERNS
+    no_label: Patterns = NO_PATTERNS
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """`admissionController.accessControl.*`: who may say for which user a pod is."""
+
+    bypass_auth: bool = False
+    trust_controllers: bool = True
+    system_users: Patterns = NO_PATTERNS
+    external_users: Patterns = NO_PATTERNS
+    external_groups: Patterns = NO_PATTERNS
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionSettings:
+    """All of it. `scheduler_name` is the one that is set on pods of served namespaces."""
+
+    namespaces: NamespaceRules = field(default_factory=NamespaceRules)
+    access: AccessRules = field(default_factory=AccessRules)
+    unique_app_ids: bool = False
+    scheduler_name: str = "muster"

@@ -1,8 +1,4 @@
-"""Signatures of what only Muster may say: placeholders, bindings and outcomes of gangs.
-
-HMAC-SHA256 over length-prefixed texts, written as ``v1:<key id>:<code>``. A key's ID follows from the key, so that the
-two never disagree. The HMAC of a key is prepared once and copied for each signature.
-"""
+"""Signatures of placeholders and their keys. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +10,16 @@ from enum import Enum
 from typing import Final
 
 VERSION: Final = "v1"
+
+
 #: Bytes of a key; shorter keys are not used.
 KEY_BYTES: Final = 32
+
+
 #: Characters of a signature; longer texts are none.
 SIGNATURE_CHARACTERS: Final = 80
+
+
 _KEY_ID_CHARACTERS: Final = 12
 
 

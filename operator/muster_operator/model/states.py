@@ -1,7 +1,4 @@
-"""The life cycles of an application and of a task (a pod) in the operator, as tables (contract 6.4).
-
-A missing row raises. What a transition causes is the agent's business (style 19).
-"""
+"""Life cycles of applications and pods as tables."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from muster_operator.model.enums import TextEnum
 from muster_operator.model.errors import ImpossibleTransitionError
+from muster_operator.model.ids import TextEnum
 
 
 class AppState(TextEnum):
@@ -78,8 +75,12 @@ class TaskEvent(TextEnum):
 
 _A, _AE, _T, _TE = AppState, AppEvent, TaskState, TaskEvent
 
+
 _ENDABLE_APPS: Final = (_A.NEW, _A.SUBMITTED, _A.ACCEPTED, _A.RESERVING, _A.RESUMING, _A.RUNNING)
+
+
 _LIVE_TASKS: Final = (_T.NEW, _T.PENDING, _T.SCHEDULING, _T.ALLOCATED, _T.BOUND, _T.REJECTED)
+
 
 APPLICATION: Final[Mapping[tuple[AppState, AppEvent], AppState]] = {
     (_A.NEW, _AE.SUBMIT): _A.SUBMITTED,
@@ -97,6 +98,7 @@ APPLICATION: Final[Mapping[tuple[AppState, AppEvent], AppState]] = {
     (_A.FAILING, _AE.FAILED): _A.FAILED,
     (_A.KILLING, _AE.KILLED): _A.KILLED,
 }
+
 
 TASK: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = {
     (_T.NEW, _TE.WAIT): _T.PENDING,
@@ -120,7 +122,10 @@ TASK: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = {
     **{(state, _TE.COMPLETE): _T.COMPLETED for state in _T if state is not _T.COMPLETED},
 }
 
+
 State = TypeVar("State", bound=StrEnum)
+
+
 Event = TypeVar("Event", bound=StrEnum)
 
 

@@ -1,14 +1,55 @@
-"""A pod's hard constraints as the tag ``muster/constraints`` (see muster_si.keys), for pods and task groups alike."""
+"""Scheduling constraints of a pod as tags."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from muster_operator.translate.canonical import canonical, remembered
-from muster_operator.translate.features import required_features
-from muster_operator.translate.raw import Raw, items, mapping, objects, strings, text
+from muster_operator.model.errors import BadInputError
+from muster_operator.translate.values import (
+    Raw,
+    TranslationCache,
+    canonical,
+    integer,
+    items,
+    mapping,
+    memoized,
+    objects,
+    strings,
+    text,
+)
+
+
+def _restarts_all(spec: Raw) -> bool:
+    """KEP-5532: a container that exits in a certain way restarts the whole pod."""
+    return any(
+        rule.get("action") == "RestartAllContainers"
+        for field in ("containers", "initContainers")
+        for container in objects(spec.get(field))
+        if "restartPolicyRules" in container
+        for rule in objects(container["restartPolicyRules"])
+    )
+
+
+def _is_on_the_host_with_users_of_its_own(spec: Raw) -> bool:
+    """KEP-5607: the node's network, but not its user namespace."""
+    return spec.get("hostNetwork") is True and spec.get("hostUsers") is False
+
+
+_FEATURES: Final[Mapping[str, Callable[[Raw], bool]]] = {
+    "RestartAllContainersOnContainerExits": _restarts_all,
+    "UserNamespacesHostNetworkSupport": _is_on_the_host_with_users_of_its_own,
+}
+
+
+def required_features(spec: Raw) -> list[str]:
+    """Their names in order; of nearly every pod there are none."""
+    return [name for name, is_required in _FEATURES.items() if is_required(spec)]
+
 
 _TOLERATION_FIELDS: Final = ("key", "operator", "value", "effect")
+
+
 _TERM_FIELDS: Final = ("matchExpressions", "matchFields")
 
 
@@ -65,7 +106,7 @@ def _tag(parts: Raw) -> str:
     return canonical("constraints", facts) if facts else ""
 
 
-_remembered_tag: Final = remembered("node constraints", _tag)
+_remembered_tag: Final = memoized("node constraints", _tag)
 
 
 def constraints_tag(spec: Raw) -> str:
@@ -93,3 +134,279 @@ def required_node(metadata: Raw, spec: Raw) -> str:
 
 def _is_name(requirement: Raw) -> bool:
     return (requirement["key"], requirement["operator"]) == ("metadata.name", "In")
+
+
+_MAX_WEIGHT: Final = 100
+
+
+def _preferred(spec: Raw) -> list[Any]:
+    node_affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
+    return objects(node_affinity.get("preferredDuringSchedulingIgnoredDuringExecution"))
+
+
+def _normal(image: str) -> str:
+    """The name as nodes report it: what has neither tag nor digest after its last part is ``:latest``.
+
+    Source: kube-scheduler, ImageLocality.
+    """
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+def _images(spec: Raw) -> tuple[str, ...]:
+    """As written, one for each container that runs at any time."""
+    return tuple(
+        [
+            name
+            for field in ("containers", "initContainers")
+            if field in spec
+            for container in objects(spec[field])
+            if isinstance(name := container.get("image"), str) and name
+        ]
+    )
+
+
+_of_images: Final[TranslationCache[str]] = TranslationCache()
+
+
+def _only(images: tuple[str, ...]) -> str:
+    """The tag of the many pods that say nothing else; the order of images says nothing."""
+    if not images:
+        return ""
+    written = "\0".join(images).encode("utf-8", "replace")
+    return _of_images.get(written, lambda _: _preferences_tag({"images": _normals(images)}))
+
+
+def _normals(names: Iterable[str]) -> list[str]:
+    return sorted(_normal(text(name)) for name in names)
+
+
+def _volume_images(spec: Raw) -> list[str]:
+    """Those of volumes of kind ``image`` (KEP-4639)."""
+    names = [
+        text(mapping(volume["image"]).get("reference")) for volume in objects(spec.get("volumes")) if "image" in volume
+    ]
+    return _normals(name for name in names if name)
+
+
+def _preferences_tag(parts: Raw) -> str:
+    facts = dict(parts)
+    if "nodeAffinity" in parts:
+        facts["nodeAffinity"] = [
+            {"weight": weight, "preference": node_term(mapping(entry.get("preference")))}
+            for entry in parts["nodeAffinity"]
+            if 0 < (weight := integer(entry.get("weight"))) <= _MAX_WEIGHT
+        ]
+    return canonical("preferences", {field: value for field, value in facts.items() if value})
+
+
+_preferences_remembered_tag: Final = memoized("node preferences", _preferences_tag)
+
+
+def preferences_tag(spec: Raw) -> str:
+    """The tag's value, empty when the pod prefers nothing.
+
+    Raises:
+        BadInputError: the facts cannot be written as JSON.
+    """
+    images = _images(spec)
+    parts: Raw = {}
+    if "affinity" in spec and (preferred := _preferred(spec)):
+        parts["nodeAffinity"] = preferred
+    if "volumes" in spec and (of_volumes := _volume_images(spec)):
+        parts["volumeImages"] = of_volumes
+    if not parts:
+        return _only(images)
+    return _preferences_remembered_tag({**parts, "images": _normals(images)})
+
+
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what Kubernetes calls every address of a node
+
+
+_MAX_PORT: Final = 65_535
+
+
+def _ports(container: Raw) -> Iterator[tuple[str, str, int]]:
+    for port in objects(container.get("ports")):
+        number = integer(port.get("hostPort"))
+        if 0 < number <= _MAX_PORT:
+            yield text(port.get("hostIP")) or _ANY_ADDRESS, text(port.get("protocol")) or "TCP", number
+
+
+def _of(spec: Raw) -> Iterator[tuple[str, str, int]]:
+    for container in objects(spec.get("initContainers")):
+        if "ports" in container and container.get("restartPolicy") == "Always":
+            yield from _ports(container)
+    for container in objects(spec.get("containers")):
+        if "ports" in container:
+            yield from _ports(container)
+
+
+def ports_tag(spec: Raw) -> str:
+    """The tag's value, each port once, in order; empty for the many pods that have none.
+
+    Raises:
+        BadInputError: an address cannot be written as JSON.
+    """
+    ports = sorted(set(_of(spec)))
+    return canonical("ports", ports) if ports else ""
+
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+_KINDS: Final = ("podAffinity", "podAntiAffinity")
+
+
+_ACTIONS: Final = frozenset({"DoNotSchedule", "ScheduleAnyway"})
+
+
+_POLICIES: Final = {"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore"}
+
+
+_OPERATORS: Final = {"matchLabelKeys": "In", "mismatchLabelKeys": "NotIn"}
+
+
+def _selector(value: Any) -> Raw | None:
+    """A label selector, None where there is none."""
+    if not isinstance(value, dict):
+        return None
+    selector: Raw = {}
+    if labels := strings(value.get("matchLabels")):
+        selector["matchLabels"] = labels
+    if expressions := [_expression(entry) for entry in objects(value.get("matchExpressions"))]:
+        selector["matchExpressions"] = expressions
+    return selector
+
+
+def _expression(raw: Raw) -> Raw:
+    expression: Raw = {"key": text(raw.get("key")), "operator": text(raw.get("operator"))}
+    if values := [text(value) for value in items(raw.get("values"))]:
+        expression["values"] = values
+    return expression
+
+
+def _keys(raw: Raw, field: str) -> list[str]:
+    return [text(key) for key in items(raw.get(field)) if isinstance(key, str)]
+
+
+def _merge(selector: Raw | None, additions: Iterable[Raw]) -> None:
+    """Let the selector ask for these too. Without a selector nothing matches, whatever is added."""
+    if selector is not None and (added := list(additions)):
+        selector["matchExpressions"] = [*selector.get("matchExpressions", []), *added]
+
+
+def _of_labels(raw: Raw, labels: Mapping[str, str], field: str) -> Iterator[Raw]:
+    """The pod's own labels of the named keys as expressions."""
+    for key in _keys(raw, field):
+        if key in labels:
+            yield {"key": key, "operator": _OPERATORS[field], "values": [labels[key]]}
+
+
+def _term(where: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> Raw:
+    """A term of affinity. Where the API server has merged the label keys when the pod was made, that stands: later
+    labels of the pod change nothing. In a task group nobody has.
+    """
+    term: Raw = {"topologyKey": _topology_key(where, raw)}
+    selector = _selector(raw.get("labelSelector"))
+    there = {(entry["key"], entry["operator"]) for entry in (selector or {}).get("matchExpressions", [])}
+    of_labels = [entry for field in _OPERATORS for entry in _of_labels(raw, labels, field)]
+    _merge(selector, [entry for entry in of_labels if (entry["key"], entry["operator"]) not in there])
+    if selector is not None:
+        term["labelSelector"] = selector
+    among = _selector(raw.get("namespaceSelector"))
+    names = sorted({text(name) for name in items(raw.get("namespaces")) if isinstance(name, str)})
+    if not names and among is None:
+        names = [namespace]
+    if names:
+        term["namespaces"] = names
+    if among is not None:
+        term["namespaceSelector"] = among
+    return term
+
+
+def _topology_key(where: str, raw: Raw) -> str:
+    key = text(raw.get("topologyKey"))
+    if not key:
+        raise BadInputError(f"{where}.topologyKey", "is missing", "name a label of nodes")
+    return key
+
+
+def _spread(index: int, raw: Raw, labels: Mapping[str, str]) -> Raw:
+    """A spread constraint with its defaults. kube-scheduler merges the label keys itself, with the labels of now."""
+    found: Raw = {
+        "maxSkew": max(integer(raw.get("maxSkew"), 1), 1),
+        "topologyKey": _topology_key(f"topologySpreadConstraints[{index}]", raw),
+        "whenUnsatisfiable": raw["whenUnsatisfiable"],
+        "minDomains": max(integer(raw.get("minDomains"), 1), 1),
+    }
+    for field, default in _POLICIES.items():
+        found[field] = raw[field] if raw.get(field) in ("Honor", "Ignore") else default
+    selector = _selector(raw.get("labelSelector"))
+    there = (selector or {}).get("matchExpressions", [])
+    _merge(selector, [entry for entry in _of_labels(raw, labels, "matchLabelKeys") if entry not in there])
+    if selector is not None:
+        found["labelSelector"] = selector
+    return found
+
+
+def _weighed(kind: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> Iterator[Raw]:
+    for index, entry in enumerate(objects(raw.get(_PREFERRED))):
+        weight = integer(entry.get("weight"))
+        if 0 < weight <= _MAX_WEIGHT:
+            term = _term(f"{kind}.preferred[{index}]", mapping(entry.get("podAffinityTerm")), namespace, labels)
+            yield {"weight": weight if kind == "podAffinity" else -weight, **term}
+
+
+def _company_tag(parts: Raw) -> str:
+    namespace, labels = parts["namespace"], parts.get("labels", {})
+    facts: dict[str, list[Raw]] = {"preferred": []}
+    for kind, field in zip(_KINDS, ("affinity", "antiAffinity"), strict=True):
+        raw = mapping(parts.get(kind))
+        facts[field] = [
+            _term(f"{kind}[{index}]", term, namespace, labels) for index, term in enumerate(objects(raw.get(_REQUIRED)))
+        ]
+        facts["preferred"] += _weighed(kind, raw, namespace, labels)
+    facts["spread"] = [
+        _spread(index, raw, labels)
+        for index, raw in enumerate(objects(parts.get("spread")))
+        if text(raw.get("whenUnsatisfiable")) in _ACTIONS
+    ]
+    said = {field: value for field, value in facts.items() if value}
+    return canonical("affinity", said) if said else ""
+
+
+_company_remembered_tag: Final = memoized("pod affinity and topology spread constraints", _company_tag)
+
+
+def _looks_at_labels(parts: Raw) -> bool:
+    """Whether any term names labels of the pod itself: only then do pods of other labels have other facts."""
+    terms = [term for kind in _KINDS for term in objects(mapping(parts.get(kind)).get(_REQUIRED))]
+    terms += [
+        mapping(entry.get("podAffinityTerm"))
+        for kind in _KINDS
+        for entry in objects(mapping(parts.get(kind)).get(_PREFERRED))
+    ]
+    return any(field in term for term in (*terms, *objects(parts.get("spread"))) for field in _OPERATORS)
+
+
+def pod_constraints_tag(spec: Raw, namespace: str, labels: Mapping[str, str]) -> str:
+    """The tag's value, empty when the pod does not mind who is near. ``spec`` is a pod's or a task group's.
+
+    Raises:
+        BadInputError: a topology key is missing, or the facts cannot be written as JSON.
+    """
+    parts: Raw = {}
+    if "affinity" in spec:
+        affinity = mapping(spec["affinity"])
+        parts = {kind: affinity[kind] for kind in _KINDS if affinity.get(kind)}
+    if spec.get("topologySpreadConstraints"):
+        parts["spread"] = spec["topologySpreadConstraints"]
+    if not parts:
+        return ""
+    parts["namespace"] = namespace
+    if _looks_at_labels(parts):
+        parts["labels"] = dict(labels)
+    return _company_remembered_tag(parts)

@@ -1,23 +1,105 @@
-"""A raw node becomes a Node: what it offers and what filters read of it (contract 1.7)."""
+"""Nodes, namespaces and priority classes."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
 
+import orjson
+
+from muster_operator.model import names
+from muster_operator.model.cluster_events import Namespace, PriorityClassSeen
+from muster_operator.model.core_requests import Node
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.ids import NodeName
-from muster_operator.model.nodes import Node
-from muster_operator.model.resources import MAX_AMOUNT
+from muster_operator.model.ids import MAX_AMOUNT, NodeName
 from muster_operator.model.settings import Settings
-from muster_operator.translate.canonical import canonical
-from muster_operator.translate.images import images_attribute
-from muster_operator.translate.quantities import amount, canonical_name, nanos
-from muster_operator.translate.raw import Raw, items, mapping, objects, strings, text
+from muster_operator.translate.values import (
+    Raw,
+    amount,
+    canonical,
+    canonical_name,
+    integer,
+    items,
+    mapping,
+    nanos,
+    objects,
+    strings,
+    text,
+)
 from muster_si import keys
+
+#: Characters of JSON that the core reads of one value, less what a name may need to be quoted.
+_MAX_TEXT: Final = 250_000
+
+
+#: What stands around a name and its size: quotes, colon, comma and 19 digits.
+_AROUND: Final = 23
+
+
+#: Distinct lists remembered; beyond it the memo starts anew. A node has one.
+_REMEMBERED: Final = 8192
+
+
+def _attribute(images: Any) -> str:
+    """The largest images first, until the text is long enough: small ones matter to nobody."""
+    sizes: dict[str, int] = {}
+    left = _MAX_TEXT
+    for image in sorted(objects(images), key=_size, reverse=True):
+        for name in map(text, items(image.get("names"))):
+            if not name or name in sizes:
+                continue
+            left -= len(name.encode()) + _AROUND
+            if left < 0:
+                return _text(sizes)
+            sizes[name] = _size(image)
+    return _text(sizes) if sizes else ""
+
+
+def _text(sizes: dict[str, int]) -> str:
+    """Canonical; remembered by the list that it is of, and nowhere else."""
+    return orjson.dumps(sizes, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _size(image: Raw) -> int:
+    return min(max(integer(image.get("sizeBytes")), 0), MAX_AMOUNT)
+
+
+class _Lists:
+    """Lists that were read before, by digest: the lists themselves are long."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, str] = {}
+
+    def attribute(self, images: Any) -> str:
+        try:
+            digest = blake2b(orjson.dumps(images), digest_size=16).digest()
+        except (TypeError, RecursionError):
+            return _attribute(images)
+        known = self._known.get(digest)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[digest] = _attribute(images)
+        return known
+
+
+_LISTS: Final = _Lists()
+
+
+def images_attribute(status: Raw) -> str:
+    """The attribute's value, empty for a node that reports no image."""
+    images = status.get("images")
+    return _LISTS.attribute(images) if images else ""
+
 
 #: Longest name of anything in the interface (semantics 3); Kubernetes lets extended resources have 317 characters.
 _MAX_NAME: Final = 256
+
+
 _RACK: Final = "/rack-default"
+
+
 #: Well-known labels that have an attribute of their own in the interface (seed 003).
 _LABEL_ATTRIBUTES: Final = {
     "kubernetes.io/arch": keys.ARCH,
@@ -25,6 +107,8 @@ _LABEL_ATTRIBUTES: Final = {
     "topology.kubernetes.io/zone": keys.FAILURE_DOMAIN_ZONE,
     "topology.kubernetes.io/region": keys.FAILURE_DOMAIN_REGION,
 }
+
+
 _TAINT_FIELDS: Final = ("key", "value", "effect")
 
 
@@ -94,3 +178,94 @@ def read_node(raw: Raw, settings: Settings) -> Node | None:
         attributes=_attributes(name, raw, settings),
         schedulable=mapping(raw.get("spec")).get("unschedulable") is not True,
     )
+
+
+def _quota(annotation: str, quantities: Mapping[str, object], sign: str = ": ") -> str:
+    """The quota as the tag carries it: the Resource message of the interface, in canonical JSON.
+
+    ``sign`` stands between annotation and resource where one of them is named.
+    """
+    amounts: dict[str, dict[str, int]] = {}
+    for resource, quantity in quantities.items():
+        name, field = canonical_name(resource), f"{annotation}{sign}{resource}"
+        if name in amounts:
+            raise BadInputError(field, "cpu and vcore are the same resource", "keep cpu only")
+        nano = nanos(field, quantity)
+        if nano < 0:
+            raise BadInputError(field, "is negative", "write zero or more")
+        amounts[name] = {"value": amount(name, nano)}
+    return canonical(annotation, {"resources": amounts}) if amounts else ""
+
+
+def _decoded(annotation: str, written: str) -> dict[str, object]:
+    try:
+        value = orjson.loads(written)
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        raise BadInputError(annotation, f"is not JSON ({error})", 'write for example {"cpu": "64"}') from error
+    if not isinstance(value, dict):
+        raise BadInputError(annotation, "is not a JSON object", 'write for example {"cpu": "64"}')
+    return value
+
+
+def _quota_tag(annotations: dict[str, str]) -> str:
+    """The namespace's quota, from the annotation in force or the deprecated pair (contract 1.6)."""
+    written = annotations.get(names.ANNOTATION_NAMESPACE_QUOTA)
+    if written:
+        return _quota(names.ANNOTATION_NAMESPACE_QUOTA, _decoded(names.ANNOTATION_NAMESPACE_QUOTA, written))
+    pair = {"cpu": names.ANNOTATION_NAMESPACE_MAX_CPU, "memory": names.ANNOTATION_NAMESPACE_MAX_MEMORY}
+    found = {name: annotations[key] for name, key in pair.items() if annotations.get(key)}
+    return _quota("yunikorn.apache.org/namespace.max", found, ".")
+
+
+def _guaranteed_tag(annotations: dict[str, str]) -> str:
+    written = annotations.get(names.ANNOTATION_NAMESPACE_GUARANTEED)
+    if not written:
+        return ""
+    return _quota(names.ANNOTATION_NAMESPACE_GUARANTEED, _decoded(names.ANNOTATION_NAMESPACE_GUARANTEED, written))
+
+
+def _max_apps_tag(annotations: dict[str, str]) -> str:
+    written = annotations.get(names.ANNOTATION_NAMESPACE_MAX_APPS, "")
+    if written and not (written.isascii() and written.isdigit() and len(written) <= 18):
+        raise BadInputError(names.ANNOTATION_NAMESPACE_MAX_APPS, f'"{written[:40]}" is no count', "write 0 or more")
+    return written
+
+
+_READERS = {
+    keys.APP_TAG_RESOURCE_QUOTA: _quota_tag,
+    keys.APP_TAG_RESOURCE_GUARANTEED: _guaranteed_tag,
+    keys.APP_TAG_RESOURCE_MAX_APPS: _max_apps_tag,
+}
+
+
+def read_namespace(raw: Raw) -> Namespace | None:
+    """The namespace, None for an object that is none."""
+    metadata = mapping(raw.get("metadata"))
+    name = text(metadata.get("name"))
+    if not name:
+        return None
+    annotations = strings(metadata.get("annotations"))
+    tags = {keys.APP_TAG_NAMESPACE: name}
+    problems: list[str] = []
+    if parent := annotations.get(names.ANNOTATION_PARENT_QUEUE):
+        tags[keys.APP_TAG_PARENT_QUEUE] = parent
+    for tag, read in _READERS.items():
+        try:
+            value = read(annotations)
+        except BadInputError as error:
+            problems.append(str(error))
+        else:
+            if value:
+                tags[tag] = value
+    is_leaving = bool(metadata.get("deletionTimestamp"))
+    return Namespace(name, tags, tuple(problems), is_leaving, strings(metadata.get("labels")))
+
+
+def read_priority_class(raw: Raw) -> PriorityClassSeen | None:
+    """The priority class, None for an object that is none. Only "false" opts out (contract 1.7)."""
+    metadata = mapping(raw.get("metadata"))
+    name = text(metadata.get("name"))
+    if not name:
+        return None
+    written = strings(metadata.get("annotations")).get(names.ANNOTATION_ALLOW_PREEMPTION)
+    return PriorityClassSeen(name, allow_preemption=written != "false")

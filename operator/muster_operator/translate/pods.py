@@ -1,4 +1,4 @@
-"""A raw pod becomes a Pod or a ForeignPod (contract 1.1, 1.2, 1.9, 1.10)."""
+"""Pods: application, queue, user, resource requests, constraints."""
 
 from __future__ import annotations
 
@@ -6,26 +6,418 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Final
+from weakref import WeakValueDictionary
 
-from muster_operator.model import limits
-from muster_operator.model import vocabulary as words
+import orjson
+
+from muster_operator.model import limits, names
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.pods import Condition, ForeignPod, Membership, Pod, PodPhase, PodRef
+from muster_operator.model.ids import NodeName, PodUid, added, application_id, larger
+from muster_operator.model.pods import (
+    Condition,
+    ForeignPod,
+    GangSource,
+    Membership,
+    PlaceholderClaim,
+    Pod,
+    PodPhase,
+    PodRef,
+    UserInfo,
+)
 from muster_operator.model.settings import Settings
-from muster_operator.translate.company import company_tag
-from muster_operator.translate.constraints import constraints_tag, required_node
-from muster_operator.translate.kubelet import kubelet_refusal
-from muster_operator.translate.membership import membership, signature
-from muster_operator.translate.ports import ports_tag
-from muster_operator.translate.preferences import preferences_tag
-from muster_operator.translate.raw import Raw, epoch_ms, integer, mapping, objects, strings, text, text_bytes
-from muster_operator.translate.requests import pod_resources
-from muster_operator.translate.volumes import volumes_tag
+from muster_operator.model.signing import SIGNATURE_CHARACTERS
+from muster_operator.translate.constraints import (
+    constraints_tag,
+    pod_constraints_tag,
+    ports_tag,
+    preferences_tag,
+    required_node,
+)
+from muster_operator.translate.gangs import PLACEHOLDER_CONTAINER
+from muster_operator.translate.storage import volumes_tag
+from muster_operator.translate.values import (
+    Raw,
+    TranslationCache,
+    amounts,
+    canonical_name,
+    digest,
+    epoch_ms,
+    integer,
+    is_true,
+    items,
+    mapping,
+    nanos,
+    objects,
+    strings,
+    text,
+    text_bytes,
+)
 from muster_si import keys
+
+Nanos = dict[str, int]
+
+
+def _read(field: str, raw: Raw) -> Nanos:
+    return {canonical_name(name): nanos(f"{field}.{name}", value) for name, value in raw.items()}
+
+
+def _is_resize_infeasible(status: Raw) -> bool:
+    """Kubernetes 1.33 and later say it in a condition, those before in ``status.resize``."""
+    for condition in objects(status.get("conditions")):
+        if condition.get("type") == "PodResizePending":
+            return condition.get("reason") == "Infeasible"
+    return status.get("resize") == "Infeasible"
+
+
+def _in_force(field: str, written: Nanos, status: Raw | None, *, infeasible: bool) -> Nanos:
+    """The largest of what is written, granted and in force; a resize that cannot be is not counted.
+
+    ``status``: of the container, or of a pod with resources of its own. Without ``resources`` it says nothing.
+    """
+    resources = status.get("resources") if status is not None else None
+    if status is None or not isinstance(resources, dict):
+        return written
+    granted = _read(field, mapping(status.get("allocatedResources")))
+    actual = larger(granted, _read(field, mapping(resources.get("requests"))))
+    return actual if infeasible else larger(written, actual)
+
+
+def _is_sidecar(container: Raw) -> bool:
+    return container.get("restartPolicy") == "Always"
+
+
+class _Containers:
+    """What single containers of one pod take, in its present state."""
+
+    def __init__(self, status: Raw) -> None:
+        self.infeasible = _is_resize_infeasible(status)
+        entries = (*objects(status.get("containerStatuses")), *objects(status.get("initContainerStatuses")))
+        self._statuses = {text(entry.get("name")): entry for entry in entries}
+
+    def takes(self, container: Raw, *, resizable: bool = True) -> Nanos:
+        name = text(container.get("name"))
+        field = f"container {name}"
+        written = _read(field, mapping(mapping(container.get("resources")).get("requests")))
+        return _in_force(field, written, self._statuses.get(name) if resizable else None, infeasible=self.infeasible)
+
+
+def _of_containers(spec: Raw, containers: _Containers) -> Nanos:
+    """All that run side by side, or the peak while the pod starts, whichever is larger.
+
+    While an init container runs, the sidecars before it run too. Only sidecars can be resized.
+    """
+    total: Nanos = {}
+    for container in objects(spec.get("containers")):
+        total = added(total, containers.takes(container))
+    sidecars: Nanos = {}
+    peak: Nanos = {}
+    for container in objects(spec.get("initContainers")):
+        if _is_sidecar(container):
+            sidecars = added(sidecars, containers.takes(container))
+            peak = larger(peak, sidecars)
+        else:
+            peak = larger(peak, added(sidecars, containers.takes(container, resizable=False)))
+    return larger(added(total, sidecars), peak)
+
+
+def _may_be_of_the_pod(resource: str) -> bool:
+    """Whether Kubernetes reads the amount from the pod's own resources; others it ignores there."""
+    return resource in {keys.CPU, keys.MEMORY} or resource.startswith("hugepages-")
+
+
+def _of_the_pod(spec: Raw, status: Raw, *, infeasible: bool) -> Nanos:
+    """What is written for the pod as a whole, in place of its containers' sum."""
+    field = "pod resources"
+    written = _read(field, mapping(mapping(spec.get("resources")).get("requests")))
+    written = {name: amount for name, amount in written.items() if _may_be_of_the_pod(name)}
+    actual = _in_force(field, written, status, infeasible=infeasible)
+    return {name: actual.get(name, 0) for name in written}
+
+
+def _pod_nanos(spec: Raw, status: Raw) -> Nanos:
+    containers = _Containers(status)
+    whole = _of_containers(spec, containers) | _of_the_pod(spec, status, infeasible=containers.infeasible)
+    return added(whole, _read("overhead", mapping(spec.get("overhead"))))
+
+
+def pod_resources(spec: Raw, status: Raw) -> dict[str, int]:
+    """What the pod takes, in the scheduler's units, itself included (``pods``: 1).
+
+    Raises:
+        BadInputError: an amount is no quantity, negative, or larger than 64 bits.
+    """
+    result = {name: value for name, value in amounts(_pod_nanos(spec, status)).items() if value}
+    for name, value in result.items():
+        if value < 0:
+            raise BadInputError(name, "is negative", "ask for zero or more")
+    result[keys.PODS] = 1
+    return result
+
+
+#: ``OutOfcpu``, ``OutOfmemory``, ``OutOfpods``, ``OutOfnvidia.com/gpu``: what the kubelet counts otherwise than we do.
+_OUT_OF: Final = "OutOf"
+
+
+#: The other reasons with which a kubelet refuses a pod. ``Evicted`` and ``NodeShutdown`` end running pods too.
+_REASONS: Final = frozenset(
+    {
+        "UnexpectedAdmissionError",
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "NodeUnschedulable",
+        "TaintToleration",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "PodFeatureUnsupported",
+        "AppArmor",
+        "Evicted",
+        "NodeShutdown",
+        "Preempting",
+    }
+)
+
+
+_CONTAINERS: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+
+
+def _has_run(status: Raw) -> bool:
+    """Whether any container of the pod was ever started."""
+    states = (
+        mapping(container.get(state))
+        for field in _CONTAINERS
+        for container in objects(status.get(field))
+        for state in ("state", "lastState")
+    )
+    return any(state.get("running") or state.get("terminated") for state in states)
+
+
+def kubelet_refusal(status: Raw) -> str:
+    """The kubelet's reason for a pod that it would not start; empty for every other pod.
+
+    Such a pod is Failed for ever: whoever made it makes another. One that ran and was evicted then is not refused.
+    """
+    reason = text(status.get("reason"))
+    is_refusal = reason in _REASONS or reason.startswith(_OUT_OF)
+    return reason if is_refusal and status.get("phase") == "Failed" and not _has_run(status) else ""
+
+
+_MAX_APP_ID: Final = 63
+
+
+_NAMESPACE_IN_UNIQUE_ID: Final = 26
+
+
+_UNIQUE_MARK: Final = "-uniqueautogen"
+
+
+_NOBODY: Final = UserInfo()
+
+
+#: (where it is written, key); the first that is set wins.
+_APP_ID_PLACES: Final = (
+    ("label", names.LABEL_APP_ID),
+    ("annotation", names.LABEL_APP_ID),
+    ("label", names.LEGACY_LABEL_APP_ID),
+    ("label", names.SPARK_LABEL_APP_ID),
+)
+
+
+_QUEUE_PLACES: Final = (
+    ("label", names.LABEL_QUEUE),
+    ("annotation", names.LABEL_QUEUE),
+    ("label", names.LEGACY_LABEL_QUEUE),
+)
+
+
+def _first(
+    what: str, places: tuple[tuple[str, str], ...], written: dict[str, dict[str, str]]
+) -> tuple[str, tuple[str, ...]]:
+    """The winning value, and the losing ones that differ from it, as sentences."""
+    found = [(where, key, written[where][key]) for where, key in places if written[where].get(key)]
+    if not found:
+        return "", ()
+    winner = found[0]
+    losers = tuple(
+        f"{what}: {where} {key}={value[:_MAX_APP_ID]} is ignored, "
+        f"{winner[0]} {winner[1]}={winner[2][:_MAX_APP_ID]} is used"
+        for where, key, value in found[1:]
+        if value != winner[2]
+    )
+    return winner[2], losers
+
+
+def written_app_id(metadata: Raw) -> str:
+    """The application id that labels or annotations name, empty = none."""
+    return _first("application id", _APP_ID_PLACES, _written(metadata))[0]
+
+
+def _written(metadata: Raw) -> dict[str, dict[str, str]]:
+    return {"label": strings(metadata.get("labels")), "annotation": strings(metadata.get("annotations"))}
+
+
+def shared_app_id(namespace: str) -> str:
+    """The application of all pods of a namespace that name none. May be a label's value, so it ends in no dash."""
+    return f"yunikorn-{namespace}-autogen"[:_MAX_APP_ID].rstrip("-")
+
+
+def unique_app_id(namespace: str) -> str:
+    """The application of one pod that names none and has no UID yet; the mark stands for the UID (contract 1.1)."""
+    return f"{namespace[:_NAMESPACE_IN_UNIQUE_ID]}{_UNIQUE_MARK}"
+
+
+def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
+    named = found or (unique_app_id if settings.unique_app_ids else shared_app_id)(ref.namespace)
+    if named.endswith(_UNIQUE_MARK):
+        return f"{named.removesuffix(_UNIQUE_MARK)}-{ref.uid}"
+    return named
+
+
+def _refusal(app: str, queue: str, task_group: str) -> str:
+    if len(app) > _MAX_APP_ID:
+        return (
+            f"application id {app[:40]}... has {len(app)} characters, more than {_MAX_APP_ID}; "
+            f"set a shorter {names.LABEL_APP_ID}"
+        )
+    if (size := text_bytes(queue)) > limits.QUEUE_BYTES:
+        name, most = names.LABEL_QUEUE, limits.QUEUE_BYTES
+        return f"queue {queue[:40]}... has {size} bytes, more than {most}; set a shorter {name}"
+    if (size := text_bytes(task_group)) > limits.TASK_GROUP_NAME_BYTES:
+        name, most = names.ANNOTATION_TASK_GROUP_NAME, limits.TASK_GROUP_NAME_BYTES
+        return f"task group {task_group[:40]}... has {size} bytes, more than {most}; set a shorter {name}"
+    return ""
+
+
+def _user(annotation: str) -> tuple[UserInfo, str]:
+    """The user, and what is wrong with an annotation that names none."""
+    if not annotation:
+        return _NOBODY, ""
+    if (size := text_bytes(annotation)) > limits.USER_INFO_BYTES:
+        return _NOBODY, _ignored(f"it has {size} bytes, more than {limits.USER_INFO_BYTES}")
+    return _USERS.get(annotation.encode("utf-8", "replace"), _read_user)
+
+
+def _read_user(annotation: bytes) -> tuple[UserInfo, str]:
+    try:
+        raw = mapping(orjson.loads(annotation))
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        return _NOBODY, _ignored(f"it is not JSON ({str(error)[:80]})")
+    user = text(raw.get("user"))
+    if not user:
+        return _NOBODY, _ignored('"user" is missing or empty')
+    return UserInfo(user, tuple(group for group in map(text, items(raw.get("groups"))) if group)), ""
+
+
+def _weight(found: tuple[UserInfo, str]) -> int:
+    """Bytes of a user: the texts, and an object each."""
+    return 256 + sum(64 + text_bytes(name) for name in (found[0].user, *found[0].groups, found[1]))
+
+
+_USERS: Final[TranslationCache[tuple[UserInfo, str]]] = TranslationCache(_weight)
+
+
+#: What pods say of gangs, once each, for as long as a pod says it: all members of a gang say the same.
+_SOURCES: Final[WeakValueDictionary[bytes, GangSource]] = WeakValueDictionary()
+
+
+_NO_GANG: Final = GangSource()
+
+
+def _gang_source(annotations: dict[str, str]) -> GangSource:
+    """What the pod says of its gang; a text that is too long is not kept."""
+    groups = annotations.get(names.ANNOTATION_TASK_GROUPS, "")
+    parameters = annotations.get(names.ANNOTATION_PARAMETERS, "")
+    if not groups and not parameters:
+        return _NO_GANG
+    for name, written, most in (
+        (names.ANNOTATION_TASK_GROUPS, groups, limits.TASK_GROUPS_BYTES),
+        (names.ANNOTATION_PARAMETERS, parameters, limits.PARAMETERS_BYTES),
+    ):
+        if (size := text_bytes(written)) > most:
+            return GangSource(problem=f"{name}: {size} bytes, more than {most}; write fewer or shorter entries")
+    key = digest(b"%d %b%b" % (len(groups), groups.encode(), parameters.encode()))
+    known = _SOURCES.get(key)
+    if known is None:
+        known = _SOURCES[key] = GangSource(groups, parameters)
+    return known
+
+
+def _ignored(problem: str) -> str:
+    return (
+        f"annotation {names.ANNOTATION_USER_INFO} is ignored, {problem}; the application is that of {_NOBODY.user}, "
+        'write for example {"user": "ann", "groups": ["dev"]}'
+    )
+
+
+def _owner(metadata: Raw) -> PodUid | None:
+    """The pod that owns this one, if a pod does."""
+    for owner in objects(metadata.get("ownerReferences")):
+        if owner.get("kind") == "Pod" and owner.get("apiVersion") == "v1":
+            return PodUid(text(owner.get("uid")))
+    return None
+
+
+def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> PlaceholderClaim | None:
+    """What a pod says that claims to be a placeholder; None = it has no owner, or other requests than it says.
+
+    Resources that it does not mention may have been added by a LimitRange.
+    """
+    owner = _owner(metadata)
+    stated = annotations.get(names.ANNOTATION_PLACEHOLDER_REQUESTS, "")
+    if owner is None or not stated or text_bytes(stated) > limits.TASK_GROUPS_BYTES:
+        return None
+    containers = objects(spec.get("containers"))
+    own = next((one for one in containers if one.get("name") == PLACEHOLDER_CONTAINER), {})
+    requests = mapping(mapping(own.get("resources")).get("requests"))
+    try:
+        said = mapping(orjson.loads(stated))
+        if any(nanos(name, value) != nanos(name, requests.get(name)) for name, value in said.items()):
+            return None
+    except (orjson.JSONDecodeError, RecursionError, BadInputError):
+        return None
+    return PlaceholderClaim(owner, stated)
+
+
+def signature(annotations: Mapping[str, str], key: str) -> str:
+    """A signature of the pod; a text that is too long to be one is not kept."""
+    found = annotations.get(key, "")
+    return found if len(found) <= SIGNATURE_CHARACTERS else ""
+
+
+def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None = None) -> Membership:
+    """What the pod's labels and annotations say about its application."""
+    written = _written(metadata)
+    annotations = written["annotation"]
+    found, conflicts = _first("application id", _APP_ID_PLACES, written)
+    queue, queue_conflicts = _first("queue", _QUEUE_PLACES, written)
+    app = _app_id(found, ref, settings)
+    notices = conflicts + queue_conflicts
+    user, user_problem = _user(annotations.get(names.ANNOTATION_USER_INFO, ""))
+    says_placeholder = is_true(annotations.get(names.ANNOTATION_PLACEHOLDER))
+    claim = _claim(metadata, spec or {}, annotations) if says_placeholder else None
+    if says_placeholder and claim is None:
+        notices += (f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
+    task_group = annotations.get(names.ANNOTATION_TASK_GROUP_NAME, "")
+    refusal = _refusal(app, queue, task_group)
+    return Membership(
+        app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
+        queue="" if refusal else queue,
+        task_group="" if refusal else task_group,
+        claim=claim,
+        gang=_gang_source(annotations),
+        user=user,
+        resumed=annotations.get(names.ANNOTATION_GANG_OUTCOME) == names.GANG_RESUMED,
+        refusal=refusal,
+        conflicts=notices,
+        user_problem=user_problem,
+    )
+
 
 #: Characters of an ordinal.
 ORDINAL_CHARACTERS: Final = 10
+
 
 #: The tag, its name for people, and what makes it.
 _Fact = tuple[str, str, Callable[[], str]]
@@ -68,7 +460,7 @@ def labels_bytes(labels: Mapping[str, str]) -> int:
 def _near_facts(spec: Raw, ref: PodRef, labels: Mapping[str, str]) -> Iterator[_Fact]:
     """What a pod asks of those near it, also where it is already."""
     tag = keys.TAG_POD_CONSTRAINTS
-    yield tag, "pod affinity and topology spread constraints", lambda: company_tag(spec, ref.namespace, labels)
+    yield tag, "pod affinity and topology spread constraints", lambda: pod_constraints_tag(spec, ref.namespace, labels)
     yield keys.CONTAINER_PORTS, "host ports", lambda: ports_tag(spec)
     if "volumes" in spec:
         yield keys.TAG_VOLUMES, "volumes", lambda: volumes_tag(spec, ref)
@@ -138,7 +530,7 @@ def _resources(spec: Raw, status: Raw, *, is_waiting: bool) -> dict[str, int]:
 
 def _allow_preemption(metadata: Raw) -> bool | None:
     """True or false as the pod says, None when it says nothing or something else (contract 1.2)."""
-    value = strings(metadata.get("annotations")).get(words.ANNOTATION_ALLOW_PREEMPTION)
+    value = strings(metadata.get("annotations")).get(names.ANNOTATION_ALLOW_PREEMPTION)
     return {"true": True, "false": False}.get(value or "")
 
 
@@ -188,8 +580,8 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
     resources, tags, member = _facts(raw, ref, membership(metadata, ref, settings, spec), created_s)
     scheduled_at_ms, condition = _scheduled(status)
     annotations = strings(metadata.get("annotations"))
-    ordinal = "" if member.claim is None else annotations.get(words.ANNOTATION_PLACEHOLDER_ORDINAL, "")
-    sealed_by = words.ANNOTATION_OUTCOME_SIGNATURE if member.claim is None else words.ANNOTATION_PLACEHOLDER_SIGNATURE
+    ordinal = "" if member.claim is None else annotations.get(names.ANNOTATION_PLACEHOLDER_ORDINAL, "")
+    sealed_by = names.ANNOTATION_OUTCOME_SIGNATURE if member.claim is None else names.ANNOTATION_PLACEHOLDER_SIGNATURE
     return Pod(
         ref=ref,
         membership=member,
@@ -212,7 +604,7 @@ def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:
         kubelet_refusal=kubelet_refusal(status),
         seal=signature(annotations, sealed_by),
         ordinal=ordinal[:ORDINAL_CHARACTERS],
-        binding=signature(annotations, words.ANNOTATION_BINDING_SIGNATURE),
+        binding=signature(annotations, names.ANNOTATION_BINDING_SIGNATURE),
     )
 
 

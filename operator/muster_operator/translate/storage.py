@@ -1,31 +1,264 @@
-"""Raw objects of storage become what the agent works with and what the core is told (FACT_OBJECT of muster_si.keys)."""
+"""Objects of storage and volumes of a pod."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from muster_operator.model import limits
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.ids import NodeName
-from muster_operator.model.objects import ClusterObject, ObjectKind
-from muster_operator.model.storage import Attachment, Claim, ClaimRef, NodeDrivers, Requirement, Volume
-from muster_operator.translate.canonical import canonical
+from muster_operator.model.pods import PodRef
+from muster_operator.model.storage import (
+    Attachment,
+    Claim,
+    ClaimRef,
+    ClusterObject,
+    NodeDrivers,
+    ObjectKind,
+    Requirement,
+    Volume,
+)
 from muster_operator.translate.constraints import node_term
-from muster_operator.translate.in_tree import DRIVERS, csi_of, migrated
-from muster_operator.translate.quantities import NANO, nanos
-from muster_operator.translate.raw import Raw, integer, items, mapping, objects, strings, text, text_bytes
+from muster_operator.translate.values import (
+    NANO,
+    Raw,
+    canonical,
+    integer,
+    items,
+    mapping,
+    nanos,
+    objects,
+    strings,
+    text,
+    text_bytes,
+)
 from muster_si import keys
+
+#: By the name of the old plugin, which is also the provisioner of its storage classes; empty = not counted.
+DRIVERS: Final[Mapping[str, str]] = {
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    "kubernetes.io/azure-file": "",
+    "kubernetes.io/vsphere-volume": "",
+}
+
+
+#: Where a volume's labels name its zone or zones; the older one goes first.
+_ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+
+
+_BETWEEN_ZONES: Final = "__"
+
+
+_REGION: Final = "topology.kubernetes.io/region"
+
+
+_OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+
+
+#: By the field of a volume: the plugin, and what its driver calls the zone. The drivers of the others do not.
+_DRIVER_ZONES: Final[Mapping[str, tuple[str, str]]] = {
+    "gcePersistentDisk": ("kubernetes.io/gce-pd", "topology.gke.io/zone"),
+    "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
+    "cinder": ("kubernetes.io/cinder", "topology.cinder.csi.openstack.org/zone"),
+}
+
+
+_UNKNOWN: Final = "UNSPECIFIED"
+
+
+def driver_and_handle(source: Raw, labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """Driver and handle of a volume source, a pod's or a PersistentVolume's with these labels; None for other kinds.
+
+    None also for one whose name means nothing to the driver.
+    """
+    for field, (driver, handle_of) in SOURCES.items():
+        if isinstance(source.get(field), dict):
+            handle = handle_of(mapping(source[field]), labels)
+            return (driver, handle) if handle else None
+    return None
+
+
+def _google(source: Raw, labels: Mapping[str, str]) -> str:
+    """A zone's disk, or a region's where the labels name several zones of it."""
+    name = text(source.get("pdName"))
+    written = next((labels[label] for label in _ZONE_LABELS if labels.get(label)), "")
+    zones = written.split(_BETWEEN_ZONES)
+    if len(zones) == 1:
+        return f"projects/{_UNKNOWN}/zones/{zones[0] or _UNKNOWN}/disks/{name}"
+    regions = {zone.rpartition("-")[0] for zone in zones if zone.count("-") == 2}
+    if len(regions) != 1 or not all(zone.count("-") == 2 for zone in zones):
+        return ""
+    return f"projects/{_UNKNOWN}/regions/{regions.pop()}/disks/{name}"
+
+
+def _amazon(source: Raw, _: Mapping[str, str]) -> str:
+    """``vol-...``, or an address that ends in it."""
+    written = text(source.get("volumeID"))
+    if not written.startswith("aws://"):
+        return written
+    try:
+        name = urlsplit(written).path.strip("/")
+    except ValueError:
+        return ""
+    return name if name.startswith("vol-") and "/" not in name else ""
+
+
+def _named(field: str) -> Callable[[Raw, Mapping[str, str]], str]:
+    return lambda source, _: text(source.get(field))
+
+
+SOURCES: Final[Mapping[str, tuple[str, Callable[[Raw, Mapping[str, str]], str]]]] = {
+    "gcePersistentDisk": (DRIVERS["kubernetes.io/gce-pd"], _google),
+    "awsElasticBlockStore": (DRIVERS["kubernetes.io/aws-ebs"], _amazon),
+    "azureDisk": (DRIVERS["kubernetes.io/azure-disk"], _named("diskURI")),
+    "cinder": (DRIVERS["kubernetes.io/cinder"], _named("volumeID")),
+    "portworxVolume": (DRIVERS["kubernetes.io/portworx-volume"], _named("volumeID")),
+}
+
+
+def csi_of(spec: Raw, metadata: Raw) -> tuple[str, str] | None:
+    """Driver and handle of a PersistentVolume, of CSI or of a kind that it took over; None for others."""
+    csi = mapping(spec.get("csi"))
+    if csi:
+        return text(csi.get("driver")), text(csi.get("volumeHandle"))
+    return driver_and_handle(spec, strings(metadata.get("labels")))
+
+
+def migrated(spec: Raw, metadata: Raw, terms: list[Raw] | None) -> Raw | None:
+    """A PersistentVolume's `migrated` of muster_si.keys; None where its node affinity is the same everywhere.
+
+    `terms`: its node affinity. The zone is the one that the terms name, or else the one of the labels.
+    """
+    field = next((field for field in _DRIVER_ZONES if isinstance(spec.get(field), dict)), None)
+    if field is None:
+        return None
+    plugin, driver_zone = _DRIVER_ZONES[field]
+    labels, named = strings(metadata.get("labels")), _keys(terms)
+    old, new = _ZONE_LABELS
+    zone = next((label for label in (new, old) if label in named), None)
+    zone = zone or next((label for label in (new, old) if label in labels), new)
+    found = terms or []
+    if named.get(zone):
+        found = _renamed(found, zone, driver_zone)
+    elif zones := sorted({one.strip() for one in labels.get(zone, "").split(_BETWEEN_ZONES)} - {""}):
+        is_there = {"key": driver_zone, "operator": "In", "values": zones}
+        found = [{**term, "matchExpressions": [*term.get("matchExpressions", []), is_there]} for term in found or [{}]]
+    if zone == old and named.get(_OLD_REGION):
+        found = _renamed(found, _OLD_REGION, _REGION)
+    return None if found == (terms or []) else {"plugin": plugin, "nodeAffinity": found}
+
+
+def _keys(terms: list[Raw] | None) -> dict[str, list[str]]:
+    """Labels that the terms name, with all values they name."""
+    found: dict[str, list[str]] = {}
+    for term in terms or []:
+        for expression in term.get("matchExpressions", []):
+            found.setdefault(expression["key"], []).extend(expression["values"])
+    return found
+
+
+def _renamed(terms: list[Raw], old: str, new: str) -> list[Raw]:
+    return [
+        {
+            **term,
+            "matchExpressions": [
+                {**one, "key": new} if one["key"] == old else one for one in term.get("matchExpressions", [])
+            ],
+        }
+        if "matchExpressions" in term
+        else term
+        for term in terms
+    ]
+
+
+#: Kinds that matter, as a volume's fields name them; nearly all volumes are of others.
+_MATTERING: Final = frozenset({"persistentVolumeClaim", "ephemeral", "iscsi", "rbd", *SOURCES})
+
+
+def volumes_tag(spec: Raw, ref: PodRef) -> str:
+    """The tag's value, empty when no volume of the pod matters to where it may go.
+
+    Raises:
+        BadInputError: the facts cannot be written as JSON.
+    """
+    facts: dict[str, Any] = {}
+    claims: list[str] = []
+    ephemeral: dict[str, str] = {}
+    disks: list[Raw] = []
+    attached: dict[str, list[str]] = defaultdict(list)
+    for volume in [each for each in objects(spec.get("volumes")) if not _MATTERING.isdisjoint(each)]:
+        if (claim := _claim(volume, ref)) is not None:
+            claims.append(claim)
+            if isinstance(volume.get("ephemeral"), dict):
+                ephemeral[claim] = ref.uid
+        if (disk := _disk(volume)) is not None:
+            disks.append(disk)
+        if (known := driver_and_handle(volume, {})) is not None:
+            driver, handle = known
+            attached[driver].append(handle)
+    if claims:
+        facts["claims"] = claims
+    if ephemeral:
+        facts["ephemeral"] = ephemeral
+    if disks:
+        facts["disks"] = disks
+    if attached:
+        facts["attached"] = attached
+    return canonical("volumes", facts) if facts else ""
+
+
+def _claim(volume: Raw, ref: PodRef) -> str | None:
+    """The claim that the volume is of; that of a generic ephemeral one is made by a controller under this name."""
+    if isinstance(volume.get("persistentVolumeClaim"), dict):
+        return f"{ref.namespace}/{text(mapping(volume['persistentVolumeClaim']).get('claimName'))}"
+    if isinstance(volume.get("ephemeral"), dict):
+        return f"{ref.namespace}/{ref.name}-{text(volume.get('name'))}"
+    return None
+
+
+def _disk(volume: Raw) -> Raw | None:
+    """A disk that pods of one node may not share, or only to read."""
+    for field, kind in (("gcePersistentDisk", "gce"), ("awsElasticBlockStore", "aws"), ("iscsi", "iscsi")):
+        if isinstance(volume.get(field), dict):
+            source = mapping(volume[field])
+            name = text(source.get({"gce": "pdName", "aws": "volumeID", "iscsi": "iqn"}[kind]))
+            return {"kind": kind, "id": name, "readOnly": source.get("readOnly") is True}
+    if not isinstance(volume.get("rbd"), dict):
+        return None
+    source = mapping(volume["rbd"])
+    return {
+        "kind": "rbd",
+        "id": f"{text(source.get('pool'))}/{text(source.get('image'))}",
+        "monitors": [text(monitor) for monitor in items(source.get("monitors"))],
+        "readOnly": source.get("readOnly") is True,
+    }
+
 
 #: Where the class of volumes and claims was written before it was a field; it still wins.
 _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+
+
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+
+
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+
+
 #: On a CSINode: the plugins, separated by commas, that CSI drivers have taken over there.
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+
+
 _EXPRESSION_FIELDS: Final = ("key", "operator", "values")
 
 
-def _named(raw: Raw) -> tuple[Raw, Raw, str]:
+def _storage_named(raw: Raw) -> tuple[Raw, Raw, str]:
     """Metadata, spec and name; without a name it is no object."""
     metadata = mapping(raw.get("metadata"))
     return metadata, mapping(raw.get("spec")), text(metadata.get("name"))
@@ -87,7 +320,7 @@ def _optional(value: Any) -> str | None:
 
 def read_volume(raw: Raw) -> Volume | None:
     """The PersistentVolume, None for an object that is none."""
-    metadata, spec, name = _named(raw)
+    metadata, spec, name = _storage_named(raw)
     if not name:
         return None
     phase = text(mapping(raw.get("status")).get("phase"))
@@ -151,7 +384,7 @@ def _reach(terms: list[Raw] | None) -> tuple[tuple[Requirement, ...], ...] | Non
 
 def read_claim(raw: Raw) -> Claim | None:
     """The PersistentVolumeClaim, None for an object that is none."""
-    metadata, spec, name = _named(raw)
+    metadata, spec, name = _storage_named(raw)
     if not name:
         return None
     ref = ClaimRef(text(metadata.get("namespace")), name, text(metadata.get("uid")))
@@ -190,7 +423,7 @@ def _controller(metadata: Raw) -> str | None:
 
 def read_storage_class(raw: Raw) -> ClusterObject | None:
     """The StorageClass, None for an object that is none."""
-    _, _, name = _named(raw)
+    _, _, name = _storage_named(raw)
     if not name:
         return None
     provisioner = text(raw.get("provisioner"))
@@ -212,7 +445,7 @@ def read_storage_class(raw: Raw) -> ClusterObject | None:
 
 def read_driver(raw: Raw) -> ClusterObject | None:
     """The CSIDriver, None for an object that is none."""
-    _, spec, name = _named(raw)
+    _, spec, name = _storage_named(raw)
     return (
         _told(ObjectKind.STORAGE_DRIVER, name, {"storageCapacity": spec.get("storageCapacity") is True})
         if name
@@ -222,7 +455,7 @@ def read_driver(raw: Raw) -> ClusterObject | None:
 
 def read_capacity(raw: Raw) -> ClusterObject | None:
     """The CSIStorageCapacity, None for an object that is none."""
-    metadata, _, name = _named(raw)
+    metadata, _, name = _storage_named(raw)
     if not name:
         return None
     fields: dict[str, Any] = {
@@ -236,7 +469,7 @@ def read_capacity(raw: Raw) -> ClusterObject | None:
 
 def read_node_drivers(raw: Raw) -> NodeDrivers | None:
     """The CSINode, None for an object that is none."""
-    metadata, spec, name = _named(raw)
+    metadata, spec, name = _storage_named(raw)
     if not name:
         return None
     limits = {
@@ -255,7 +488,7 @@ def _count(driver: Raw) -> int:
 
 def read_attachment(raw: Raw) -> Attachment | None:
     """The VolumeAttachment; None for an object that is none, and for one of a pod's own volume: it does not count."""
-    _, spec, name = _named(raw)
+    _, spec, name = _storage_named(raw)
     volume = text(mapping(spec.get("source")).get("persistentVolumeName"))
     node, driver = text(spec.get("nodeName")), text(spec.get("attacher"))
     return Attachment(name, NodeName(node), driver, volume) if name and volume and node and driver else None

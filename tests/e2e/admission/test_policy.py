@@ -18,10 +18,9 @@ from devcluster.errors import ApiError
 from devcluster.muster import ACCOUNT, NAMESPACE
 from devcluster.resources import BY_KIND
 from devcluster.waiting import until
-from muster_operator.admission.deciding.identity import of_submitter
-from muster_operator.admission.kinds import KINDS
-from muster_operator.admission.review import Submitter
-from muster_operator.model.vocabulary import ANNOTATION_BINDING_SIGNATURE, INTERNAL_PREFIX
+from muster_operator.model.names import ANNOTATION_BINDING_SIGNATURE, INTERNAL_PREFIX
+from muster_operator.webhook.context import KINDS, Submitter
+from muster_operator.webhook.decisions import of_submitter
 from tests.e2e.manifests import PLACEHOLDER, PREFIX, a_pod
 
 POLICY = Path(__file__).parents[3] / "deploy" / "admission-policy.yaml"

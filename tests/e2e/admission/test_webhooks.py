@@ -19,7 +19,7 @@ from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
 from devcluster.resources import BY_KIND
-from muster_operator.model.vocabulary import INTERNAL_PREFIX
+from muster_operator.model.names import INTERNAL_PREFIX
 from tests.e2e.admission.asked import MUTATING, NAME, USER_INFO, VALIDATING, registered, webhook
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PREFIX, a_pod

@@ -95,8 +95,10 @@ async def test_the_oldest_member_becomes_the_originator_of_a_reserving_gang(open
     await scene.eventually("the next one does", lambda: owned_by(others[0]["metadata"]["name"]))
     assert "Completing" not in await states(scene, "job")
     await scene.create([first])
-    [occupant] = [pod for pod in await scene.api.find("pods", scene.namespace) if "job" not in pod["metadata"]["name"]]
-    await scene.api.delete("pods", occupant["metadata"]["name"], scene.namespace, grace_s=0)
+    [pod_on_node] = [
+        pod for pod in await scene.api.find("pods", scene.namespace) if "job" not in pod["metadata"]["name"]
+    ]
+    await scene.api.delete("pods", pod_on_node["metadata"]["name"], scene.namespace, grace_s=0)
 
     async def all_run() -> bool:
         return sum("job" in pod["metadata"]["name"] for pod in await scene.bound()) == 3

@@ -8,11 +8,11 @@ import sys
 from devcluster.api import Json
 from devcluster.muster import LEASE, NAMESPACE
 from devcluster.nodes import FakeNode
-from muster_operator.admission.certifying.secret import SECRET
-from muster_operator.admission.registering.webhooks import NAME
-from muster_operator.link.beside.neighbours import NAMESPACE as NAMES
-from muster_operator.link.beside.neighbours import PREFIX
-from muster_operator.model.vocabulary import PLACEHOLDER_FIELD_MANAGER
+from muster_operator.model.names import PLACEHOLDER_FIELD_MANAGER
+from muster_operator.runtime.conflicts import NAMESPACE as NAMES
+from muster_operator.runtime.conflicts import PREFIX
+from muster_operator.webhook.certificates import SECRET
+from muster_operator.webhook.registration import NAME
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod
 from tests.e2e.scene import Scene

@@ -17,10 +17,10 @@ from devcluster.connection import load
 from devcluster.errors import ApiError
 from devcluster.programs import HELM
 from devcluster.waiting import until
-from muster_operator.admission.certifying.secret import SECRET
-from muster_operator.admission.registering.webhooks import name_of
+from muster_operator.model.names import PLACEHOLDER_FIELD_MANAGER
 from muster_operator.model.settings import Settings
-from muster_operator.model.vocabulary import PLACEHOLDER_FIELD_MANAGER
+from muster_operator.webhook.certificates import SECRET
+from muster_operator.webhook.registration import name_of
 from tests.e2e.install.conftest import ENFORCED
 from tests.e2e.install.inventory import everything
 from tests.e2e.install.programs import said

@@ -9,12 +9,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster.main import app
-from muster_core.edge.loop import LoopSettings
-from muster_core.edge.rest.server import RestServer
-from muster_core.edge.rest.settings import RestSettings
-from muster_core.edge.scheduler import Scheduler
-from tests.unit.core.edge.rest.conftest import TRUSTING, a_scene
-from tests.unit.core.engine.scene import Scene
+from muster_core.rest.server import RestServer, RestSettings
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Scheduler
+from tests.unit.core.rest.conftest import TRUSTING, a_scene
+from tests.unit.core.scheduling.scene import Scene
 
 OPEN = RestSettings(port=0, access=TRUSTING)
 #: Nobody listens there.

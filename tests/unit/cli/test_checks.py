@@ -11,12 +11,12 @@ import yaml
 from muster.checks import core, leases, neighbours, placeholders, rights, webhooks, workloads
 from muster.checks.finding import Finding, Level
 from muster.views import doctor
-from muster_operator.admission.certifying.certificates import authority
-from muster_operator.admission.registering import webhooks as registered
-from muster_operator.admission.registering.conditions import Ours
-from muster_operator.link import signing
-from muster_operator.link.leading import lease as operators
-from muster_operator.model import vocabulary
+from muster_operator.kube import leases as operators
+from muster_operator.kube import signing
+from muster_operator.model import names
+from muster_operator.webhook import registration
+from muster_operator.webhook.certificates import authority
+from muster_operator.webhook.context import Ours
 from tests.unit.repo.tree import ROOT
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -121,8 +121,8 @@ def test_pods_of_an_application_that_was_rejected_are_told_with_their_queue() ->
 
 
 def a_configuration(bundle: Iterable[bytes], url: str = "") -> Json:
-    door = registered.Door("muster", "" if url else "muster-webhook", url=url)
-    return registered.mutating(door, Ours(BOTH, "system:serviceaccount:muster:muster-operator", "muster"), bundle)
+    door = registration.WebhookClientConfig("muster", "" if url else "muster-webhook", url=url)
+    return registration.mutating(door, Ours(BOTH, "system:serviceaccount:muster:muster-operator", "muster"), bundle)
 
 
 def a_bundle(ends: datetime) -> bytes:
@@ -289,6 +289,6 @@ def test_placeholders_without_a_signature_are_listed() -> None:
 
 
 def test_the_names_of_annotations_are_those_of_the_operator() -> None:
-    assert placeholders.MARKS[0] == vocabulary.ANNOTATION_PLACEHOLDER
-    assert placeholders.SIGNATURE == vocabulary.ANNOTATION_PLACEHOLDER_SIGNATURE
+    assert placeholders.MARKS[0] == names.ANNOTATION_PLACEHOLDER
+    assert placeholders.SIGNATURE == names.ANNOTATION_PLACEHOLDER_SIGNATURE
     assert rights.SIGNING == signing.SECRET

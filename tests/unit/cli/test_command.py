@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from muster.later import Entry
 from muster.main import COMMANDS, app
-from muster_operator.link.errors import StartupRefused
 from muster_operator.main import tls_files
+from muster_operator.model.errors import StartupRefused
 from muster_si.api import SI_VERSION
 from tests.unit.repo.tree import ROOT
 

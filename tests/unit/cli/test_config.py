@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from muster.main import app
-from muster_operator.link.config.catalogue import LEVELS, SETTINGS
+from muster_operator.config.catalog import LEVELS, SETTINGS
 
 MANIFEST = "kind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{{entries}}}\n"
 

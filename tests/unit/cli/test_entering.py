@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import trustme
 
-from muster_core.edge.rest.access.guard import AccessSettings
-from muster_core.edge.rest.access.tls import ServerTls
-from muster_core.edge.rest.settings import RestSettings
+from muster_core.rest.auth import AccessSettings, ServerTls
+from muster_core.rest.server import RestSettings
 from tests.unit.cli.conftest import NOWHERE, Served, core_thread, run
-from tests.unit.core.edge.rest.conftest import a_scene
+from tests.unit.core.rest.conftest import a_scene
 
 TOKEN = "a token of sixteen characters"
 AUTHORITY = trustme.CA()

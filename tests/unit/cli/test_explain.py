@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster import reasons
+from muster_core.model.decisions import ReasonKind
 from muster_core.model.events import ApplicationAdded
-from muster_core.model.shortfall import Lack
 from muster_si import keys
 from tests.unit.builders import an_application, an_ask
 from tests.unit.cli.conftest import Served
@@ -69,7 +69,7 @@ def test_of_an_application_that_runs_in_part_the_verdict_counts_what_waits(serve
 
 
 def test_whatever_may_be_missing_has_words_and_a_cure() -> None:
-    assert set(reasons.WAITS_FOR) == set(reasons.CURES) == {lack.value for lack in Lack}
+    assert set(reasons.WAITS_FOR) == set(reasons.CURES) == {lack.value for lack in ReasonKind}
 
 
 def test_a_pod_is_found_by_its_name_alone_while_only_one_is_called_so(served: Served) -> None:

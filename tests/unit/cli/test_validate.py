@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from muster.main import app
-from muster_core.edge.config.load import checksum
+from muster_core.config.load import checksum
 
 GOOD = "partitions:\n  - queues:\n      - name: a\n"
 BAD = "partitions:\n  - queues:\n      - name: a.b\n      - {name: c, parent: maybe, colour: red}\n"

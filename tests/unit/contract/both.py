@@ -11,41 +11,48 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 
-from muster_core.edge import cluster_facts, inventory, si_encode
-from muster_core.edge.deadlines import Deadlines
-from muster_core.edge.si_decode import Decoder, Intake
-from muster_core.engine import invariants
-from muster_core.engine.cycle import cycle
-from muster_core.engine.step import step
 from muster_core.model.config import Configuration, Timing
 from muster_core.model.effects import (
-    AllocationAnswer,
+    AllocationResponse,
     ApplicationAccepted,
     ApplicationRejected,
     ApplicationUpdated,
-    ClockSet,
     Effect,
     NodeAccepted,
     NodeRejected,
     SchedulingStateChanged,
+    TimerSet,
 )
-from muster_core.model.events import ConfigurationReplaced, Event, FactsTold, FencePassed, ManagerRegistered
+from muster_core.model.events import (
+    ClusterObjectsReported,
+    ConfigurationReplaced,
+    Event,
+    ManagerRegistered,
+    RecoveryBarrierPassed,
+)
 from muster_core.model.ids import partition_id
-from muster_core.model.notes import EventNoted
-from muster_core.world.applications import Application
-from muster_core.world.world import Partition, World
-from muster_operator.agent.comparing import compare
-from muster_operator.agent.reminders import next_due, remind
-from muster_operator.link.si.decode import decoded, decoded_callback, decoded_inventory
-from muster_operator.link.si.encode import Encoder, Sent
-from muster_operator.model.inventory import Inventory, Part
-from muster_operator.model.news import News
-from muster_operator.model.verdicts import Verdict
+from muster_core.model.records import EventRecorded
+from muster_core.runtime import service
+from muster_core.runtime.dispatch import TimerHeap
+from muster_core.scheduling import invariants
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.si import encode, storage
+from muster_core.si.decode import Decoder, Intake
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_operator.controller.reconciliation import compare
+from muster_operator.controller.state import next_due
+from muster_operator.controller.timers import on_timers
+from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.core_responses import CoreResponse, Inventory, Part
+from muster_operator.si.decode import decoded, decoded_callback, decoded_inventory
+from muster_operator.si.encode import Encoder, Sent
 from muster_si import muster_pb2, si_pb2
 from tests.unit.builders import PARTITION, RM, SECOND, a_configuration
-from tests.unit.operator.agent.core import Core
-from tests.unit.operator.agent.simulation import Simulation
-from tests.unit.operator.objects import CREATED_S
+from tests.unit.operator.controller.core import Core
+from tests.unit.operator.controller.objects import CREATED_S
+from tests.unit.operator.controller.simulation import Simulation
 
 #: Seconds after the first pod of any test at which its time begins.
 BEGIN_S = 300
@@ -79,7 +86,7 @@ class RealCore(Core):  # long: what the simulation asks of a core
 
     def reset(self) -> None:
         """A new session, behind its fence."""
-        self.world, self.deadlines = World(), Deadlines()
+        self.world, self.deadlines = SchedulerState(), TimerHeap()
         self.encoder, self.decoder = Encoder(str(RM), "default"), Decoder(RM, ["default"])
         self.applications.clear()
         self.allocations.clear()
@@ -93,13 +100,13 @@ class RealCore(Core):  # long: what the simulation asks of a core
     def inventory(self, part: Part) -> Inventory:
         """A part of what it holds, as it is asked for it and as it says it."""
         question = self.encoder.question(Sent(), part, "", 1_000_000)
-        return decoded_inventory(inventory.take(self.partition, question, 0), part, "")
+        return decoded_inventory(service.take_inventory(self.partition, question, 0), part, "")
 
     def pass_fence(self) -> None:
         """All was told."""
-        self._hear([FencePassed(RM)])
+        self._hear([RecoveryBarrierPassed(RM)])
 
-    def take(self, news: News) -> None:
+    def take(self, news: CoreRequest) -> None:
         """One item of news, as the message that says it."""
         for batch in self.encoder.batches([news]):
             match self.encoder.encoded(batch):
@@ -110,9 +117,9 @@ class RealCore(Core):  # long: what the simulation asks of a core
                 case si_pb2.AllocationRequest() as request:
                     self._take_in(self.decoder.allocations(request))
                 case muster_pb2.FactsRequest() as request:
-                    taken, rejected = cluster_facts.read(request.facts)
+                    taken, rejected = storage.read_cluster_object(request.facts)
                     assert not rejected
-                    self._hear([FactsTold(partition_id(RM, "default"), taken)])
+                    self._hear([ClusterObjectsReported(partition_id(RM, "default"), taken)])
 
     def next_s(self) -> float | None:
         """When a clock of the core rings next, in seconds from now."""
@@ -149,36 +156,36 @@ class RealCore(Core):  # long: what the simulation asks of a core
 
     def _say(self, run: list[Effect]) -> None:
         match run[0]:
-            case ClockSet():
+            case TimerSet():
                 for effect in run:
-                    assert isinstance(effect, ClockSet)
+                    assert isinstance(effect, TimerSet)
                     self.deadlines.set(effect)
-            case AllocationAnswer() as answer:
-                self.allocations.append(decoded(si_encode.allocation_response(answer)))
+            case AllocationResponse() as answer:
+                self.allocations.append(decoded(encode.allocation_response(answer)))
             case ApplicationAccepted() | ApplicationRejected() | ApplicationUpdated():
                 said = [effect for effect in run if isinstance(effect, _APPLICATION)]
-                self.applications.append(decoded(si_encode.application_response(said)))
+                self.applications.append(decoded(encode.application_response(said)))
             case NodeAccepted() | NodeRejected():
                 nodes = [effect for effect in run if isinstance(effect, _NODE)]
-                self.allocations.append(decoded(si_encode.node_response(nodes)))
+                self.allocations.append(decoded(encode.node_response(nodes)))
             case SchedulingStateChanged():
                 states = [effect for effect in run if isinstance(effect, SchedulingStateChanged)]
-                self._call_back(si_encode.scheduling_states(states))
-            case EventNoted():
-                notes = [effect for effect in run if isinstance(effect, EventNoted)]
-                self._call_back(si_encode.events([si_encode.event_record(note, self._now_ns) for note in notes]))
+                self._call_back(encode.scheduling_states(states))
+            case EventRecorded():
+                notes = [effect for effect in run if isinstance(effect, EventRecorded)]
+                self._call_back(encode.events([encode.event_record(note, self._now_ns) for note in notes]))
             case _:
                 return
 
     def _call_back(self, callback: muster_pb2.Callback) -> None:
-        verdict: Verdict | None = decoded_callback(callback)
+        verdict: CoreResponse | None = decoded_callback(callback)
         if verdict is not None:
             self.allocations.append(verdict)
 
 
 def _is_alone(effect: Effect) -> bool:
     """One decision is one message (semantics 1)."""
-    return isinstance(effect, AllocationAnswer)
+    return isinstance(effect, AllocationResponse)
 
 
 @dataclass
@@ -205,7 +212,7 @@ class Both(Simulation):
             self._pass(max(due, self.now))
             self.real.ring()
             if own is not None and own <= self.now:
-                self._take(remind(self.ledger, self.now))
+                self._take(on_timers(self.ledger, self.now))
             self.run()
             if due >= end:
                 return

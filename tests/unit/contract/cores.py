@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster_core.edge.administration import Administration
-from muster_core.edge.loop import LoopSettings
-from muster_core.edge.scheduler import Scheduler as Core
 from muster_core.main import Options, running
 from muster_core.model.ids import RmId
 from muster_core.model.states import ManagerState
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Administration
+from muster_core.runtime.service import Scheduler as Core
 from muster_si import keys, muster_pb2, si_pb2
 from muster_si.transport.grpc_client import GrpcClient
 from muster_si.transport.grpc_server import GrpcServer

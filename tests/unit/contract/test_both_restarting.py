@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.contract.both import Both
 from tests.unit.contract.turmoil import PLACEMENTS
-from tests.unit.operator.objects import Raw, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import Raw, a_group, a_pod, gang_annotations
 
 APP = "dev/half"
 MEMBERS = 4

@@ -3,23 +3,22 @@
 The only test that imports both packages (style 43): operator -> bytes -> core -> bytes -> operator.
 """
 
-from muster_core.edge import si_encode
-from muster_core.edge.si_decode import Decoder
 from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
-from muster_core.model.effects import AllocationAnswer, NewAllocation, Release
+from muster_core.model.effects import AllocationResponse, NewAllocation, Release
 from muster_core.model.events import AllocationReleased, AskAdded, NodeAdded
-from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId
-from muster_core.model.release import Termination
+from muster_core.model.ids import AllocationId, ApplicationId, NodeId, RmId, Termination
 from muster_core.model.resources import Resources
-from muster_operator.link.si.decode import decoded
-from muster_operator.link.si.encode import Encoder
-from muster_operator.model import news
-from muster_operator.model.allocations import AllocationSpec, AskSpec, TerminationType
+from muster_core.si import encode
+from muster_core.si.decode import Decoder
+from muster_operator.model import core_requests
+from muster_operator.model.core_requests import AllocationSpec, AskSpec, TerminationType
+from muster_operator.model.core_responses import AllocationResponse as CoreResponsesAllocationResponse
 from muster_operator.model.ids import AllocationId as OperatorAllocationId
 from muster_operator.model.ids import AppId, NodeName, PodUid
 from muster_operator.model.pods import Pod
 from muster_operator.model.settings import Settings
-from muster_operator.model.verdicts import AllocationVerdict
+from muster_operator.si.decode import decoded
+from muster_operator.si.encode import Encoder
 from muster_operator.translate.nodes import read_node
 from muster_operator.translate.pods import read_pod
 from muster_si import si_pb2
@@ -71,7 +70,7 @@ def a_decoder() -> Decoder:
     return Decoder(RmId(RM), ["default"])
 
 
-def on_the_wire(*items: news.News) -> list[bytes]:
+def on_the_wire(*items: core_requests.CoreRequest) -> list[bytes]:
     encoder = Encoder(RM, "default")
     return [encoder.encoded(batch).SerializeToString() for batch in encoder.batches(items)]
 
@@ -92,7 +91,7 @@ def the_ask() -> AskSpec:
 
 
 def the_core_hears_of(ask: AskSpec) -> AskAdded:
-    [data] = on_the_wire(news.AskSubmitted(ask))
+    [data] = on_the_wire(core_requests.AskSubmitted(ask))
     intake = a_decoder().allocations(si_pb2.AllocationRequest.FromString(data))
     assert intake.answers == []
     [event] = intake.events
@@ -124,7 +123,7 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
     node = read_node(NODE, Settings())
     assert node is not None
     existing = AllocationSpec(the_ask(), NodeName("n1"))
-    [data] = on_the_wire(news.NodeCreated(node, drained=True, existing=(existing,)))
+    [data] = on_the_wire(core_requests.NodeCreated(node, drained=True, existing=(existing,)))
     intake = a_decoder().nodes(si_pb2.NodeRequest.FromString(data))
     assert intake.answers == []
     [event] = intake.events
@@ -138,7 +137,7 @@ def test_a_node_arrives_with_its_labels_taints_and_pods() -> None:
 
 def test_a_confirmation_arrives_as_what_it_confirms() -> None:
     replaced = TerminationType.PLACEHOLDER_REPLACED
-    said = news.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
+    said = core_requests.AllocationReleased(AppId("app-1"), PodUid("uid-1"), replaced, OperatorAllocationId("uid-1-0"))
     [data] = on_the_wire(said)
     [event] = a_decoder().allocations(si_pb2.AllocationRequest.FromString(data)).events
     assert isinstance(event, AllocationReleased)
@@ -149,10 +148,10 @@ def test_a_place_and_a_release_arrive_back() -> None:
     spec = the_core_hears_of(the_ask()).spec
     first = AllocationId("uid-1-0")
     release = Release(spec.partition, ApplicationId("app-1"), spec.key, first, Termination.TIMEOUT, "late")
-    answer = AllocationAnswer(RmId(RM), new=(NewAllocation(spec, first, NodeId("n1")),), released=(release,))
-    data = si_encode.allocation_response(answer).SerializeToString()
+    answer = AllocationResponse(RmId(RM), new=(NewAllocation(spec, first, NodeId("n1")),), released=(release,))
+    data = encode.allocation_response(answer).SerializeToString()
     verdict = decoded(si_pb2.AllocationResponse.FromString(data))
-    assert isinstance(verdict, AllocationVerdict)
+    assert isinstance(verdict, CoreResponsesAllocationResponse)
     [new], [gone] = verdict.allocated, verdict.released
     assert (new.app, new.key, new.node, new.allocation_id) == ("app-1", "uid-1", "n1", "uid-1-0")
     assert (gone.key, gone.termination, gone.message) == ("uid-1", TerminationType.TIMEOUT, "late")

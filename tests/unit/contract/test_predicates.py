@@ -45,7 +45,7 @@ def _declared(wire: CoreWire, rm_id: str) -> dict[str, bool]:
     manager = wire.core.loop.world.managers.get(RmId(rm_id))
     if manager is None:
         return {"registered": False}
-    found = {"predicates": manager.inquiries.places, "preemptionPredicates": manager.inquiries.victims}
+    found = {"predicates": manager.pending_callbacks.places, "preemptionPredicates": manager.pending_callbacks.victims}
     return {name: wish for name, wish in found.items() if wish}
 
 

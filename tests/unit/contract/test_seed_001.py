@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from muster_core.edge.administration import Administration
 from muster_core.model.ids import ApplicationId, NodeId, RmId, partition_id
 from muster_core.model.resources import Resources
+from muster_core.runtime.service import Administration
 from muster_si import keys, muster_pb2
 from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SessionLost

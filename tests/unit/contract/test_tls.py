@@ -117,11 +117,11 @@ async def test_both_sides_follow_when_their_certificates_and_the_authority_are_r
     tls = files(secured.folder, secured.authority, "operator", "operator.muster")
     client = GrpcClient(secured.address, tls=tls, settings=SETTINGS)
     await client.register_resource_manager(a_registration(), ResourceManager())
-    successor = trustme.CA()
-    renew(secured.folder, successor, "core", "localhost")
+    replaced_by = trustme.CA()
+    renew(secured.folder, replaced_by, "core", "localhost")
     await client.update_allocation(asks("a"))  # the session that lives goes on
     assert keys_of(await secured.scheduler.allocations.first()) == ["a"]
-    renew(secured.folder, successor, "operator", "operator.muster")
+    renew(secured.folder, replaced_by, "operator", "operator.muster")
     await client.register_resource_manager(a_registration(), ResourceManager())
     await client.aclose()
 

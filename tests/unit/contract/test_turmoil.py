@@ -9,7 +9,7 @@ import pytest
 from tests.unit.contract.both import Both
 from tests.unit.contract.turmoil import PLACEMENTS, Turmoil, law_breaches
 from tests.unit.contract.upheaval import Upheaval
-from tests.unit.operator.objects import a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
 
 SEEDS = 40
 

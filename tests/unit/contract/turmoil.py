@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from muster_operator.model.pods import Pod
 from muster_operator.translate.pods import read_pod
 from tests.unit.contract.both import Both
-from tests.unit.operator.agent.kubernetes import SETTINGS
-from tests.unit.operator.agent.simulation import Choose
-from tests.unit.operator.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.controller.kubernetes import SETTINGS
+from tests.unit.operator.controller.objects import Raw, a_container, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.controller.simulation import Choose
 
 PLACEMENTS = ("Reserve", "Atomic", "Direct")
 #: Few, so that they are used again, also by gangs of another placement.
@@ -150,7 +150,7 @@ def law_breaches(turmoil: Turmoil) -> Iterable[str]:
     }
     pods = [read_pod(raw, SETTINGS) for raw in both.kubernetes.pods.values()]
     bound = {str(pod.ref.uid): str(pod.node) for pod in pods if isinstance(pod, Pod) and pod.node and not pod.has_ended}
-    strays = {str(spec.key): str(spec.node) for spec in both.real.partition.foreign.values()}
-    yield from (f"counted twice: {key}" for key in in_core.keys() & strays.keys())
-    if in_core | strays != bound:
-        yield f"the core has {in_core} and {strays}, Kubernetes {bound}"
+    untracked_pods = {str(spec.key): str(spec.node) for spec in both.real.partition.foreign.values()}
+    yield from (f"counted twice: {key}" for key in in_core.keys() & untracked_pods.keys())
+    if in_core | untracked_pods != bound:
+        yield f"the core has {in_core} and {untracked_pods}, Kubernetes {bound}"

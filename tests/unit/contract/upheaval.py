@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from muster_core.model.access import EVERYBODY
-from muster_core.model.config import Configuration, PartitionConfig, PlacementRule, QueueConfig, Timing
-from muster_core.model.policies import PreemptionPolicy, QueuePolicies
-from muster_operator.model.commands import Command, DeletePod
-from muster_operator.model.results import CommandSucceeded, Result
+from muster_core.model.config import (
+    ALLOW_ALL,
+    Configuration,
+    PartitionConfig,
+    PlacementRule,
+    PreemptionPolicy,
+    QueueConfig,
+    QueuePolicies,
+    Timing,
+)
+from muster_operator.model.commands import Command, CommandSucceeded, DeletePod, Result
 from tests.unit.builders import SECOND, a_queue
 from tests.unit.contract.both import COMPLETING_S, Both
 from tests.unit.contract.turmoil import Turmoil
-from tests.unit.operator.agent.kubernetes import Kubernetes
-from tests.unit.operator.agent.simulation import Choose
-from tests.unit.operator.objects import QUEUE, Raw, a_container, a_node, a_pod
+from tests.unit.operator.controller.kubernetes import Kubernetes
+from tests.unit.operator.controller.objects import QUEUE, Raw, a_container, a_node, a_pod
+from tests.unit.operator.controller.simulation import Choose
 
 QUEUES = ("root.a", "root.b", "root.c")
 PRIORITIES = (0, 0, 10, -5)
@@ -51,7 +57,7 @@ def a_roomy_tree() -> Configuration:
 
 def _of(*queues: QueueConfig) -> Configuration:
     rules = (PlacementRule("provided"), PlacementRule("tag", create=True, value="namespace"))
-    root = QueueConfig("root", parent=True, children=queues, submit_acl=EVERYBODY)
+    root = QueueConfig("root", parent=True, children=queues, submit_acl=ALLOW_ALL)
     return Configuration((PartitionConfig("default", root, rules, quota_preemption=True),), _TIMING)
 
 

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry
 
-from muster_operator.admission.answering.server import ReviewMetrics
-from muster_operator.link.metrics import Metrics as OperatorMetrics
+from muster_operator.runtime.metrics import Metrics as OperatorMetrics
+from muster_operator.webhook.server import ReviewMetrics
 
 
 def busy_operator() -> CollectorRegistry:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.core.edge.metrics.busy import busy_core
+from tests.unit.core.metrics.busy import busy_core
 from tests.unit.deploy.busy import busy_operator
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "monitoring"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import yaml
 
-from muster_operator.admission.certifying.secret import SECRET
-from muster_operator.admission.registering.webhooks import NAME
-from muster_operator.link import signing
+from muster_operator.kube import signing
 from muster_operator.main import WEBHOOK_PORT
+from muster_operator.webhook.certificates import SECRET
+from muster_operator.webhook.registration import NAME
 from tools import webhooks
 
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac.yaml"

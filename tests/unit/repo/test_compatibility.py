@@ -12,12 +12,12 @@ import pytest
 from google.protobuf.descriptor import Descriptor
 from pydantic import BaseModel
 
-from muster_core.edge.config import properties
-from muster_core.edge.config.schema import FileForm
-from muster_core.edge.rest.routes import MOVED, ROUTES
+from muster_core.config import queues
+from muster_core.config.schema import FileForm
 from muster_core.model import states
-from muster_core.model.release import Termination
-from muster_operator.link.config.catalogue import MEANINGLESS, SETTINGS
+from muster_core.model.ids import Termination
+from muster_core.rest.routes import MOVED, ROUTES
+from muster_operator.config.catalog import MEANINGLESS, SETTINGS
 from muster_operator.model.states import AppState, TaskState
 from muster_si import si_pb2
 from tests.unit.repo import contract
@@ -85,7 +85,7 @@ def running() -> dict[str, list[str]]:
     return {
         "si": list(si_names()),
         "config": sorted(config_names()),
-        "properties": sorted(properties._READERS),
+        "properties": sorted(queues._READERS),
         "settings": sorted({*SETTINGS, *MEANINGLESS, FILE}),
         "endpoints": [f"{route.method} {route.path}" for route in ROUTES] + [f"GET {path}" for path in MOVED],
         "event-types": list(si_pb2.EventRecord.Type.keys())[1:],

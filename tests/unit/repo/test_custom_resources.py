@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from muster_operator.model.groups import GangDefinition
-from muster_operator.model.pods import GangSource
-from muster_operator.translate.task_groups import read_gang
+from muster_operator.model.pods import GangDefinition, GangSource
+from muster_operator.translate.gangs import read_gang
 from tests.unit.repo.tree import ROOT
 
 FOLDERS = sorted(path.parent for path in ROOT.glob("examples/*/pods"))

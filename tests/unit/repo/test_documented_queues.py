@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster_core.edge.config.load import load
-from muster_operator.link.config.catalogue import doubts
-from muster_operator.link.config.settings import parse
+from muster_core.config.load import load
+from muster_operator.config.catalog import setting_warnings
+from muster_operator.config.settings import parse
 from tests.unit.repo.tree import ROOT, name
 
 BLOCK = re.compile(r"^```yaml\n(partitions:.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,5 +27,5 @@ def test_a_documented_file_is_taken_as_it_stands(path: Path) -> None:
 def test_the_config_map_of_the_examples_is_taken_as_it_stands() -> None:
     data = yaml.safe_load(EXAMPLES.read_text())["data"]
     assert not load(data.get("queues.yaml", ""), data).warnings
-    assert not [*doubts(data)]
+    assert not [*setting_warnings(data)]
     parse(data)

@@ -7,10 +7,9 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from muster.main import app
-from muster_core.edge.config.load import load
-from muster_operator.link.config import admission
-from muster_operator.link.config import settings as operator
-from muster_operator.link.config.catalogue import LEVELS, SETTINGS
+from muster_core.config.load import load
+from muster_operator.config import catalog, settings
+from muster_operator.config.catalog import LEVELS, SETTINGS
 from muster_si import keys
 from tests.unit.repo.tree import ROOT
 from tools import settings as page
@@ -28,13 +27,13 @@ def of_the_core() -> set[str]:
 
 
 def of_the_operator() -> set[str]:
-    values = [value for name, value in vars(operator).items() if name.isupper() and not name.startswith("_")]
+    values = [value for name, value in vars(settings).items() if name.isupper() and not name.startswith("_")]
     flat = [item for value in values for item in (value if isinstance(value, tuple) else (value,))]
     return {item for item in flat if isinstance(item, str)}
 
 
 def test_every_setting_that_is_read_is_in_the_catalogue_and_no_other() -> None:
-    assert set(SETTINGS) == of_the_core() | of_the_operator() | set(admission.DEFAULTS) | {LEVELS}
+    assert set(SETTINGS) == of_the_core() | of_the_operator() | set(catalog.DEFAULTS) | {LEVELS}
 
 
 def test_the_page_is_made_of_the_catalogue() -> None:
@@ -49,14 +48,14 @@ def test_the_default_in_the_catalogue_is_the_cores(key: str) -> None:
 
 @pytest.mark.parametrize("key", sorted(of_the_operator()))
 def test_the_default_in_the_catalogue_is_the_operators(key: str) -> None:
-    written, absent = operator.parse({key: SETTINGS[key].default}), operator.parse({})
+    written, absent = settings.parse({key: SETTINGS[key].default}), settings.parse({})
     assert (written.settings, written.limits) == (absent.settings, absent.limits)
     assert (written.cluster_id, written.policy_group) == (absent.cluster_id, absent.policy_group)
     assert (written.log_levels, written.hot_refresh) == (absent.log_levels, absent.hot_refresh)
 
 
 def test_the_defaults_in_the_catalogue_are_those_of_admission() -> None:
-    assert {key: SETTINGS[key].default for key in admission.DEFAULTS} == admission.DEFAULTS
+    assert {key: SETTINGS[key].default for key in catalog.DEFAULTS} == catalog.DEFAULTS
 
 
 def options(command: str) -> list[TyperOption]:

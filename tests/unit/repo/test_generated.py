@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from muster_core.edge.config.schema import Form
+from muster_core.config.schema import Form
 from muster_si import si_pb2
 from tools import diagrams, differs, metrics, proto, queues
 from tools.pictures import halves, lifecycle, recorded, walk
 from tools.tables import put
 
 
-class Door(Enum):
+class WebhookEndpoint(Enum):
     """Sample states."""
 
     OPEN = "Open"
@@ -30,9 +30,9 @@ class Touch(Enum):
 
 
 DOORS = {
-    (Door.SHUT, Touch.PUSH): Door.OPEN,
-    (Door.SHUT, Touch.PULL): Door.OPEN,
-    (Door.OPEN, Touch.BURN): Door.GONE,
+    (WebhookEndpoint.SHUT, Touch.PUSH): WebhookEndpoint.OPEN,
+    (WebhookEndpoint.SHUT, Touch.PULL): WebhookEndpoint.OPEN,
+    (WebhookEndpoint.OPEN, Touch.BURN): WebhookEndpoint.GONE,
 }
 
 MESSAGE = 'syntax = "proto3";\npackage sample.v1;\nmessage Sample {{ int32 {field} = 1; }}\n'
@@ -123,8 +123,8 @@ def test_a_key_of_queues_yaml_that_nobody_explained_is_refused() -> None:
 def test_only_a_mapping_from_state_and_event_to_state_is_a_table() -> None:
     assert diagrams.is_table(DOORS)
     assert not diagrams.is_table({})
-    assert not diagrams.is_table({Door.OPEN: Door.SHUT})
-    assert not diagrams.is_table({(Door.OPEN, Touch.PUSH): True})
+    assert not diagrams.is_table({WebhookEndpoint.OPEN: WebhookEndpoint.SHUT})
+    assert not diagrams.is_table({(WebhookEndpoint.OPEN, Touch.PUSH): True})
 
 
 def test_a_remark_is_found_in_comments_and_docstrings_up_to_the_end_of_its_paragraph(tmp_path: Path) -> None:

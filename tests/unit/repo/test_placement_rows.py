@@ -1,7 +1,7 @@
 """docs/reference/compatibility.yaml has every rule, tag and resolver that the code has."""
 
 from muster_core.model.config import GroupResolver
-from muster_core.plan import placement
+from muster_core.queues import placement_rules
 from muster_si import keys
 from tools import compatibility
 
@@ -11,7 +11,7 @@ def names(section: str) -> list[str]:
 
 
 def test_the_rules_are_those_that_placement_knows_and_recovery() -> None:
-    assert sorted(names("rules")) == sorted([*placement._RULES, "recovery"])
+    assert sorted(names("rules")) == sorted([*placement_rules._RULES, "recovery"])
 
 
 def test_the_resolvers_are_those_of_the_configuration() -> None:

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 
 from muster.reasons import CURES
-from muster_core.model.shortfall import Lack
-from muster_operator.link.config import notices
-from muster_operator.link.leading import announcement
-from muster_operator.model import vocabulary
+from muster_core.model.decisions import ReasonKind
+from muster_operator.kube import leadership
+from muster_operator.model import names
+from muster_operator.runtime import reconfigure
 from tests.unit.repo import contract
 from tests.unit.repo.tree import ROOT, modules, name, parsed
 
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text()
 NAMES = re.compile(r"`([^`]+)`")
 OF_NODES = ("node(s) ", "Insufficient ", "Too many pods")
 #: Who makes events; a new one needs its reasons below.
-TELLERS = {"agent/telling.py", "link/config/notices.py", "link/leading/announcement.py"}
+TELLERS = {"controller/reporting.py", "runtime/reconfigure.py", "kube/leadership.py"}
 
 
 def rows(heading: str) -> dict[str, list[str]]:
@@ -27,17 +27,19 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def written_by_the_operator(prefix: str) -> set[str]:
-    return {value for key, value in vars(vocabulary).items() if key.startswith(prefix)}
+    return {value for key, value in vars(names).items() if key.startswith(prefix)}
 
 
 def events() -> set[str]:
     found = written_by_the_operator("REASON_") | written_by_the_operator("ACTION_")
-    return found | {notices.REFUSED, notices.DOUBTED, announcement.REASON}
+    return found | {reconfigure.REFUSED, reconfigure.DOUBTED, leadership.REASON}
 
 
 def of_nodes() -> Iterator[str]:
     """Every reason of a node in the core; what is filled in later is cut off."""
-    for path in modules("core/muster_core/plan", "core/muster_core/engine"):
+    for path in modules(
+        *(f"core/muster_core/{folder}" for folder in ("queues", "placement", "preemption", "gangs", "scheduling"))
+    ):
         parts = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)]
         yield from (
             part.value.strip() for part in parts if isinstance(part.value, str) and part.value.startswith(OF_NODES)
@@ -61,13 +63,13 @@ def test_only_modules_whose_reasons_are_known_make_events() -> None:
 
 
 def test_every_reason_of_a_condition_has_its_cure() -> None:
-    conditions = written_by_the_operator("CONDITION_") | {vocabulary.REASON_UNSUPPORTED_CLAIMS}
+    conditions = written_by_the_operator("CONDITION_") | {names.REASON_UNSUPPORTED_CLAIMS}
     assert set(rows("Condition reasons")) - {"PodScheduled"} == conditions
 
 
 def test_every_lack_has_the_cure_that_the_command_says() -> None:
     told = rows("Blocking reasons")
-    assert set(told) == set(Lack) == set(CURES)
+    assert set(told) == set(ReasonKind) == set(CURES)
     assert {lack: cells[-1] for lack, cells in told.items()} == CURES
 
 

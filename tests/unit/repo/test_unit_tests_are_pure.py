@@ -7,8 +7,11 @@ from pathlib import Path
 from tests.unit.repo.tree import modules, name, parsed
 
 PURE = (
-    *(f"tests/unit/core/{layer}" for layer in ("model", "world", "plan", "engine")),
-    *(f"tests/unit/operator/{layer}" for layer in ("model", "translate", "agent")),
+    *(
+        f"tests/unit/core/{layer}"
+        for layer in ("model", "state", "queues", "placement", "preemption", "gangs", "scheduling")
+    ),
+    *(f"tests/unit/operator/{layer}" for layer in ("model", "translate", "controller")),
 )
 FORBIDDEN_MODULES = {"mock", "unittest", "socket", "subprocess", "grpc", "aiohttp", "kopf", "kubernetes", "time"}
 FORBIDDEN_FIXTURES = {"monkeypatch", "mocker"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster_core.model.expressions import MOST_CHARACTERS, matches, problem
+from muster_core.model.config import MOST_CHARACTERS, matches, problem
 
 
 @pytest.mark.parametrize(

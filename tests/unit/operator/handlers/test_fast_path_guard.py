@@ -9,11 +9,12 @@ import pytest
 from kopf._cogs.clients import api, auth, errors
 from kopf._core.reactor import orchestration, queueing
 
-from muster_operator.handlers import cluster, comparison, config, fast_path
-from muster_operator.handlers.fast_path import FastPath
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.si.current import NEEDED
-from tests.unit.operator.link.api.apiserver import FixedCredentials
+from muster_operator.handlers import framework
+from muster_operator.handlers import registry as handlers_registry
+from muster_operator.handlers.framework import FastPath
+from muster_operator.kube.session import KubeSession
+from muster_operator.runtime.session import NEEDED
+from tests.unit.operator.kube.apiserver import FixedCredentials
 
 
 class Nobody:
@@ -46,7 +47,7 @@ def kopf_as_it_was() -> Iterator[None]:
 
 
 def test_this_kopf_has_all_that_the_path_needs() -> None:
-    assert fast_path.missing() == []
+    assert framework.missing() == []
 
 
 def test_kopf_starts_its_watchers_through_the_name_that_is_replaced() -> None:
@@ -76,36 +77,36 @@ def test_kopf_takes_a_session_that_somebody_else_made_and_closes_only_that() -> 
 
 
 def test_a_watch_event_reaches_a_handler_with_the_same_arguments_on_both_ways() -> None:
-    [observe] = {handler.fn for handler in cluster.REGISTRY._watching.get_all_handlers()}
+    [observe] = {handler.fn for handler in handlers_registry.REGISTRY._watching.get_all_handlers()}
     taken = {name for name, it in inspect.signature(observe).parameters.items() if it.kind is not it.VAR_KEYWORD}
     assert taken == {"event", "resource", "memo"}
 
 
 def test_every_resource_has_a_handler_of_kopf_and_what_is_not_fast_is_compared_with_a_list() -> None:
-    declared = {handler.selector for handler in cluster.REGISTRY._watching.get_all_handlers()}
+    declared = {handler.selector for handler in handlers_registry.REGISTRY._watching.get_all_handlers()}
     names = {(it.group, it.any_name) for it in declared if it is not None}
-    assert names > fast_path.FAST
-    assert {plural for _, plural in names} == set(comparison.PATHS) == NEEDED
+    assert names > framework.FAST
+    assert {plural for _, plural in names} == set(framework.PATHS) == NEEDED
 
 
 def test_kopf_starts_and_logs_in_by_handlers_of_ours() -> None:
-    for registry in (cluster.REGISTRY, config.REGISTRY):
+    for registry in (handlers_registry.REGISTRY, handlers_registry.CONFIGMAP_REGISTRY):
         activities = {handler.activity for handler in registry._activities.get_all_handlers()}
         assert {activity.value for activity in activities if activity is not None} == {"startup", "authentication"}
 
 
 def test_no_handler_makes_kopf_write_finalizers_or_status() -> None:
-    for registry in (cluster.REGISTRY, config.REGISTRY):
+    for registry in (handlers_registry.REGISTRY, handlers_registry.CONFIGMAP_REGISTRY):
         for kind in (registry._changing, registry._spawning, registry._indexing):
             assert list(kind.get_all_handlers()) == []
 
 
 def test_the_path_is_put_in_and_taken_out_again() -> None:
     slow = queueing.watcher
-    remove = fast_path.install(a_path())
+    remove = framework.install(a_path())
     assert remove is not None
     assert queueing.watcher is not slow
-    assert set(inspect.signature(slow).parameters) == set(fast_path._WATCHER_PARAMETERS)
+    assert set(inspect.signature(slow).parameters) == set(framework._WATCHER_PARAMETERS)
     remove()
     assert queueing.watcher is slow
 
@@ -114,8 +115,8 @@ def test_a_kopf_without_one_of_the_names_is_left_alone(monkeypatch: pytest.Monke
     slow = queueing.watcher
     with monkeypatch.context() as patched:
         patched.delattr(api, "request")
-        assert fast_path.missing() == ["kopf._cogs.clients.api.request"]
-        assert fast_path.install(a_path()) is None
+        assert framework.missing() == ["kopf._cogs.clients.api.request"]
+        assert framework.install(a_path()) is None
         assert queueing.watcher is slow
 
 
@@ -124,4 +125,4 @@ def test_a_kopf_with_another_signature_is_left_alone(monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patched:
         patched.setattr(queueing, "watcher", watcher)
-        assert fast_path.missing() == ["watcher('everything',)"]
+        assert framework.missing() == ["watcher('everything',)"]

@@ -14,18 +14,18 @@ import pytest
 from aiohttp import web
 from kopf._core.reactor import processing
 
-from muster_operator.handlers import comparison, fast_path, framework
-from muster_operator.handlers.memo import Memo
-from muster_operator.link.api.session import KubeSession
-from muster_operator.link.freshness import STALE_S, WatchFreshness
-from muster_operator.link.inbox import Inbox, Input, Listed, Seen
-from muster_operator.link.metrics import Metrics
-from muster_operator.model.facts import NamespaceSeen, PodGone, PodSeen
+from muster_operator.handlers import framework
+from muster_operator.handlers.registry import HandlerMemo
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.write_guard import STALE_S, WatchFreshness
+from muster_operator.model.cluster_events import NamespaceSeen, PodGone, PodSeen
 from muster_operator.model.ids import PodUid
 from muster_operator.model.settings import Settings
+from muster_operator.runtime.inbox import EventReceived, Inbox, Input, Listed
+from muster_operator.runtime.metrics import Metrics
 from muster_operator.translate.pods import read_pod
-from tests.unit.operator.link.api.apiserver import FixedCredentials
-from tests.unit.operator.link.test_freshness import Clock
+from tests.unit.operator.kube.apiserver import FixedCredentials
+from tests.unit.operator.kube.test_freshness import Clock
 
 DISCOVERY: dict[str, Any] = {
     "/api": {"versions": ["v1"]},
@@ -166,7 +166,7 @@ async def watching(server: Cluster, tokens: list[str] | None = None, *, is_fast:
 
     async def reconfigure(name: str) -> None: ...
 
-    what = framework.Watching(Memo(inbox, session, reconfigure), session, "muster", is_fast)
+    what = framework.Watching(HandlerMemo(inbox, session, reconfigure), session, "muster", is_fast)
     task = asyncio.create_task(framework.watch(what))
     try:
         yield inbox
@@ -184,16 +184,16 @@ async def until(inbox: Inbox, wanted: int, plural: str = "pods", fact: Any = Pod
         while len(found) < wanted:
             await inbox.something(1.0)
             while (item := inbox.take()) is not None:
-                is_fact = isinstance(item, Seen) and isinstance(item.fact, fact)
+                is_fact = isinstance(item, EventReceived) and isinstance(item.fact, fact)
                 found += [item] if is_fact or getattr(item, "plural", "") == plural else []
     return found
 
 
-def seen(raw: dict[str, Any]) -> Seen:
+def seen(raw: dict[str, Any]) -> EventReceived:
     """The input that a pod becomes."""
     pod = read_pod(raw, Settings())
     assert pod is not None
-    return Seen(PodSeen(pod))
+    return EventReceived(PodSeen(pod))
 
 
 def change(kind: str, pod: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ async def test_after_410_the_new_list_is_told_whole_too() -> None:
         server.pods[:] = [a_pod("a", 5)]
         server.lines.put_nowait({"type": "ERROR", "object": {"code": 410}})
         found = await until(inbox, 3)
-    assert found == [seen(a_pod("a", 5)), Seen(PodGone(PodUid("uid-b"))), Listed("pods")]
+    assert found == [seen(a_pod("a", 5)), EventReceived(PodGone(PodUid("uid-b"))), Listed("pods")]
 
 
 async def test_every_kind_is_listed_cluster_wide_and_config_maps_in_our_namespace_only() -> None:
@@ -262,22 +262,22 @@ async def test_without_the_fast_path_lists_watches_and_deletions_arrive_through_
         for event in (change("MODIFIED", a_pod("a", 2)), change("DELETED", a_pod("b", 3))):
             server.lines.put_nowait(event)
         assert {repr(it) for it in await until(inbox, 2)} == {
-            repr(it) for it in (seen(a_pod("a", 2)), Seen(PodGone(PodUid("uid-b"))))
+            repr(it) for it in (seen(a_pod("a", 2)), EventReceived(PodGone(PodUid("uid-b"))))
         }
 
 
 async def test_a_kopf_that_changed_leaves_the_fast_path_and_all_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_path, "missing", lambda: ["something"])
+    monkeypatch.setattr(framework, "missing", lambda: ["something"])
     server = Cluster(pods=[a_pod("a")])
     async with watching(server) as inbox:
         await until(inbox, 2)
         server.lines.put_nowait(change("DELETED", a_pod("a", 3)))
-        assert await until(inbox, 1) == [Seen(PodGone(PodUid("uid-a")))]
+        assert await until(inbox, 1) == [EventReceived(PodGone(PodUid("uid-a")))]
 
 
 async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a standby of a quiet cluster is not ready, and a leader does not bind."""
-    monkeypatch.setattr(comparison, "LOOK_S", 0.01)
+    monkeypatch.setattr(framework, "LOOK_S", 0.01)
     server = Cluster(pods=[a_pod("a")])
     async with watching(server, is_fast=False) as inbox:
         await until(inbox, 2)
@@ -295,7 +295,7 @@ async def test_without_the_fast_path_a_watch_of_bookmarks_alone_is_fresh(monkeyp
 async def test_without_the_fast_path_an_error_in_a_watch_that_kopf_does_not_survive_ends_only_that_watch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fast_path, "BACKOFF_S", (0.01,))
+    monkeypatch.setattr(framework, "BACKOFF_S", (0.01,))
     server = Cluster(pods=[a_pod("a")])
     async with watching(server, is_fast=False) as inbox:
         await until(inbox, 2)
@@ -308,7 +308,7 @@ async def test_without_the_fast_path_an_error_in_a_watch_that_kopf_does_not_surv
 async def test_low_rate_resources_go_through_kopfs_queues_and_their_watch_survives_what_kopf_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fast_path, "BACKOFF_S", (0.01,))
+    monkeypatch.setattr(framework, "BACKOFF_S", (0.01,))
     path = "/api/v1/namespaces"
     server = Cluster()
     server.script[path] = asyncio.Queue()
@@ -326,7 +326,7 @@ async def test_low_rate_resources_go_through_kopfs_queues_and_their_watch_surviv
         for line in ({"type": "ERROR", "object": {"code": 500}}, None, change("ADDED", namespace)):
             server.script[path].put_nowait(line)
         [item] = await until(inbox, 1, "namespaces", NamespaceSeen)
-        assert isinstance(item, Seen)
+        assert isinstance(item, EventReceived)
     assert handled == ["namespaces"]
 
 

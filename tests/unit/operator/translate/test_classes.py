@@ -13,14 +13,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from muster_operator.link.api.decoding import decoded_object, decoded_pod, decoded_pod_event, whole
+from muster_operator.kube.watch import decoded_object, decoded_pod, decoded_pod_event, whole
 from muster_operator.model.pods import ForeignPod, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.translate.classes import PodClasses
+from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_pod
-from muster_operator.translate.sketch import Sketch
 from muster_si import keys
-from tests.unit.operator.objects import TASK_GROUP_NAME, Raw, a_container, a_group, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import TASK_GROUP_NAME, Raw, a_container, a_group, a_pod, gang_annotations
 from tests.unit.operator.translate.test_garbage import a_rich_pod, broken
 
 SETTINGS = Settings()
@@ -30,16 +29,16 @@ TABLE = json.loads((Path(__file__).parent / "pods_of_kube_scheduler.json").read_
 def by_class(known: PodClasses, raw: Raw, settings: Settings = SETTINGS) -> Pod | ForeignPod | None:
     """As the operator reads it: by its class where that is possible, else whole."""
     found = decoded_pod(orjson.dumps(raw))
-    pod = known.read(found, settings) if isinstance(found, Sketch) else None
+    pod = known.read(found, settings) if isinstance(found, PartialPod) else None
     if isinstance(pod, Pod):
         assert pod.common.items() <= pod.tags.items()
         return structs.replace(pod, common={})  # says no more than the tags do
-    return pod or read_pod(whole(found) if isinstance(found, Sketch) else found, settings)
+    return pod or read_pod(whole(found) if isinstance(found, PartialPod) else found, settings)
 
 
 def is_of_a_class(known: PodClasses, raw: Raw, settings: Settings = SETTINGS) -> bool:
     found = decoded_pod(orjson.dumps(raw))
-    return isinstance(found, Sketch) and known.read(found, settings) is not None
+    return isinstance(found, PartialPod) and known.read(found, settings) is not None
 
 
 @st.composite
@@ -178,7 +177,7 @@ def test_a_watch_tells_pods_as_sketches_and_all_else_as_it_is() -> None:
     pod = a_pod(app="job")
     event = decoded_pod_event(orjson.dumps({"type": "ADDED", "object": pod}))
     assert event["type"] == "ADDED"
-    assert isinstance(event["object"], Sketch)
+    assert isinstance(event["object"], PartialPod)
     assert whole(event["object"]) == pod
     for other in (
         {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}, "spec": {"containers": None}}},
@@ -197,7 +196,7 @@ def test_memory_is_bounded() -> None:
 def the_class(known: PodClasses, raw: Raw) -> object:
     """What all pods of a class share as one object, as long as the class is remembered."""
     found = decoded_pod(orjson.dumps(raw))
-    pod = known.read(found, SETTINGS) if isinstance(found, Sketch) else None
+    pod = known.read(found, SETTINGS) if isinstance(found, PartialPod) else None
     assert isinstance(pod, Pod)
     return pod.membership
 

@@ -9,10 +9,10 @@ import pytest
 
 from muster_operator.model.errors import BadInputError
 from muster_operator.model.settings import Settings
-from muster_operator.translate.company import company_tag
+from muster_operator.translate.constraints import pod_constraints_tag
 from muster_operator.translate.pods import read_pod
 from muster_si import keys
-from tests.unit.operator.objects import Raw, a_pod
+from tests.unit.operator.controller.objects import Raw, a_pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -21,7 +21,7 @@ LABELS = {"app": "web", "track": "stable"}
 
 
 def facts(spec: Raw, namespace: str = "dev", labels: dict[str, str] | None = None) -> Any:
-    text = company_tag(spec, namespace, LABELS if labels is None else labels)
+    text = pod_constraints_tag(spec, namespace, LABELS if labels is None else labels)
     assert text == (json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) if text else "")
     return json.loads(text or "{}")
 
@@ -38,9 +38,14 @@ def spread(**fields: Any) -> Any:
 
 
 def test_a_pod_that_does_not_mind_has_no_tag() -> None:
-    assert company_tag({}, "dev", LABELS) == ""
-    assert company_tag({"affinity": {"nodeAffinity": {REQUIRED: {}}}, "topologySpreadConstraints": []}, "d", {}) == ""
-    assert company_tag({"affinity": {"podAffinity": {REQUIRED: []}, "podAntiAffinity": None}}, "dev", LABELS) == ""
+    assert pod_constraints_tag({}, "dev", LABELS) == ""
+    assert (
+        pod_constraints_tag({"affinity": {"nodeAffinity": {REQUIRED: {}}}, "topologySpreadConstraints": []}, "d", {})
+        == ""
+    )
+    assert (
+        pod_constraints_tag({"affinity": {"podAffinity": {REQUIRED: []}, "podAntiAffinity": None}}, "dev", LABELS) == ""
+    )
 
 
 def test_required_and_preferred_terms_for_and_against_are_told_apart() -> None:
@@ -130,13 +135,13 @@ def test_a_spread_constraint_has_its_defaults_filled_in() -> None:
 def test_a_topology_key_has_to_be_there() -> None:
     spec = {"affinity": {"podAntiAffinity": {REQUIRED: [{"labelSelector": WEB}]}}}
     with pytest.raises(BadInputError, match=r"podAntiAffinity\[0\].topologyKey: is missing"):
-        company_tag(spec, "dev", LABELS)
+        pod_constraints_tag(spec, "dev", LABELS)
 
 
 def test_pods_of_one_class_have_one_string_in_memory_whatever_their_labels() -> None:
     spec = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", "labelSelector": WEB}]}}}
-    assert company_tag(spec, "dev", {"index": "0"}) is company_tag(spec, "dev", {"index": "1"})
-    assert company_tag(spec, "dev", LABELS) != company_tag(spec, "test", LABELS)
+    assert pod_constraints_tag(spec, "dev", {"index": "0"}) is pod_constraints_tag(spec, "dev", {"index": "1"})
+    assert pod_constraints_tag(spec, "dev", LABELS) != pod_constraints_tag(spec, "test", LABELS)
 
 
 def test_pods_of_other_schedulers_say_the_same_of_those_near_them() -> None:
@@ -158,7 +163,7 @@ def test_pods_of_other_schedulers_say_the_same_of_those_near_them() -> None:
             keys.TAG_POD_LABEL_PREFIX + "app": "web",
             keys.TAG_POD_LABEL_PREFIX + "track": "stable",
             keys.TAG_TERMINATING: "true",
-            keys.TAG_POD_CONSTRAINTS: company_tag({"affinity": apart}, "dev", LABELS),
+            keys.TAG_POD_CONSTRAINTS: pod_constraints_tag({"affinity": apart}, "dev", LABELS),
             keys.CONTAINER_PORTS: '[["0.0.0.0","TCP",80]]',
         }
     )

@@ -11,7 +11,7 @@ from muster_operator.model.pods import Pod
 from muster_operator.model.settings import Settings
 from muster_operator.translate.pods import read_pod
 from muster_si import keys
-from tests.unit.operator.objects import Raw, a_pod
+from tests.unit.operator.controller.objects import Raw, a_pod
 
 
 def tag(name: str, **spec: Any) -> Any:

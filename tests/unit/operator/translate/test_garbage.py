@@ -9,15 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_operator.model.groups import GangDefinition, GangProblem
-from muster_operator.model.pods import GangSource, Pod
-from muster_operator.model.resources import MAX_AMOUNT
+from muster_operator.model.ids import MAX_AMOUNT
+from muster_operator.model.pods import GangDefinition, GangProblem, GangSource, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.translate.namespaces import read_namespace, read_priority_class
-from muster_operator.translate.nodes import read_node
+from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.nodes import read_namespace, read_node, read_priority_class
 from muster_operator.translate.pods import read_pod
-from muster_operator.translate.task_groups import read_gang
-from tests.unit.operator.objects import a_container, a_group, a_namespace, a_node, a_pod
+from tests.unit.operator.controller.objects import a_container, a_group, a_namespace, a_node, a_pod
 
 SETTINGS = Settings()
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.translate.in_tree import migrated
+from muster_operator.translate.storage import migrated
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 REGION, OLD_REGION = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.translate.kubelet import kubelet_refusal
+from muster_operator.translate.pods import kubelet_refusal
 
 STARTED = {"name": "main", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 ENDED = {"name": "main", "state": {"terminated": {"exitCode": 137}}}

@@ -10,20 +10,17 @@ from typing import Any
 import orjson
 import pytest
 
-from muster_operator.link.api.decoding import decoded_pod, whole
+from muster_operator.kube.watch import decoded_pod, whole
 from muster_operator.model import limits
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.groups import GangDefinition, GangProblem
-from muster_operator.model.pods import ForeignPod, GangSource, Pod
+from muster_operator.model.pods import ForeignPod, GangDefinition, GangProblem, GangSource, Pod
 from muster_operator.model.settings import Settings
-from muster_operator.translate.canonical import remembered
-from muster_operator.translate.classes import PodClasses
-from muster_operator.translate.memo import Memo
+from muster_operator.translate.gangs import read_gang
+from muster_operator.translate.pod_classes import PartialPod, PodClasses
 from muster_operator.translate.pods import read_pod
-from muster_operator.translate.sketch import Sketch
-from muster_operator.translate.task_groups import read_gang
+from muster_operator.translate.values import TranslationCache, memoized
 from muster_si import keys
-from tests.unit.operator.objects import (
+from tests.unit.operator.controller.objects import (
     PARAMETERS,
     QUEUE,
     TASK_GROUP_NAME,
@@ -112,7 +109,7 @@ def expressions(size: int) -> Raw:
 
 def test_a_pod_read_by_its_class_has_the_same_bound_on_labels() -> None:
     sketch = decoded_pod(orjson.dumps(many_labels()))
-    assert isinstance(sketch, Sketch)
+    assert isinstance(sketch, PartialPod)
     assert PodClasses().read(sketch, Settings()) is None
     assert own(whole(sketch)).membership.refusal.startswith("labels: ")
 
@@ -212,7 +209,7 @@ def test_pods_that_came_and_went_leave_next_to_nothing_behind() -> None:
 
 
 def test_a_memo_is_bounded_in_bytes_and_keeps_what_is_used() -> None:
-    memo: Memo[str] = Memo(len, limit_bytes=100_000)
+    memo: TranslationCache[str] = TranslationCache(len, limit_bytes=100_000)
     built: list[bytes] = []
 
     def build(text: bytes) -> str:
@@ -228,7 +225,7 @@ def test_a_memo_is_bounded_in_bytes_and_keeps_what_is_used() -> None:
 
 
 def test_a_memo_keeps_neither_long_texts_nor_long_values() -> None:
-    memo: Memo[str] = Memo(len)
+    memo: TranslationCache[str] = TranslationCache(len)
     memo.get(b"x" * (limits.MEMO_ENTRY_BYTES + 1), lambda _: "short")
     memo.get(b"short", lambda _: "x" * MIB)
     assert len(memo) == 0
@@ -242,5 +239,5 @@ def test_parts_that_are_too_long_are_refused_before_they_are_read() -> None:
         return ""
 
     with pytest.raises(BadInputError, match="field: 70008 bytes, more than 65536; write fewer"):
-        remembered("field", build)({"a": "x" * 70_000})
+        memoized("field", build)({"a": "x" * 70_000})
     assert read_parts == []

@@ -9,8 +9,8 @@ import pytest
 from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import Membership, PodRef
 from muster_operator.model.settings import Settings
-from muster_operator.translate.membership import membership
-from tests.unit.operator.objects import APP_ID, QUEUE, Raw
+from muster_operator.translate.pods import membership
+from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw
 
 APP_PLACES = (
     ("labels", APP_ID),

@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from muster_operator.model.resources import MAX_AMOUNT
+from muster_operator.model.ids import MAX_AMOUNT
 from muster_operator.model.settings import Settings
-from muster_operator.translate.namespaces import read_namespace, read_priority_class
-from muster_operator.translate.nodes import read_node
+from muster_operator.translate.nodes import read_namespace, read_node, read_priority_class
 from muster_si import keys
-from tests.unit.operator.objects import Raw, a_namespace, a_node
+from tests.unit.operator.controller.objects import Raw, a_namespace, a_node
 
 SETTINGS = Settings()
 

@@ -10,13 +10,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from muster_operator.model.groups import GangDefinition, PlaceholderSpec
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.pods import GangSource, PodRef
+from muster_operator.model.pods import GangDefinition, GangSource, PlaceholderSpec, PodRef
 from muster_operator.model.settings import Settings
-from muster_operator.translate.placeholders import placeholder_body, placeholder_name
-from muster_operator.translate.task_groups import read_gang
-from tests.unit.operator.objects import Raw, a_group
+from muster_operator.translate.gangs import placeholder_body, placeholder_name, read_gang
+from tests.unit.operator.controller.objects import Raw, a_group
 
 OWNER = PodRef("dev", "w0", PodUid("uid-w0"))
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from muster_operator.model.ids import PodUid
-from muster_operator.model.pods import Claim, Condition, ForeignPod, Pod, PodPhase, UserInfo
+from muster_operator.model.pods import Condition, ForeignPod, PlaceholderClaim, Pod, PodPhase, UserInfo
 from muster_operator.model.settings import Settings
 from muster_operator.translate.pods import read_pod
 from muster_si import keys
-from tests.unit.operator.objects import APP_ID, CREATED_S, QUEUE, Raw, a_container, a_pod
+from tests.unit.operator.controller.objects import APP_ID, CREATED_S, QUEUE, Raw, a_container, a_pod
 
 LEGACY, SPARK = "applicationId", "spark-app-selector"
 
@@ -136,7 +136,7 @@ def a_placeholder(requests: str = '{"cpu": "1"}', **changes: Any) -> Raw:
 def test_a_claim_to_be_a_placeholder_is_read_and_gives_nothing_by_itself(requests: str) -> None:
     """A LimitRange may add requests that were not signed."""
     member = own(a_placeholder(requests)).membership
-    assert member.claim == Claim(PodUid("uid-w0"), requests)
+    assert member.claim == PlaceholderClaim(PodUid("uid-w0"), requests)
     assert (member.placeholder, member.owner, member.conflicts) == (False, None, ())
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster_operator.model.errors import BadInputError
-from muster_operator.model.resources import MAX_AMOUNT
-from muster_operator.translate.quantities import NANO, amount, nanos
+from muster_operator.model.ids import MAX_AMOUNT
+from muster_operator.translate.values import NANO, amount, nanos
 
 BYTES = "memory"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from muster_operator.model.errors import BadInputError
-from muster_operator.translate.requests import pod_resources
-from tests.unit.operator.objects import Raw, a_container
+from muster_operator.translate.pods import pod_resources
+from tests.unit.operator.controller.objects import Raw, a_container
 
 
 def taken(spec: Raw, status: Raw | None = None) -> dict[str, int]:

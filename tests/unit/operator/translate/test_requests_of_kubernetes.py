@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster_operator.translate.requests import pod_resources
-from tests.unit.operator.objects import Raw, a_container
+from muster_operator.translate.pods import pod_resources
+from tests.unit.operator.controller.objects import Raw, a_container
 
 MI = 2**20
 TABLE = json.loads((Path(__file__).parent / "pods_of_kube_scheduler.json").read_text())

@@ -7,11 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from muster_operator.link.api.decoding import decoded_object
+from muster_operator.kube.watch import decoded_object
 from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.objects import ClusterObject
 from muster_operator.model.pods import PodRef
-from muster_operator.model.storage import Attachment, ClaimRef, Requirement
+from muster_operator.model.storage import Attachment, ClaimRef, ClusterObject, Requirement
 from muster_operator.translate.storage import (
     read_attachment,
     read_capacity,
@@ -20,8 +19,8 @@ from muster_operator.translate.storage import (
     read_node_drivers,
     read_storage_class,
     read_volume,
+    volumes_tag,
 )
-from muster_operator.translate.volumes import volumes_tag
 from muster_si import keys
 
 GI = 2**30

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.groups import GangDefinition, GangProblem, Placement, Topology
-from muster_operator.model.pods import GangSource
-from muster_operator.translate.task_groups import read_gang
-from tests.unit.operator.objects import a_group
+from muster_operator.model.pods import GangDefinition, GangProblem, GangSource, Placement, Topology
+from muster_operator.translate.gangs import read_gang
+from tests.unit.operator.controller.objects import a_group
 
 
 def read(text: str, parameters: str = "") -> GangDefinition | GangProblem | None:

@@ -1,0 +1,1 @@
+"""Parser and validation of ``queues.yaml`` and of the core's settings."""

@@ -1,0 +1,225 @@
+"""Loads and validates a configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final
+
+from muster_core.config import document
+from muster_core.config.document import Findings, below
+from muster_core.config.queues import root
+from muster_core.config.rules import rules
+from muster_core.config.schema import FileForm, NodeSortForm, PartitionForm, check
+from muster_core.config.settings import CoreSettings, settings, timing
+from muster_core.model.config import Configuration, GroupResolver, NodeOrder, NodeSort, PartitionConfig, Timing
+from muster_core.model.errors import ConfigurationError
+from muster_si import keys
+from muster_si.keys import DEFAULT_PARTITION
+
+_RESOLVERS: Final = {resolver.value: resolver for resolver in GroupResolver}
+
+
+_ORDERS: Final = {"": NodeOrder.FAIR} | {order.value: order for order in NodeOrder}
+
+
+def partitions(form: FileForm, notes: Findings, extra: Mapping[str, str]) -> tuple[PartitionConfig, ...]:
+    """All partitions of the file; `extra`: the other keys, of which some allow what is refused without them.
+    What is wrong is noted.
+    """
+    if not form.partitions:
+        notes.wrong(
+            ConfigurationError("partitions", "an empty list", "has no partition", "add one with the name default")
+        )
+    found: dict[str, PartitionConfig] = {}
+    for index, entry in enumerate(form.partitions):
+        path = below("partitions", index)
+        with notes.collecting():
+            partition = _partition(entry, path, notes, extra)
+            if partition.name in found:
+                raise ConfigurationError(
+                    below(path, "name"),
+                    entry.name,
+                    "is the name of another partition",
+                    "rename one; case does not count",
+                )
+            found[partition.name] = partition
+    return tuple(found.values())
+
+
+def _partition(form: PartitionForm, path: str, notes: Findings, extra: Mapping[str, str]) -> PartitionConfig:
+    flags = form.preemption
+    tree = root(form.queues, form.limits, path, notes)
+    # Rules are held against the tree; a queue that is missing there for an error of its own is no error of theirs.
+    forms = () if notes.errors() else form.placementrules
+    return PartitionConfig(
+        name=form.name.lower() or DEFAULT_PARTITION,
+        root=tree,
+        rules=rules(forms, below(path, "placementrules"), tree, notes),
+        node_sort=_node_sort(form.nodesortpolicy, below(path, "nodesortpolicy"), extra),
+        preemption=flags.enabled is not False,
+        quota_preemption=flags.quotapreemptionenabled is True,
+        resolver=_resolver(form.usergroupresolver.type, below(path, "usergroupresolver.type"), extra),
+    )
+
+
+def _resolver(name: str, path: str, extra: Mapping[str, str]) -> GroupResolver:
+    if name not in _RESOLVERS:
+        raise ConfigurationError(path, name, "is not a resolver", "write ldap or os, or leave it out")
+    resolver = _RESOLVERS[name]
+    if resolver is GroupResolver.TEST and not _allows(extra, keys.EXTRA_TEST_GROUPS):
+        raise ConfigurationError(
+            path,
+            name,
+            "is for tests only: it puts every user into the group testgroup",
+            "write ldap or os, or leave it out",
+        )
+    return resolver
+
+
+def _allows(extra: Mapping[str, str], key: str) -> bool:
+    return extra.get(key, "").lower() == "true"
+
+
+def _node_sort(form: NodeSortForm, path: str, extra: Mapping[str, str]) -> NodeSort:
+    order = _ORDERS.get(form.type.lower())
+    if order is None:
+        raise ConfigurationError(
+            below(path, "type"), form.type, "is not an order of nodes", f"choose one of {', '.join(NodeOrder)}"
+        )
+    if order is NodeOrder.UTILIZATION and not _allows(extra, keys.EXTRA_UTILIZATION):
+        raise ConfigurationError(
+            below(path, "type"),
+            form.type,
+            "needs utilization reports of nodes, and this resource manager sends none",
+            f"write {NodeOrder.FAIR} or {NodeOrder.BINPACKING}",
+        )
+    if not form.resourceweights:
+        # Who writes an order gets that one; who writes none gets kube-scheduler's default (ADR 0017).
+        return NodeSort(order, balanced=not form.type)
+    return NodeSort(order, tuple(sorted(form.resourceweights.items())))
+
+
+#: In force where the resource manager sends none (contract 2): a queue per namespace, made when it is needed.
+DEFAULT_TEXT: Final = """\
+partitions:
+  - name: default
+    placementrules:
+      - name: tag
+        value: namespace
+        create: true
+    queues:
+      - name: root
+        submitacl: '*'
+"""
+
+
+#: What the text is called where its name is not known.
+FILE: Final = "queues.yaml"
+
+
+_CHECKSUM_LINE: Final = re.compile(r"^checksum:.*\n?", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that may be put in force, and what its writer should know."""
+
+    configuration: Configuration
+    warnings: tuple[str, ...]
+    settings: CoreSettings
+    #: The text is empty or missing: `DEFAULT_TEXT` was read instead of it.
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is in a text and the settings: `loaded` if nothing is wrong with them. `node_reserved` is the checksum that
+    the text says of itself, empty where it says none.
+    """
+
+    loaded: Loaded | None
+    errors: tuple[ConfigurationError, ...]
+    warnings: tuple[str, ...]
+    node_reserved: str
+
+
+def load(text: str, extra: Mapping[str, str], file: str = FILE) -> Loaded:
+    """Read queues.yaml and the settings. Raises ConfigurationError for the first thing that is wrong."""
+    examined = examine(text, extra, file)
+    if examined.loaded is None:
+        raise examined.errors[0]
+    return examined.loaded
+
+
+def examine(text: str, extra: Mapping[str, str], file: str = FILE) -> Examined:
+    """The same with everything that is wrong. Raises nothing."""
+    of_file, of_settings = Findings(), Findings()
+    form: FileForm | None = None
+    found: tuple[PartitionConfig, ...] = ()
+    lines: dict[str, int] = {}
+    with of_file.collecting():
+        data = document.read(text, lines)
+        if data is None:
+            examined = examine(DEFAULT_TEXT, extra, file)
+            loaded = replace(examined.loaded, is_default=True) if examined.loaded is not None else None
+            return replace(examined, loaded=loaded)
+        form = check(data, of_file)
+    if form is not None:
+        found = partitions(form, of_file, extra)
+    clocks = Timing()
+    with of_settings.collecting():
+        clocks = timing(extra)
+    own = settings(extra, of_settings)
+    wrong = [error.within(file, document.line_of(error.path, lines)) for error in of_file.errors()]
+    errors = (*wrong, *of_settings.errors())
+    warnings = of_file.lines() + of_settings.lines()
+    whole = Configuration(found, clocks, tracking=own.tracks_events, checksum=checksum(text))
+    loaded = None if errors else Loaded(whole, warnings, own)
+    return Examined(loaded, errors, warnings, form.checksum if form else "")
+
+
+def checksum(text: str) -> str:
+    """SHA-256 of the text without its own checksum, in upper case hexadecimal (contract 2)."""
+    return sha256(_CHECKSUM_LINE.sub("", text).encode(errors="replace")).hexdigest().upper()
+
+
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """`findings` are the errors, `warnings` what is accepted with a word; each is one line.
+
+    `checksum_match`: whether the checksum that the text says of itself is right; None where it says none.
+    """
+
+    findings: tuple[str, ...]
+    warnings: tuple[str, ...]
+    checksum: str
+    checksum_match: bool | None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may be put in force."""
+        return not self.findings
+
+    @property
+    def reason(self) -> str:
+        """Why not; empty = it may."""
+        return "; ".join(self.findings[:1])
+
+
+def validate(text: str, extra: Mapping[str, str] = _NONE, file: str = FILE) -> ValidationResult:
+    """Judge the text of a queues.yaml, and settings if there are any. Raises nothing."""
+    examined = examine(text, extra, file)
+    actual = checksum(text)
+    return ValidationResult(
+        findings=tuple(str(error) for error in examined.errors),
+        warnings=examined.warnings,
+        checksum=actual,
+        checksum_match=examined.node_reserved.strip().upper() == actual if examined.node_reserved else None,
+    )

@@ -1,0 +1,367 @@
+"""The queue tree of a configuration: names, access lists, properties, templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from muster_core.config import quotas
+from muster_core.config.document import Findings, amounts, as_written, below
+from muster_core.config.quotas import UNBOUND, Ceilings, LimitBound, limits
+from muster_core.config.schema import LimitForm, QueueForm, TemplateForm
+from muster_core.config.settings import duration_ns
+from muster_core.model.config import (
+    ALLOW_ALL,
+    DEFAULT_POLICIES,
+    DENY_ALL,
+    AccessList,
+    ApplicationOrder,
+    ChildTemplate,
+    PreemptionPolicy,
+    PriorityPolicy,
+    QueueConfig,
+    QueuePolicies,
+)
+from muster_core.model.errors import ConfigurationError
+from muster_core.model.ids import ROOT
+from muster_core.model.resources import Limit, Resources
+
+_EVERYBODY: Final = "*"
+
+
+_MOST_FIELDS: Final = 2
+
+
+_USER: Final = re.compile(r"[a-zA-Z0-9_.@-]+[$]?")
+
+
+_GROUP: Final = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def access(text: str, path: str, notes: Findings) -> AccessList:
+    """Who may; nobody for an empty list. Raises ConfigurationError."""
+    fields = text.split()
+    if len(fields) > _MOST_FIELDS:
+        raise ConfigurationError(
+            path, text, "has more than two parts", "write users, one blank, groups; commas within each"
+        )
+    if fields == [_EVERYBODY]:
+        return ALLOW_ALL
+    if not fields:
+        return DENY_ALL
+    if len(fields) == 1:
+        fields = ["", *fields] if text[0].isspace() else [*fields, ""]
+    users, groups = fields
+    return AccessList(
+        users=_names(users, _USER, below(path, "users"), notes),
+        groups=_names(groups, _GROUP, below(path, "groups"), notes),
+    )
+
+
+def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> frozenset[str]:
+    found = set()
+    for name in filter(None, text.split(",")):
+        if form.fullmatch(name):
+            found.add(name)
+        elif name == _EVERYBODY:
+            notes.odd(path, "'*' beside other names has no effect, write it alone for everybody")
+        else:
+            notes.odd(path, f"{name[:80]!r} is not a name that an access list can have, it is left out")
+    return frozenset(found)
+
+
+_SORT: Final = "application.sort.policy"
+
+
+_PRIORITY: Final = "priority.policy"
+
+
+_OFFSET: Final = "priority.offset"
+
+
+_PREEMPTION: Final = "preemption.policy"
+
+
+_QUOTA_DELAY: Final = "quota.preemption.delay"
+
+
+_OWN_ONLY: Final = frozenset({_PRIORITY, _OFFSET})
+
+
+_MOST_OFFSET: Final = 2**31 - 1
+
+
+_MOST_COUNT: Final = 2**64 - 1
+
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+_ORDERS: Final = {
+    "fifo": ApplicationOrder.FIFO,
+    "fair": ApplicationOrder.FAIR,
+    "stateaware": ApplicationOrder.FIFO,  # its meaning since 1.6
+}
+
+
+def _one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
+    return lambda text: choices[text.lower()]
+
+
+def _number(least: int, most: int) -> Callable[[str], object]:
+    def read(text: str) -> int:
+        if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
+            raise ValueError(text)
+        return int(text)
+
+    return read
+
+
+def _span(least: int) -> Callable[[str], object]:
+    def read(text: str) -> int:
+        span = duration_ns(text, "")
+        if span < least:
+            raise ValueError(text)
+        return span
+
+    return read
+
+
+#: Per property: the field of QueuePolicies, how it is read, and what it should have been.
+_READERS: Final[Mapping[str, tuple[str, Callable[[str], object], str]]] = {
+    _SORT: ("order", _one_of(_ORDERS), "neither fifo nor fair"),
+    "application.sort.priority": (
+        "sorts_by_priority",
+        _one_of({"enabled": True, "disabled": False}),
+        "neither enabled nor disabled",
+    ),
+    _PRIORITY: ("priority", _one_of({policy.value: policy for policy in PriorityPolicy}), "neither default nor fence"),
+    _OFFSET: ("priority_offset", _number(-_MOST_OFFSET - 1, _MOST_OFFSET), "no whole number of 32 bits"),
+    _PREEMPTION: (
+        "preemption",
+        _one_of({policy.value: policy for policy in PreemptionPolicy}),
+        "none of default, fence, disabled",
+    ),
+    "preemption.delay": ("preemption_delay_ns", _span(1), "no duration longer than 0"),
+    _QUOTA_DELAY: ("quota_preemption_delay_ns", _span(0), "no duration"),
+    "application.unschedasks.backoff": ("backoff_after", _number(0, _MOST_COUNT), "no whole number of 0 or more"),
+    "application.unschedasks.backoff.delay": ("backoff_delay_ns", _span(1), "no duration longer than 0"),
+}
+
+
+def inherited(properties: Mapping[str, str]) -> dict[str, str]:
+    """What a configured child has of its parent's properties."""
+    return {
+        key: value
+        for key, value in properties.items()
+        if key not in _OWN_ONLY and (key != _PREEMPTION or value.strip().lower() == PreemptionPolicy.DISABLED)
+    }
+
+
+def policies(properties: Mapping[str, str]) -> QueuePolicies:
+    """What effective properties mean; the default for what means nothing."""
+    known: dict[str, Any] = {}
+    for key, text in properties.items():
+        if key in _READERS and (value := _value(key, text)) is not None:
+            known[_READERS[key][0]] = value
+    return replace(DEFAULT_POLICIES, **known)
+
+
+def of_root(effective: QueuePolicies) -> QueuePolicies:
+    """The same without what has no effect on root: there is nobody beside it to be put before or kept from."""
+    return replace(
+        effective,
+        priority=DEFAULT_POLICIES.priority,
+        priority_offset=DEFAULT_POLICIES.priority_offset,
+        preemption=DEFAULT_POLICIES.preemption,
+        quota_preemption_delay_ns=DEFAULT_POLICIES.quota_preemption_delay_ns,
+    )
+
+
+def on_demand(effective: QueuePolicies) -> QueuePolicies:
+    """The same for a queue that is made on demand: its maximum is never lowered by a configuration (contract 10.3)."""
+    return replace(effective, quota_preemption_delay_ns=DEFAULT_POLICIES.quota_preemption_delay_ns)
+
+
+def check(properties: Mapping[str, str], path: str, notes: Findings) -> None:
+    """Say which of a queue's own properties are not known or mean nothing."""
+    for key, text in properties.items():
+        if key not in _READERS:
+            notes.odd(below(path, key), "is not a known property and has no effect")
+        elif _value(key, text) is None:
+            notes.odd(below(path, key), f"{text[:80]!r} is {_READERS[key][2]}, the default is used")
+
+
+def check_root(properties: Mapping[str, str], path: str, notes: Findings) -> None:
+    """Say which properties do nothing on root itself."""
+    for key in (_PRIORITY, _OFFSET, _PREEMPTION, _QUOTA_DELAY):
+        if key in properties:
+            notes.odd(below(path, key), "has no effect on root itself")
+
+
+def check_on_demand(properties: Mapping[str, str], path: str, notes: Findings) -> None:
+    """Say which properties do nothing in a template."""
+    if _QUOTA_DELAY in properties:
+        notes.odd(below(path, _QUOTA_DELAY), "has no effect on queues that are made on demand")
+
+
+def _value(key: str, text: str) -> object:
+    """What the text of a known property means, None where it means nothing."""
+    try:
+        return _READERS[key][1](text.strip())
+    except (KeyError, ValueError, ConfigurationError):
+        return None
+
+
+def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | None:
+    """The template, None where it says nothing: then the one above holds. Raises ConfigurationError."""
+    most = Limit(amounts(form.resources.max, below(path, "resources.max")))
+    guaranteed = Resources(amounts(form.resources.guaranteed, below(path, "resources.guaranteed")))
+    if not (most or guaranteed or form.maxapplications or form.properties):
+        notes.odd(path, "is empty and counts as absent")
+        return None
+    for name in most.excess(guaranteed):
+        raise ConfigurationError(
+            below(path, f"resources.guaranteed.{name}"),
+            as_written(name, guaranteed[name]),
+            "is more than the max of the template",
+            "guarantee less or raise the max",
+        )
+    spot = below(path, "properties")
+    check(form.properties, spot, notes)
+    check_on_demand(form.properties, spot, notes)
+    return ChildTemplate(
+        max=most,
+        guaranteed=guaranteed,
+        max_applications=form.maxapplications,
+        properties=form.properties,
+        policies=on_demand(policies(form.properties)),
+    )
+
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
+
+
+#: Where applications go that are recovered and have no other place (contract 2.10).
+_RECOVERY: Final = "@recovery@"
+
+
+@dataclass(frozen=True, slots=True)
+class ParentQueue:
+    """What a queue has from those above it; root has nobody above."""
+
+    is_root: bool = False
+    bound: LimitBound = UNBOUND
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    template: ChildTemplate | None = None
+
+
+def root(forms: Sequence[QueueForm], limit_forms: Sequence[LimitForm], path: str, notes: Findings) -> QueueConfig:
+    """The tree of a partition at `path`; `root` is put on top where the file leaves it out, and the partition's
+    limits are those of root. Raises ConfigurationError.
+    """
+    spot = below(path, "queues")
+    if len(forms) != 1 or forms[0].name.lower() != ROOT:
+        found, ceilings = limits(limit_forms, below(path, "limits"), UNBOUND, Ceilings(), notes)
+        children = _children(forms, spot, ParentQueue(ceilings=ceilings), notes)
+        return QueueConfig(ROOT, parent=True, children=children, limits=found)
+    form, spot = forms[0], below(spot, 0)
+    _check_root(form, limit_forms, path, spot)
+    most = LimitBound(max_applications=form.maxapplications or 0)
+    shared = () if form.limits else limit_forms
+    found, ceilings = limits(shared, below(path, "limits"), most, Ceilings(), notes)
+    top = _queue(form, spot, ParentQueue(is_root=True, ceilings=ceilings), notes)
+    check_root(form.properties, below(spot, "properties"), notes)
+    return replace(top, parent=True, policies=of_root(top.policies), limits=top.limits or found)
+
+
+def _check_root(form: QueueForm, limit_forms: Sequence[LimitForm], path: str, spot: str) -> None:
+    if form.parent is False:
+        raise ConfigurationError(below(spot, "parent"), "false", "cannot be of root", "leave it out")
+    if form.resources.max or form.resources.guaranteed:
+        raise ConfigurationError(
+            below(spot, "resources"),
+            ROOT,
+            "has what the nodes have and cannot be given resources",
+            "set them on the queues below root",
+        )
+    if limit_forms and form.limits and list(limit_forms) != form.limits:
+        raise ConfigurationError(
+            below(path, "limits"), "the limits", "differ from those of root", "keep one of the two lists"
+        )
+
+
+def queue_name(name: str, path: str) -> str:
+    """The name in lower case. Raises ConfigurationError for one that no queue may have."""
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            path, name, "is not a queue name", "use 1 to 64 letters, digits and _ : # / @ -, without dots"
+        )
+    if name.lower() == _RECOVERY:
+        raise ConfigurationError(
+            path, name, "is kept for applications that are recovered", "choose another name; that queue makes itself"
+        )
+    return name.lower()
+
+
+def _children(forms: Sequence[QueueForm], path: str, above: ParentQueue, notes: Findings) -> tuple[QueueConfig, ...]:
+    children: dict[str, QueueConfig] = {}
+    for index, form in enumerate(forms):
+        spot = below(path, index)
+        with notes.collecting():
+            child = _queue(form, spot, above, notes)
+            if child.name in children:
+                raise ConfigurationError(
+                    below(spot, "name"),
+                    form.name,
+                    "is the name of another queue beside it",
+                    "rename one; case does not count",
+                )
+            children[child.name] = child
+    return tuple(children.values())
+
+
+def _queue(form: QueueForm, path: str, above: ParentQueue, notes: Findings) -> QueueConfig:
+    name = queue_name(form.name, below(path, "name"))
+    if form.parent is False and form.queues:
+        raise ConfigurationError(
+            below(path, "parent"), "false", "is untrue: there are queues below it", "leave it out or write true"
+        )
+    own_max, guaranteed = quotas.resources(form, path, above.bound.max, notes)
+    most = quotas.applications(form, path, above.bound.max_applications, notes)
+    found, ceilings = limits(form.limits, below(path, "limits"), LimitBound(own_max, most), above.ceilings, notes)
+    here = ParentQueue(
+        bound=above.bound.narrowed(LimitBound(own_max, most)),
+        ceilings=ceilings,
+        properties=inherited(above.properties) | form.properties,
+        template=_template(form, path, notes, above) or above.template,
+    )
+    children = _children(form.queues, below(path, "queues"), here, notes)
+    quotas.check_children(children, guaranteed, here.bound.max, below(path, "queues"))
+    check(form.properties, below(path, "properties"), notes)
+    return QueueConfig(
+        name=name,
+        parent=form.parent is True or bool(form.queues),
+        children=children,
+        max=own_max,
+        guaranteed=guaranteed,
+        max_applications=most,
+        properties=here.properties,
+        policies=policies(here.properties),
+        submit_acl=access(form.submitacl, below(path, "submitacl"), notes),
+        admin_acl=access(form.adminacl, below(path, "adminacl"), notes),
+        limits=found,
+        template=here.template,
+    )
+
+
+def _template(form: QueueForm, path: str, notes: Findings, above: ParentQueue) -> ChildTemplate | None:
+    if form.childtemplate is None:
+        return None
+    spot = below(path, "childtemplate")
+    if not (form.queues or form.parent or above.is_root):
+        notes.odd(spot, "has no effect on a leaf")
+    return template(form.childtemplate, spot, notes)

@@ -1,0 +1,220 @@
+"""Quotas, guarantees and limits of queues."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from muster_core.config.document import Findings, amounts, as_written, below
+from muster_core.config.schema import LimitForm, QueueForm
+from muster_core.model.config import QueueConfig, QuotaLimit
+from muster_core.model.errors import ConfigurationError
+from muster_core.model.resources import NOTHING, UNLIMITED, Limit, Resources
+from muster_si.keys import CPU
+
+#: Kubernetes' name for what queues.yaml calls vcore.
+_MISTAKEN = "cpu"
+
+
+def resources(form: QueueForm, path: str, above: Limit, notes: Findings) -> tuple[Limit, Resources]:
+    """Maximum and guarantee of a queue below one that may use `above`. Raises ConfigurationError."""
+    spot = below(path, "resources")
+    own_max = Limit(amounts(form.resources.max, below(spot, "max")))
+    guaranteed = Resources(amounts(form.resources.guaranteed, below(spot, "guaranteed")))
+    if own_max.get(_MISTAKEN) is not None:
+        notes.odd(below(below(spot, "max"), _MISTAKEN), f"has no effect, {_MISTAKEN} is called {CPU} here")
+    for name, bound in own_max.items():
+        over = above.get(name)
+        if over is not None and bound > over:
+            raise ConfigurationError(
+                below(below(spot, "max"), name),
+                (form.resources.max or {})[name],
+                f"is more than the {as_written(name, over)} of a queue above it",
+                "write at most that",
+            )
+    for name in above.narrowed(own_max).excess(guaranteed):
+        raise ConfigurationError(
+            below(below(spot, "guaranteed"), name),
+            (form.resources.guaranteed or {})[name],
+            "is more than the max of the queue or of one above it",
+            "guarantee less or raise the max",
+        )
+    return own_max, guaranteed
+
+
+def applications(form: QueueForm, path: str, above: int, notes: Findings) -> int:
+    """How many applications may run; 0 = unlimited, as YuniKorn reads it too although its documentation
+    forbids to write it. Raises ConfigurationError.
+    """
+    spot, most = below(path, "maxapplications"), form.maxapplications
+    if above and not most:
+        raise ConfigurationError(
+            spot, "nothing" if most is None else "0", "is required below a queue that has it", f"write 1 to {above}"
+        )
+    if above and most and most > above:
+        raise ConfigurationError(spot, str(most), f"is more than the {above} of the queue above", "write at most that")
+    if most == 0:
+        notes.odd(spot, "0 means unlimited")
+    return most or 0
+
+
+def check_children(children: Sequence[QueueConfig], guaranteed: Resources, most: Limit, path: str) -> None:
+    """What all children guarantee has to be there. Raises ConfigurationError."""
+    total = NOTHING
+    for child in children:
+        total += _promised(child)
+    bounds = (("guaranteed", Limit(dict(guaranteed.items()))), ("max", most))
+    for what, bound in bounds:
+        for name in bound.excess(total):
+            raise ConfigurationError(
+                path,
+                f"{as_written(name, total[name])} of {name}",
+                f"is guaranteed in all, more than the {what} above it ({as_written(name, bound.get(name) or 0)})",
+                f"guarantee less in the children or raise the {what}",
+            )
+
+
+def _promised(queue: QueueConfig) -> Resources:
+    """What the queue guarantees: its own word, or its children's where theirs is more."""
+    total = NOTHING
+    for child in queue.children:
+        total += _promised(child)
+    return Resources({name: max(queue.guaranteed[name], total[name]) for name in {*queue.guaranteed, *total}})
+
+
+_EVERYBODY: Final = "*"
+
+
+_USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")
+
+
+_GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitBound:
+    """The most that may be limited to; `max_applications` 0 = unlimited."""
+
+    max: Limit = UNLIMITED
+    max_applications: int = 0
+
+    def narrowed(self, other: LimitBound) -> LimitBound:
+        """The tighter of the two in everything."""
+        counts = [count for count in (self.max_applications, other.max_applications) if count]
+        return LimitBound(self.max.narrowed(other.max), min(counts, default=0))
+
+
+UNBOUND: Final = LimitBound()
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What the limits of the queues above leave to each user and group by name."""
+
+    users: Mapping[str, LimitBound] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[str, LimitBound] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def is_user(name: str) -> bool:
+    """Whether a user can have that name."""
+    return _USER.fullmatch(name) is not None
+
+
+def is_group(name: str) -> bool:
+    """Whether a group can have that name."""
+    return _GROUP.fullmatch(name) is not None
+
+
+def limits(
+    forms: Sequence[LimitForm], path: str, queue: LimitBound, above: Ceilings, notes: Findings
+) -> tuple[tuple[QuotaLimit, ...], Ceilings]:
+    """The limits of a queue that may use `queue`, and what they leave to those below. What is wrong is noted."""
+    users = _Names("users", _USER, above.users)
+    groups = _Names("groups", _GROUP, above.groups)
+    found = []
+    for index, form in enumerate(forms):
+        spot = below(path, index)
+        with notes.collecting():
+            limit = _limit(form, spot)
+            _check_within(form, LimitBound(limit.max, limit.max_applications), queue, "the queue", spot)
+            users.add(form, form.users, spot)
+            groups.add(form, form.groups, spot)
+            found.append(limit)
+    return tuple(found), Ceilings(users.ceilings(), groups.ceilings())
+
+
+def _limit(form: LimitForm, path: str) -> QuotaLimit:
+    if not form.users and not form.groups:
+        raise ConfigurationError(path, "the limit", "is of nobody", "name users or groups, or '*' for everybody")
+    spot = below(path, "maxresources")
+    bounds = amounts(form.maxresources, spot)
+    if not form.maxapplications and not bounds:
+        raise ConfigurationError(path, "the limit", "bounds nothing", "add maxapplications or maxresources")
+    if bounds and not any(bounds.values()):
+        raise ConfigurationError(spot, "0", "is all there is", "leave one resource above 0")
+    return QuotaLimit(
+        users=tuple(form.users),
+        groups=tuple(form.groups),
+        max=Limit(bounds),
+        max_applications=form.maxapplications,
+        description=form.limit,
+    )
+
+
+def _check_within(form: LimitForm, wanted: LimitBound, most: LimitBound, whose: str, path: str) -> None:
+    if most.max_applications and wanted.max_applications > most.max_applications:
+        raise ConfigurationError(
+            below(path, "maxapplications"),
+            str(form.maxapplications),
+            f"is more than the {most.max_applications} of {whose}",
+            "write at most that",
+        )
+    for name, amount in wanted.max.items():
+        over = most.max.get(name)
+        if over is not None and amount > over:
+            raise ConfigurationError(
+                below(below(path, "maxresources"), name),
+                (form.maxresources or {})[name],
+                f"is more than the {as_written(name, over)} of {whose}",
+                "write at most that",
+            )
+
+
+class _Names:
+    """The users, or the groups, of all limits of one queue."""
+
+    def __init__(self, key: str, form: re.Pattern[str], above: Mapping[str, LimitBound]) -> None:
+        self._key = key
+        self._form = form
+        self._above = above
+        self._seen: dict[str, LimitBound] = {}
+
+    def add(self, form: LimitForm, names: Sequence[str], path: str) -> None:
+        """Check the next entry's names against the rules and all before them."""
+        bound = LimitBound(Limit(amounts(form.maxresources, path)), form.maxapplications)
+        for index, name in enumerate(names):
+            self._check(name, names, below(below(path, self._key), index))
+            above = self._above.get(name) or self._above.get(_EVERYBODY) or UNBOUND
+            _check_within(form, bound, above, f"{name!r} in a queue above", path)
+            self._seen[name] = bound.narrowed(above)
+
+    def ceilings(self) -> Mapping[str, LimitBound]:
+        """What the queue's limits and those above it leave to those below."""
+        return {**self._above, **self._seen}
+
+    def _check(self, name: str, names: Sequence[str], spot: str) -> None:
+        if name == _EVERYBODY and len(names) > 1:
+            raise ConfigurationError(spot, name, "stands beside other names", "give it an entry of its own")
+        if name != _EVERYBODY and not self._form.fullmatch(name):
+            raise ConfigurationError(
+                spot, name, "is not a name of a user or group", "use letters, digits and _ . : -, a letter first"
+            )
+        if name in self._seen:
+            raise ConfigurationError(spot, name, "is limited twice in one queue", "keep one of the two")
+        if _EVERYBODY in self._seen:
+            raise ConfigurationError(spot, name, "comes after '*'", "move the entry of '*' to the end")
+        if name == _EVERYBODY and self._key == "groups" and not self._seen:
+            raise ConfigurationError(spot, name, "needs a named group before it", "limit a group by name first")

@@ -1,0 +1,288 @@
+"""The schema of queues.yaml."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, NamedTuple, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from muster_core.config.document import TOP, Data, Findings, below
+from muster_core.model.errors import ConfigurationError
+
+_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
+
+
+_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+
+
+_MOST_DIGITS = 20
+
+
+_MOST = 2**64 - 1
+
+
+_BROKEN = "broken rule"
+
+
+def _broken(rule: str, fix: str) -> PydanticCustomError:
+    return PydanticCustomError(_BROKEN, "{rule}", {"rule": rule, "fix": fix})
+
+
+def _flag(value: object) -> object:
+    if not isinstance(value, str) or value not in _TRUE | _FALSE:
+        raise _broken("is neither true nor false", "write true or false")
+    return value in _TRUE
+
+
+def _count(value: object) -> object:
+    is_count = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+    if not is_count or int(str(value)) > _MOST:
+        raise _broken("is not a whole number of 0 or more", "write digits only")
+    return int(str(value))
+
+
+def _texts(value: object) -> object:
+    """A property without a value is one with an empty value."""
+    return {key: "" if text is None else text for key, text in value.items()} if isinstance(value, dict) else value
+
+
+def _weight(value: object) -> object:
+    try:
+        weight = float(value) if isinstance(value, str) else math.nan
+    except ValueError:
+        weight = math.nan
+    if not (weight >= 0 and math.isfinite(weight)):
+        raise _broken("is not a weight", "write a number of 0 or more, such as 1.0")
+    return weight
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+
+
+Count = Annotated[int, BeforeValidator(_count)]
+
+
+Weight = Annotated[float, BeforeValidator(_weight)]
+
+
+Properties = Annotated[dict[str, str], BeforeValidator(_texts)]
+
+
+class Meaning(NamedTuple):
+    """Description and default of a key; docs/reference/queues-yaml.md is generated from it."""
+
+    text: str
+    default: str = "none"
+
+
+class Form(BaseModel):
+    """A mapping with known keys. A key without a value counts as absent."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    #: What to say where something else than a mapping stands.
+    instead: ClassVar[str] = "write a mapping"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_only(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            raise _broken("is not a mapping", cls.instead)
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+
+class ResourcesForm(Form):
+    """`resources` of a queue or template."""
+
+    guaranteed: Annotated[
+        dict[str, str] | None, Meaning("what the queue gets back by preemption, and its share in fairness", "0")
+    ] = None
+    max: Annotated[
+        dict[str, str] | None,
+        Meaning(
+            "the most that all pods of the queue and below may hold; a resource that is not listed is not limited, "
+            "0 forbids it",
+            "unlimited",
+        ),
+    ] = None
+
+
+class LimitForm(Form):
+    """One entry of `limits` (contract 2.7)."""
+
+    limit: Annotated[str, Meaning("a remark")] = ""
+    users: Annotated[list[str], Meaning('whom it bounds; `"*"`: each user that no entry names')] = []
+    groups: Annotated[list[str], Meaning('and which groups; `"*"`: all other groups together')] = []
+    maxapplications: Annotated[Count, Meaning("how many applications of each run at once", "unlimited")] = 0
+    maxresources: Annotated[dict[str, str] | None, Meaning("what each may have at once", "unlimited")] = None
+
+
+class TemplateForm(Form):
+    """`childtemplate` (contract 2.6)."""
+
+    maxapplications: Annotated[Count, Meaning("as of a queue", "unlimited")] = 0
+    properties: Annotated[Properties, Meaning("as of a queue")] = {}
+    resources: Annotated[ResourcesForm, Meaning("as of a queue", "unlimited")] = ResourcesForm()
+
+
+class QueueForm(Form):
+    """One queue (contract 2.3)."""
+
+    name: Annotated[str, Meaning("1 to 64 letters, digits and `_ : # / @ -`; case does not count; no dots")]
+    parent: Annotated[
+        Flag | None, Meaning("`true` lets placement rules make queues below an empty queue", "has `queues`")
+    ] = None
+    queues: Annotated[list[QueueForm], Meaning("the queues below; only a leaf runs pods")] = []
+    maxapplications: Annotated[
+        Count | None, Meaning("how many applications run at once; the others wait", "unlimited")
+    ] = None
+    properties: Annotated[
+        Properties, Meaning("how the queue orders and preempts: [below](#properties)", "inherited")
+    ] = {}
+    adminacl: Annotated[str, Meaning("who may submit too: here or in any queue above", "nobody")] = ""
+    submitacl: Annotated[str, Meaning("[who may submit](#access): here or in any queue above", "nobody")] = ""
+    resources: ResourcesForm = ResourcesForm()
+    limits: Annotated[list[LimitForm], Meaning("bounds of single users and groups: [below](#limits)")] = []
+    childtemplate: Annotated[
+        TemplateForm | None,
+        Meaning(
+            "`maxapplications`, `properties` and `resources` of queues that are made on demand below",
+            "that of the nearest queue above",
+        ),
+    ] = None
+
+
+class FilterForm(Form):
+    """`filter` of a placement rule."""
+
+    type: Annotated[str, Meaning("`allow`: the rule is for these only; `deny`: for all others", "`allow`")] = ""
+    users: Annotated[list[str], Meaning("names; one entry may be a regular expression", "everybody")] = []
+    groups: Annotated[list[str], Meaning("names; one entry may be a regular expression", "everybody")] = []
+
+
+class RuleForm(Form):
+    """One placement rule (contract 2.10)."""
+
+    name: Annotated[str, Meaning("which rule: one of those below")]
+    create: Annotated[
+        Flag, Meaning("whether a queue that is not there is made; else the rule gives none", "`false`")
+    ] = False
+    parent: Annotated[RuleForm | None, Meaning("a rule that says below which queue", "root")] = None
+    value: Annotated[str, Meaning("of `fixed`: a queue or a path; of `tag`: the tag's name")] = ""
+    filter: FilterForm | None = None
+
+
+class PreemptionForm(Form):
+    """`preemption` of a partition."""
+
+    enabled: Annotated[
+        Flag | None, Meaning("[preemption](../concepts/preemption.md) by guarantee and for DaemonSets", "`true`")
+    ] = None
+    quotapreemptionenabled: Annotated[
+        Flag | None,
+        Meaning("a lowered `max` [takes back](../concepts/preemption.md#quota-preemption) what is over it", "`false`"),
+    ] = None
+
+
+class NodeSortForm(Form):
+    """`nodesortpolicy` of a partition."""
+
+    instead: ClassVar[str] = "write it as a mapping, nodesortpolicy: {type: fair}"
+
+    type: Annotated[
+        str,
+        Meaning("`fair` or `binpacking`: [order of nodes](#order-of-nodes)", "`fair`, with balance"),
+    ] = ""
+    resourceweights: Annotated[
+        dict[str, Weight], Meaning("which resources count for that, and how much", "`vcore: 1, memory: 1`")
+    ] = {}
+
+
+class ResolverForm(Form):
+    """`usergroupresolver` of a partition."""
+
+    type: Annotated[
+        str, Meaning("`os` or `ldap`: where [a user's groups](#groups-of-users) come from if its pods name none")
+    ] = ""
+
+
+class PartitionForm(Form):
+    """One partition (contract 2.2)."""
+
+    name: Annotated[str, Meaning("Kubernetes has one partition", "`default`")] = ""
+    queues: Annotated[list[QueueForm], Meaning("the tree; `root` is put on top where it is left out")]
+    placementrules: Annotated[
+        list[RuleForm],
+        Meaning("in which queue an application goes: [below](#placement-rules)", "the queue the pod names"),
+    ] = []
+    limits: Annotated[list[LimitForm], Meaning("the [limits](#limits) of `root`")] = []
+    preemption: PreemptionForm = PreemptionForm()
+    nodesortpolicy: NodeSortForm = NodeSortForm()
+    usergroupresolver: ResolverForm = ResolverForm()
+
+
+class FileForm(Form):
+    """The whole file."""
+
+    partitions: Annotated[list[PartitionForm], Meaning("one for each; at least one")]
+    checksum: Annotated[str, Meaning("of the text without this line; `validate-conf` says whether it is right")] = ""
+
+
+#: pydantic's own findings in our words: rule and fix.
+_WORDS = {
+    "missing": ("is required", "add it"),
+    "list_type": ("is not a list", "write a list: one item per line, each after a dash"),
+    "dict_type": ("is not a mapping", "write a mapping of names to values"),
+    "string_type": ("is not text", "write one plain value"),
+}
+
+
+def check(data: Data, notes: Findings) -> FileForm | None:
+    """The data in the form of the file; None where it is not, which is noted."""
+    try:
+        return FileForm.model_validate(data)
+    except ValidationError as error:
+        # What is missing goes last: it is often a key that stands there misspelt.
+        for found in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
+            notes.wrong(_said(found))
+        return None
+
+
+def _said(finding: ErrorDetails) -> ConfigurationError:
+    kind, place, found = finding["type"], finding["loc"], finding["input"]
+    path = ""
+    for step in place:
+        path = below(path, step)
+    if kind == "extra_forbidden":
+        known = ", ".join(_form_of(place[:-1]).model_fields)
+        return ConfigurationError(path, str(place[-1]), "is not a known key", f"known here: {known}")
+    context = finding.get("ctx", {})
+    rule, fix = _WORDS.get(kind, (str(context.get("rule", finding["msg"])), str(context.get("fix", "correct it"))))
+    value = found if isinstance(found, str) and kind != "missing" else _kind(kind, found)
+    return ConfigurationError(path or TOP, value, rule, fix)
+
+
+def _form_of(place: tuple[int | str, ...]) -> type[Form]:
+    """What stands at a place of the file, which is a mapping with known keys."""
+    form: type[Form] = FileForm
+    for step in place:
+        if isinstance(step, str):
+            form = next(_forms_in(form.model_fields[step].annotation))
+    return form
+
+
+def _forms_in(annotation: object) -> Iterator[type[Form]]:
+    if isinstance(annotation, type) and issubclass(annotation, Form):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _forms_in(part)
+
+
+def _kind(error: str, found: object) -> str:
+    """What stands there, in a word, where it is not one value."""
+    if error == "missing" or found is None:
+        return "nothing"
+    return "a list" if isinstance(found, list) else "a mapping"

@@ -1,0 +1,245 @@
+"""Settings of the core: timeouts, events, health checks, log levels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from muster_core.config.document import Findings
+from muster_core.model.config import Timing
+from muster_core.model.errors import ConfigurationError
+from muster_si import keys
+
+_UNITS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # micro sign
+    "\u03bcs": 1_000,  # Greek letter mu
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+
+
+_PART = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(" + "|".join(sorted(_UNITS, reverse=True)) + ")")
+
+
+_LONGEST = 2**63 - 1
+
+
+_FIX = "write a duration such as 15m, 1h30m or 500ms"
+
+
+def duration_ns(text: str, path: str) -> int:
+    """Nanoseconds of a Go duration. Raises ConfigurationError; negative ones are refused too."""
+    if text == "0":
+        return 0
+    if text.startswith("-"):
+        raise ConfigurationError(path, text, "is negative", _FIX)
+    rest, total = text.removeprefix("+"), Decimal(0)
+    if not rest:
+        raise ConfigurationError(path, text, "is not a duration", _FIX)
+    while rest:
+        part = _PART.match(rest)
+        if part is None:
+            raise ConfigurationError(path, text, "is not a duration", _FIX)
+        total += Decimal(part[1]) * _UNITS[part[2]]
+        rest = rest[part.end() :]
+    if total > _LONGEST:
+        raise ConfigurationError(path, text, "is longer than 292 years", _FIX)
+    return int(total)
+
+
+def timing(extra: Mapping[str, str]) -> Timing:
+    """The clocks' lengths, the default where a setting is absent or empty. Raises ConfigurationError."""
+    default = Timing()
+    return Timing(
+        placeholder_timeout_ns=_positive(extra, keys.EXTRA_PLACEHOLDER_TIMEOUT, default.placeholder_timeout_ns),
+        max_placeholder_timeout_ns=_positive(
+            extra, keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT, default.max_placeholder_timeout_ns
+        ),
+        wait_timeout_ns=_span(extra, keys.EXTRA_WAIT_TIMEOUT, default.wait_timeout_ns),
+        starvation_age_ns=_span(extra, keys.EXTRA_STARVATION_AGE, default.starvation_age_ns),
+        completing_timeout_ns=_span(extra, keys.EXTRA_COMPLETING_TIMEOUT, default.completing_timeout_ns),
+        release_timeout_ns=_positive(extra, keys.EXTRA_CONFIRM_TIMEOUT, default.release_timeout_ns),
+        manager_timeout_ns=_positive(extra, keys.EXTRA_MANAGER_TIMEOUT, default.manager_timeout_ns),
+        reservation_delay_ns=_span(extra, keys.EXTRA_RESERVATION_DELAY, default.reservation_delay_ns),
+        reservation_timeout_ns=_positive(extra, keys.EXTRA_RESERVATION_TIMEOUT, default.reservation_timeout_ns),
+        preemption_interval_ns=_positive(extra, keys.EXTRA_PREEMPTION_INTERVAL, default.preemption_interval_ns),
+        empty_node_interval_ns=_span(extra, keys.EXTRA_EMPTY_NODE_INTERVAL, default.empty_node_interval_ns),
+        expiry_ns=_span(extra, keys.EXTRA_EXPIRY, default.expiry_ns),
+    )
+
+
+def _span(extra: Mapping[str, str], key: str, default: int) -> int:
+    text = extra.get(key, "").strip()
+    return duration_ns(text, key) if text else default
+
+
+def _positive(extra: Mapping[str, str], key: str, default: int) -> int:
+    span = _span(extra, key, default)
+    if span == 0:
+        raise ConfigurationError(key, extra[key], "must be longer than 0", _FIX)
+    return span
+
+
+_SECOND: Final = 1_000_000_000
+
+
+#: Of anything that is kept in memory and counted by a setting.
+MOST_KEPT: Final = 10_000_000
+
+
+class Severity(StrEnum):
+    """From what on the log is written. YuniKorn's DPANIC, PANIC and FATAL are all `critical`."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+_SEVERITIES: Final = {
+    "debug": Severity.DEBUG,
+    "-1": Severity.DEBUG,
+    "info": Severity.INFO,
+    "0": Severity.INFO,
+    "warn": Severity.WARNING,
+    "1": Severity.WARNING,
+    "error": Severity.ERROR,
+    "2": Severity.ERROR,
+    "dpanic": Severity.CRITICAL,
+    "3": Severity.CRITICAL,
+    "panic": Severity.CRITICAL,
+    "4": Severity.CRITICAL,
+    "fatal": Severity.CRITICAL,
+    "5": Severity.CRITICAL,
+}
+
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+
+
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """What is in force; every field has the default of contract 3."""
+
+    #: Off: nothing new is kept, what is kept stays.
+    tracks_events: bool = True
+    #: Events that are kept for REST; fewer drops the oldest.
+    ring_capacity: int = 100_000
+    #: Events that wait for the resource manager.
+    request_capacity: int = 1_000
+    #: Events in one answer.
+    response_size: int = 10_000
+    most_streams: int = 100
+    most_streams_per_host: int = 15
+    #: Between two health checks; 0 = off.
+    health_interval_ns: int = 30 * _SECOND
+    #: By subsystem ("" = all) as they were set; what is not set is the process's own.
+    severities: Mapping[str, Severity] = field(default_factory=lambda: MappingProxyType({}))
+
+    def severity(self, subsystem: str) -> Severity | None:
+        """The level of a subsystem: its own, that of the nearest above it (`core.scheduler`, `core`), that of all.
+        None where none of them is set.
+        """
+        while subsystem and subsystem not in self.severities:
+            subsystem = subsystem.rpartition(".")[0]
+        return self.severities.get(subsystem)
+
+
+DEFAULT_SETTINGS: Final = CoreSettings()
+
+
+def settings(extra: Mapping[str, str], notes: Findings) -> CoreSettings:
+    """The settings among the keys that are not files. Raises nothing: what is wrong is noted."""
+    read = _Reader(extra, notes)
+    default = DEFAULT_SETTINGS
+    ring = keys.SETTING_EVENT_RING if keys.SETTING_EVENT_RING in extra else keys.SETTING_EVENT_RING_OTHER
+    return CoreSettings(
+        tracks_events=read.flag(keys.SETTING_EVENT_TRACKING, default=default.tracks_events),
+        ring_capacity=read.count(ring, default.ring_capacity, least=1),
+        request_capacity=read.count(keys.SETTING_EVENT_REQUESTS, default.request_capacity, least=1),
+        response_size=read.count(keys.SETTING_EVENT_RESPONSE, default.response_size, least=1),
+        most_streams=read.count(keys.SETTING_EVENT_STREAMS, default.most_streams),
+        most_streams_per_host=read.count(keys.SETTING_EVENT_STREAMS_PER_HOST, default.most_streams_per_host),
+        health_interval_ns=read.interval(keys.SETTING_HEALTH_INTERVAL, default.health_interval_ns),
+        severities=MappingProxyType(read.severities()),
+    )
+
+
+class _Reader:
+    """Reads one key after the other; absent and empty are the default without a word."""
+
+    def __init__(self, extra: Mapping[str, str], notes: Findings) -> None:
+        self._extra = extra
+        self._notes = notes
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """As Go reads a bool."""
+        text = self._text(key)
+        if text in _TRUE | _FALSE:
+            return text in _TRUE
+        if text:
+            self._odd(key, text, "is neither true nor false", str(default).lower())
+        return default
+
+    def count(self, key: str, default: int, least: int = 0) -> int:
+        """A whole number from `least` to MOST_KEPT."""
+        text = self._text(key)
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_KEPT))
+        if is_number and least <= int(text) <= MOST_KEPT:
+            return int(text)
+        if text:
+            self._odd(key, text, f"is not a whole number from {least} to {MOST_KEPT}", str(default))
+        return default
+
+    def interval(self, key: str, default: int) -> int:
+        """A Go duration in nanoseconds; 0 for 0 and less."""
+        text = self._text(key)
+        if not text:
+            return default
+        try:
+            span = duration_ns(text.removeprefix("-"), key)
+        except ConfigurationError as error:
+            self._odd(key, text, error.rule, f"{default // _SECOND}s")
+            return default
+        return 0 if text.startswith("-") else span
+
+    def severities(self) -> dict[str, Severity]:
+        """`log.level` as "", `log.<subsystem>.level` as its subsystem."""
+        found = {}
+        for key in sorted(self._extra):
+            subsystem = _subsystem(key)
+            text = self._text(key)
+            if subsystem is None or not text:
+                continue
+            if text.lower() in _SEVERITIES:
+                found[subsystem] = _SEVERITIES[text.lower()]
+            else:
+                self._odd(key, text, "is not a level of the log", "the level above it")
+        return found
+
+    def _text(self, key: str) -> str:
+        return self._extra.get(key, "").strip()
+
+    def _odd(self, key: str, text: str, rule: str, used: str) -> None:
+        self._notes.odd(key, f"{text[:80]!r} {rule}, {used} is used")
+
+
+def _subsystem(key: str) -> str | None:
+    if key == keys.SETTING_LOG_LEVEL:
+        return ""
+    if key.startswith(keys.SETTING_LOG_PREFIX) and key.endswith(keys.SETTING_LOG_SUFFIX):
+        return key[len(keys.SETTING_LOG_PREFIX) : -len(keys.SETTING_LOG_SUFFIX)] or None
+    return None

@@ -1,0 +1,1 @@
+"""Gang plans: nodes for all members or a part of them, topology domains, take-over of reservations."""

@@ -1,0 +1,325 @@
+"""Nodes for a gang: for all members, or for a part of them."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster_core.gangs import topology as gangs_topology
+from muster_core.gangs.topology import Part
+from muster_core.model.constraints import NO_INTER_POD_CONSTRAINTS, InterPodConstraints, PodTerm
+from muster_core.model.decisions import Decision, Placement, QuotaReservation, ReasonKind, UnschedulableReason
+from muster_core.model.ids import AllocationKey, NodeId, TaskGroup
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import NO_PROPERTIES, Member, PodProperties
+from muster_core.placement import node_search
+from muster_core.placement.node_reservations import draft_for
+from muster_core.placement.search.backtracking import place_all
+from muster_core.placement.search.requests import MemberDemand, Places, Shortage, Work
+from muster_core.placement.snapshot import (
+    AllocationPlan,
+    RequestShape,
+    Snapshot,
+    Unplaced,
+    assign,
+    shape_of,
+    volumes_of,
+    wanted,
+)
+from muster_core.queues import quota
+from muster_core.state.applications import Application, lacking
+from muster_core.state.ordering import classes
+from muster_core.state.request_classes import AskClass, UnschedulableClass, occupant_of
+from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
+
+
+def place_part(
+    partition: Partition,
+    app: Application,
+    counts: dict[AskClass, int],
+    allocation_plan: AllocationPlan,
+    parts: list[Part] | None,
+) -> None:
+    """As many as fit; the rest is outstanding, so that an autoscaler may act (seed 000)."""
+    search = _PartPlan(partition, app, draft_for(partition, app), parts)
+    room = quota.room(partition, app)
+    planned = NOTHING
+    places: list[tuple[AllocationKey, NodeId]] = []
+    for kind, count in counts.items():
+        allowed = room.count(kind.resources, count)
+        misfit = misfit_of(partition, app, kind)
+        if misfit is not None and not misfit.room:
+            allocation_plan.unplaced.append(Unplaced(kind, misfit.why, about=about(app, kind, 0)))
+            allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+            continue
+        spots = search.place(kind, allowed) if allowed else []
+        placed = sum(there for _, there in spots)
+        places += assign(app, kind, spots)
+        room = room.room(kind.resources.times(placed))
+        planned += kind.resources.times(placed)
+        if placed < allowed:
+            search.refuse(kind, placed, allocation_plan)
+        elif allowed < count and (refused := quota.quota_refusal(partition, app, kind.resources, planned)) is not None:
+            allocation_plan.unplaced.append(Unplaced(kind, refused.why))
+            allocation_plan.obstacles.append(refused.obstacle)
+    if places:
+        allocation_plan.decisions.append(
+            Placement(partition.id, app.id, tuple(places), volumes_of(search.snapshot, *counts))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PartPlan:
+    """Where a part of a gang goes: `parts` are filled one after the other; None = the nodes are one."""
+
+    partition: Partition
+    app: Application
+    snapshot: Snapshot
+    parts: list[Part] | None
+
+    def place(self, kind: AskClass, count: int) -> list[tuple[NodeId, int]]:
+        """As many as fit, up to `count`."""
+        shape, sort = shape_of(kind), self.partition.config.node_sort
+        if self.parts is None:
+            return node_search.place(self.snapshot, shape, count, sort)
+        spots: dict[NodeId, int] = {}
+        for part in self.parts:
+            self.snapshot.within = part.rows
+            for node, there in node_search.place(self.snapshot, shape, count, sort) if count else []:
+                spots[node] = spots.get(node, 0) + there
+                count -= there
+        return list(spots.items())
+
+    def refuse(self, kind: AskClass, placed: int, allocation_plan: AllocationPlan) -> None:
+        """More of the class have no place here; `snapshot` is as the last part was left."""
+        why = node_search.shortfall(self.snapshot, shape_of(kind))
+        who = about(self.app, kind, placed, within(self.parts[-1].name if self.parts else ""))
+        # Within a domain others of the class may have room elsewhere.
+        is_anywhere = self.snapshot.within is None
+        allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_anywhere else None, about=who))
+        allocation_plan.obstacles.append(NoNodeFits(kind, 1) if is_anywhere else MembersDoNotFit(self.app.id))
+
+
+def parts_of(
+    partition: Partition, app: Application, counts: dict[AskClass, int], coming: Sequence[MemberDemand]
+) -> list[Part] | None:
+    """Where a part of a packed gang goes, with an eye on those to come; None = it is not packed."""
+    topology = app.spec.topology
+    if topology is None:
+        return None
+    snapshot = draft_for(partition, app)
+    demands = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
+    return gangs_topology.parts(snapshot, demands, gangs_topology.domains(snapshot, topology, held(app)))
+
+
+def coming(
+    partition: Partition, app: Application, counts: dict[AskClass, int], *, is_needed: bool = False
+) -> list[MemberDemand]:
+    """Members that were announced and not asked for yet; unless they are needed nothing where it does not matter when
+    they come: all are of one shape, and it is all the same where the first ones go.
+    """
+    members = app.spec.members
+    if (
+        not is_needed
+        and len(members) < 2
+        and app.spec.topology is None
+        and not any(member.facts.inter_pod.near for member in members)
+    ):
+        return []
+    asked: Counter[TaskGroup] = Counter()
+    for kind, count in counts.items():
+        asked[kind.group] += count
+    left = ((one, one.count - len(app.gang.live.get(one.group, ())) - asked[one.group]) for one in members)
+    return [(declared(partition, member, member.facts.inter_pod.near), count) for member, count in left if count > 0]
+
+
+def declared(partition: Partition, member: Member, near: tuple[PodTerm, ...] = ()) -> RequestShape:
+    """A member as it was declared. How it is spread is left out, and what it wants near unless it is given: that may be
+    for others that come beside it; who keeps away from its like needs room for all of them in any cluster.
+    """
+    inter_pod = InterPodConstraints(near=near, apart=member.facts.inter_pod.apart)
+    tags = partition.nodes.pods_on_nodes.tags.project(dict(member.tags))
+    facts = PodProperties(inter_pod) if inter_pod != NO_INTER_POD_CONSTRAINTS else NO_PROPERTIES
+    return RequestShape(member.resources, member.constraints, pod_on_node=occupant_of(facts, tags))
+
+
+def held(app: Application) -> dict[NodeId, int]:
+    """Where it has places, and how many."""
+    return Counter(allocation.node for allocation in app.allocations.values() if allocation.releasing is None)
+
+
+def about(app: Application, kind: AskClass, more: int, where: str = "") -> str:
+    """Which member lacks places: how many of its task group have theirs, or would with `more`."""
+    there = len(app.gang.live.get(kind.group, ())) + more
+    known = [member.count for member in app.spec.members if member.group == kind.group]
+    if app.spec.uses_virtual_placeholders:  # members that have a node count, too
+        there = known[0] - wanted(app, kind, sys.maxsize) + more
+    total = max([*known, there + 1])
+    return f"task group {kind.group} has places for {there} of {total} members{where}"
+
+
+def within(domain: str) -> str:
+    """In which domain, as words that follow others; nothing where there is none."""
+    return f" in {domain}" if domain else ""
+
+
+def misfit_of(partition: Partition, app: Application, kind: AskClass) -> UnschedulableClass | None:
+    """What is remembered of the class; for those who have room held the memory, made by others, may be too low."""
+    return None if app.id in partition.reservations.by_application else partition.unschedulable_classes.get(kind)
+
+
+#: Who comes early waits for more to come until it is one of so many of those that are still to come.
+_AT_ONCE: Final = 8
+
+
+def plan_gang(partition: Partition, app: Application, now_ns: int) -> AllocationPlan:
+    """What the gang does next; real asks of a reserving gang are not looked at (seed 000)."""
+    kinds = [kind for kind in classes(app) if kind.placeholder]
+    if not kinds:
+        return AllocationPlan()
+    never = quota.gang_refusal(partition, app)
+    if never is not None:
+        refused = [Unplaced(kind, never.why) for kind in kinds]
+        return AllocationPlan(unplaced=refused, obstacles=[never.obstacle], impossible=never.why.message)
+    allocation_plan = _reserve(partition, app, kinds, now_ns)
+    if allocation_plan.obstacles:
+        _warn(partition, app, allocation_plan, is_held=True)
+        if allocation_plan.more or app.spec.is_whole:
+            return allocation_plan
+        allocation_plan.unplaced.clear()  # each class says below what is short for it
+    _place(partition, app, kinds, allocation_plan)
+    return allocation_plan
+
+
+def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> AllocationPlan:
+    """Ask for head room; a gang that starves pledges before it is there (semantics 11)."""
+    rest = lacking(app)
+    refused = quota.quota_refusal(partition, app, rest)
+    has_room = refused is None
+    quota_reservation = QuotaReservation(partition.id, app.id, rest, granted=has_room and bool(rest))
+    is_new = (quota_reservation.amount, quota_reservation.granted) != (app.gang.quota_reservation, app.gang.granted)
+    is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
+    if refused is None:
+        # One that has all or nothing is promised nothing before it starves: head room without nodes is of no use.
+        may_pledge = not app.spec.is_whole or is_starving or bool(app.gang.quota_reservation)
+        return AllocationPlan([quota_reservation] if is_new and may_pledge else [])
+    unplaced = [Unplaced(kind, refused.why) for kind in kinds]
+    # What was promised and lost its head room (a lower maximum) waits for it like a starving gang's.
+    claims = is_starving or bool(app.gang.quota_reservation)
+    # Who has just claimed sees another head room than before, and looks again.
+    claim: list[Decision] = [quota_reservation] if is_new and claims else []
+    # Others of the leaf could take nothing from it of what its user or group lacks.
+    blocks = refused.why.lack is ReasonKind.QUOTA
+    return AllocationPlan(claim, unplaced, [refused.obstacle], more=bool(claim), blocks=blocks)
+
+
+def _place(partition: Partition, app: Application, kinds: list[AskClass], allocation_plan: AllocationPlan) -> None:
+    counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
+    has_all = app.spec.uses_virtual_placeholders or _has_all(app, counts)
+    is_whole = app.spec.is_whole
+    if not has_all and is_whole:
+        return
+    refused = quota.quota_refusal(partition, app, _sum(counts))
+    exceeds = app.gang.exceeds_nodes
+    if not has_all:  # a gang that no empty cluster could hold reserves nothing for the first that arrive
+        _warn(partition, app, allocation_plan, is_held=refused is not None)
+        exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
+    # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
+    coming_ = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
+    if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in coming_):
+        return  # each plan is one for all of them: the next ones that come make it worth it
+    snapshot = draft_for(partition, app)
+    answer = _whole(partition, app, counts, coming_, snapshot) if refused is None else None
+    if isinstance(answer, Places):
+        pairs = zip(counts, answer.per_demand, strict=False)  # those to come are behind them
+        places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
+        allocation_plan.decisions.append(Placement(partition.id, app.id, tuple(places), volumes_of(snapshot, *kinds)))
+        return
+    allocation_plan.in_vain = answer is not None
+    _warn(partition, app, allocation_plan, is_held=refused is not None)
+    exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
+    if not is_whole and not exceeds:
+        place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, coming_))
+    elif refused is not None:
+        allocation_plan.unplaced += [Unplaced(kind, refused.why) for kind in kinds]
+        allocation_plan.obstacles.append(refused.obstacle)
+    elif answer is not None:
+        _refuse(app, counts, answer, allocation_plan)
+        if not is_whole:  # with more nodes it reserves what fits, however few there are
+            allocation_plan.obstacles += [NoNodeFits(kind, 1) for kind in counts]
+
+
+def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, allocation_plan: AllocationPlan) -> None:
+    """All of them wait for the one that is short, which may be still to come."""
+    kinds = list(counts)
+    if answer.demand >= len(kinds):
+        allocation_plan.unplaced += [Unplaced(kind, answer.why) for kind in kinds]
+        allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+        return
+    kind = kinds[answer.demand]
+    allocation_plan.obstacles.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
+    room = answer.count - answer.missing
+    where = within(answer.domain) or ("" if answer.alone else " beside the others")
+    about_ = about(app, kind, room, where)
+    for index, other in enumerate(kinds):
+        known = room if answer.alone and index == answer.demand else None
+        allocation_plan.unplaced.append(Unplaced(other, answer.why, known, about_))
+
+
+def _whole(
+    partition: Partition, app: Application, counts: dict[AskClass, int], coming: list[MemberDemand], snapshot: Snapshot
+) -> Places | Shortage:
+    """Places for all and those to come, or which is short of them."""
+    for index, (kind, count) in enumerate(counts.items()):
+        misfit = misfit_of(partition, app, kind)
+        if misfit is not None and misfit.room < count:
+            return Shortage(index, count - misfit.room, misfit.why, count, alone=True)
+    demands: list[MemberDemand] = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
+    sort, work = partition.config.node_sort, Work(app.gang.searches)
+    if app.spec.topology is None:
+        return place_all(snapshot, demands, sort, work)
+    return gangs_topology.place_packed(
+        snapshot, demands, sort, gangs_topology.domains(snapshot, app.spec.topology, held(app)), work
+    )
+
+
+def _has_all(app: Application, counts: dict[AskClass, int]) -> bool:
+    return (app.gang.reserved + _sum(counts)).covers(app.spec.placeholder_ask)
+
+
+def _sum(counts: dict[AskClass, int]) -> Resources:
+    """Placeholders may be larger than the gang said they would be (injected sidecars)."""
+    total: Resources = NOTHING
+    for kind, count in counts.items():
+        total = total.plus(kind.resources, count)
+    return total
+
+
+def _warn(partition: Partition, app: Application, allocation_plan: AllocationPlan, *, is_held: bool) -> None:
+    """Said once for each size of the cluster: not even an empty one of these nodes could hold the gang (semantics 10).
+
+    `is_held`: a quota is in the way as well, so that more nodes would not help.
+    """
+    nodes = partition.nodes
+    if allocation_plan.checked or app.gang.checked_at == nodes.capacity_total or not app.spec.members:
+        return
+    members = app.spec.members
+    demands = [(declared(partition, member), member.count) for member in members]
+    short = gangs_topology.missing_on_empty_domains(nodes, demands, app.spec.topology)
+    allocation_plan.checked = True
+    if short is None:
+        return
+    member = members[short.demand]
+    why = (
+        UnschedulableReason(ReasonKind.CLUSTER, counts=short.why.counts, nodes=short.why.nodes).text()
+        or "there are no nodes"
+    )
+    allocation_plan.notice = (
+        f"even an empty cluster could not hold the gang: {short.missing} of {member.count} members of task group "
+        f"{member.group} would have no place{within(short.domain)}: {why} It waits for nodes to be added"
+    )
+    allocation_plan.short_of = "" if is_held else member.group

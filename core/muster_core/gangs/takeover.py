@@ -1,0 +1,335 @@
+"""Which reservations of other gangs a gang takes over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.gangs import planning
+from muster_core.gangs import topology as gangs_topology
+from muster_core.model.decisions import ReservationTakeover
+from muster_core.model.ids import NodeId
+from muster_core.model.resources import NOTHING, Limit, Resources
+from muster_core.model.specs import PodOnNode
+from muster_core.model.states import ApplicationState
+from muster_core.placement.node_reservations import draft_for
+from muster_core.placement.search.backtracking import place_all
+from muster_core.placement.search.requests import MemberDemand, Places, Work
+from muster_core.placement.snapshot import Snapshot, assign, shape_of, volumes_of, wanted
+from muster_core.preemption.guarantees import GuaranteeBalance
+from muster_core.queues import quota
+from muster_core.state.applications import Allocation, Application
+from muster_core.state.ordering import classes
+from muster_core.state.request_classes import AskClass, occupant_of
+from muster_core.state.reservations import NodeReservation
+from muster_core.state.scheduler_state import Partition
+from muster_core.state.users import LimitSubject, LimitSubjectKind
+
+#: Searches that are made to spare gangs which are not needed.
+_MOST_SPARED: Final = 4
+
+
+#: Placeholders that are looked at in one step.
+_STEP: Final = 500
+
+
+_EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED)
+
+
+def plan_takeover(partition: Partition, app: Application) -> Generator[None, None, ReservationTakeover | None]:
+    """The take-over that gives the gang all it lacks; None = there is none. Yields after each step of the work; it is
+    void when nodes come, go or change in between.
+    """
+    kinds = [kind for kind in classes(app) if kind.placeholder]
+    counts = {kind: wanted(app, kind, sys.maxsize) for kind in kinds}
+    total = sum((kind.resources.times(count) for kind, count in counts.items()), NOTHING)
+    rivals = yield from _rivals(partition, app, total)
+    search = _TakeoverSearch(partition, app, counts, total)
+    if not rivals or search.answer(rivals) is None:
+        return None
+    yield
+    chosen = yield from _fewest(search, rivals)
+    answer = search.answer(chosen)
+    if answer is None:
+        return None
+    yield
+    return (yield from _decision(search, chosen, answer))
+
+
+def has_competing_gangs(partition: Partition, app: Application) -> bool:
+    """Whether an incomplete gang with a later key holds something."""
+    return app.gang.key is not None and partition.contention.has_later(app.gang.key)
+
+
+def candidate(partition: Partition, app: Application, other: Application) -> bool:
+    """Whether the gang may take from the other one."""
+    is_later = app.gang.key is not None and other.gang.key is not None and other.gang.key > app.gang.key
+    is_open = other.is_reserving and not other.real_allocations and other.state in _EARLY
+    return is_later and is_open and other.id not in partition.contention.open
+
+
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """An incomplete gang with a later key, and what of it may go. `is_all`: nothing of it has to stay."""
+
+    app: Application
+    placeholders: tuple[Allocation, ...]
+    holds: tuple[NodeReservation, ...]
+    holders: frozenset[LimitSubject]
+    reserved: Resources
+    is_all: bool
+    #: The same per amount and row, with how many there are; and those among them that filters look at.
+    rows: dict[Resources, dict[int, int]] = field(default_factory=dict)
+    noted: dict[tuple[int, PodOnNode], int] = field(default_factory=dict)
+
+
+def _rivals(partition: Partition, app: Application, total: Resources) -> Generator[None, None, list[_Rival]]:
+    """Gangs with reservations that may be taken over, the last key first."""
+    found: list[_Rival] = []
+    looked_at = 0
+    path = frozenset(queue.path for queue in app.queue.path_up())
+    balance = GuaranteeBalance(partition.queues.root, total, path)
+    holding = partition.contention.holding
+    for name in sorted(holding, key=lambda name: holding[name], reverse=True):
+        other = partition.applications.get(name)
+        if other is None or not candidate(partition, app, other):
+            continue
+        placeholders, reserved = [], NOTHING
+        live = [other.allocations[identity] for group in other.gang.live.values() for identity in group]
+        for allocation in reversed(live):
+            if balance.may_lose(other.queue, allocation.spec.resources):
+                balance.lose(other.queue, allocation.spec.resources)
+                placeholders.append(allocation)
+                reserved += allocation.spec.resources
+            looked_at += 1
+            if looked_at % _STEP == 0:
+                yield
+        holds = tuple(hold for hold in partition.reservations.of(name) if not hold.preempted)
+        is_all = len(placeholders) == len(live)
+        holders = frozenset(_holders(partition, other))
+        rival = _Rival(other, tuple(placeholders), holds, holders, reserved, is_all)
+        _count(partition, rival)
+        found.append(rival)
+    return found
+
+
+def _count(partition: Partition, rival: _Rival) -> None:
+    """Count its placeholders by row."""
+    nodes = partition.nodes
+    for one in rival.placeholders:
+        row, spec = nodes.rows.row(one.node), one.spec
+        rows = rival.rows.setdefault(spec.resources, {})
+        rows[row] = rows.get(row, 0) + 1
+        if nodes.pods_on_nodes.is_noted(spec.facts):
+            seen = row, occupant_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
+            rival.noted[seen] = rival.noted.get(seen, 0) + 1
+
+
+def _holders(partition: Partition, app: Application) -> Iterator[LimitSubject]:
+    group = partition.users.group_of(app)
+    for queue in app.queue.path_up():
+        yield LimitSubject(LimitSubjectKind.QUEUE, "", queue.path)
+        yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
+        if group:
+            yield LimitSubject(LimitSubjectKind.GROUP, group, queue.path)
+
+
+def _fewest(search: _TakeoverSearch, rivals: list[_Rival]) -> Generator[None, None, list[_Rival]]:
+    """As few as suffice: the shortest beginning of the list that does, less those that it does not need."""
+    low, high = 1, len(rivals)
+    while low < high:
+        middle = (low + high) // 2
+        if search.answer(rivals[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+        yield
+    chosen = rivals[:high]
+    for rival in chosen[-2::-1][:_MOST_SPARED]:
+        rest = [other for other in chosen if other is not rival]
+        if search.answer(rest) is not None:
+            chosen = rest
+        yield
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Places for all that the gang lacks, with the draft charged; `left`: of each maximum after that. `emptied`: gangs
+    that have to give up all they have, for a slot of `maxApplications`.
+    """
+
+    places: Places
+    snapshot: Snapshot
+    left: dict[LimitSubject, Limit]
+    emptied: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _TakeoverSearch:
+    """What one gang lacks, and whether it could have it."""
+
+    partition: Partition
+    app: Application
+    counts: dict[AskClass, int]
+    total: Resources
+
+    def answer(self, rivals: Sequence[_Rival]) -> _Answer | None:
+        """Places for all members if these gangs had nothing; None = there are none, or a quota or limit is short."""
+        left = self._quotas(rivals)
+        emptied = self._slots(rivals)
+        if left is None or emptied is None:
+            return None
+        snapshot = draft_for(self.partition, self.app)
+        for rival in rivals:
+            for resources, rows in rival.rows.items():
+                snapshot.charge_all([(row, -count) for row, count in rows.items()], resources)
+            for (row, pod_on_node), count in rival.noted.items():
+                snapshot.enter(row, pod_on_node, -count)
+            for hold in rival.holds:
+                snapshot.free(hold.node, hold.resources)
+        demands: list[MemberDemand] = [(shape_of(kind), count) for kind, count in self.counts.items()]
+        sort, work = self.partition.config.node_sort, Work(self.app.gang.takeover_failures)
+        topology = self.app.spec.topology
+        if topology is None:
+            places = place_all(snapshot, demands, sort, work)
+        else:
+            domains = gangs_topology.domains(snapshot, topology, planning.held(self.app))
+            places = gangs_topology.place_packed(snapshot, demands, sort, domains, work)
+        return _Answer(places, snapshot, left, emptied) if isinstance(places, Places) else None
+
+    def _quotas(self, rivals: Sequence[_Rival]) -> dict[LimitSubject, Limit] | None:
+        """What each maximum leaves once the gang has all it lacks; None = one of them is too low."""
+        found: dict[LimitSubject, Limit] = {}
+        for bound in quota.bounds(self.partition, self.app):
+            freed = NOTHING
+            for rival in rivals:
+                if bound.holder in rival.holders:
+                    freed += rival.reserved + self.quota_reservation(rival)
+            left = quota.left_of(bound, self.app, self.app.node_reserved).room(NOTHING - freed)
+            if left.excess(self.total):
+                return None
+            found[bound.holder] = left.room(self.total)
+        return found
+
+    def quota_reservation(self, rival: _Rival) -> Resources:
+        """What of its quota reservation counts for the gang."""
+        theirs, mine = rival.app.gang, self.app.gang
+        return theirs.quota_reservation if theirs.granted or not mine.quota_reservation else NOTHING
+
+    def _slots(self, rivals: Sequence[_Rival]) -> frozenset[str] | None:
+        """Gangs that have to give up all they have so that the gang may start; None = that is not enough."""
+        if self.app.counted:
+            return frozenset()
+        emptied: dict[str, _Rival] = {}
+        for holder, missing in self._full():
+            able = [rival for rival in rivals if rival.app.counted and rival.is_all and holder in rival.holders]
+            short = missing - sum(rival.app.id in emptied for rival in able)
+            more = [rival for rival in able if rival.app.id not in emptied][: max(short, 0)]
+            if len(more) < short:
+                return None
+            emptied.update({rival.app.id: rival for rival in more})
+        return frozenset(emptied)
+
+    def _full(self) -> Iterator[tuple[LimitSubject, int]]:
+        """The queue or user without a free slot, and how many slots are missing."""
+        for queue in self.app.queue.path_up():
+            if 0 < queue.max_applications <= queue.running:
+                yield LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.running - queue.max_applications + 1
+        for holder, limit, account in self.partition.users.limits(self.app):
+            if 0 < limit.max_applications <= account.running:
+                yield holder, account.running - limit.max_applications + 1
+
+
+def _decision(
+    search: _TakeoverSearch, chosen: list[_Rival], answer: _Answer
+) -> Generator[None, None, ReservationTakeover]:
+    """What goes of each gang: what is not needed stays, of the earliest key first."""
+    partition, app = search.partition, search.app
+    places = [
+        place
+        for kind, spots in zip(search.counts, answer.places.per_demand, strict=True)
+        for place in assign(app, kind, list(spots))
+    ]
+    volumes = volumes_of(answer.snapshot, *search.counts)
+    keeper = _Keeper(search, answer)
+    victims: list[tuple[_Rival, Allocation]] = []
+    holds: list[NodeReservation] = []
+    losers: list[_Rival] = []
+    looked_at = 0
+    for rival in reversed(chosen):
+        goes = []
+        for one in reversed(rival.placeholders):
+            if not keeper.may_keep(rival, one):
+                goes.append(one)
+            looked_at += 1
+            if looked_at % _STEP == 0:
+                yield
+        held = [hold for hold in rival.holds if not keeper.fits(hold.node, hold.resources)]
+        if goes or held or not keeper.may_keep_pledge(rival):
+            losers.append(rival)
+        victims += [(rival, one) for one in goes]
+        holds += held
+    order = {rival.app.id: position for position, rival in enumerate(chosen)}
+    victims.sort(key=lambda pair: order[pair[0].app.id])
+    return ReservationTakeover(
+        partition.id,
+        app.id,
+        tuple(places),
+        volumes,
+        tuple((rival.app.id, one.id) for rival, one in victims),
+        tuple(hold.ask for hold in holds),
+        tuple(rival.app.id for rival in losers),
+    )
+
+
+@dataclass(slots=True)
+class _Keeper:
+    """Gives back, one by one, what the plan does not need."""
+
+    search: _TakeoverSearch
+    answer: _Answer
+
+    def may_keep(self, rival: _Rival, placeholder: Allocation) -> bool:
+        """Whether the placeholder may stay beside the plan; then it is taken from what is left."""
+        spec = placeholder.spec
+        is_watched = self.search.partition.nodes.pods_on_nodes.is_noted(spec.facts)
+        is_watched = is_watched or any(kind.depends_on_others for kind in self.search.counts)
+        if rival.app.id in self.answer.emptied or is_watched or not self._leaves(rival, spec.resources):
+            return False
+        if not self.fits(placeholder.node, spec.resources):
+            return False
+        self._charge(rival, spec.resources)
+        return True
+
+    def may_keep_pledge(self, rival: _Rival) -> bool:
+        """The same of its quota reservation."""
+        amount = self.search.quota_reservation(rival)
+        if not amount:
+            return True
+        if rival.app.id in self.answer.emptied or not self._leaves(rival, amount):
+            return False
+        self._charge(rival, amount)
+        return True
+
+    def fits(self, node: NodeId, resources: Resources) -> bool:
+        """Whether the node has so much beside the plan; then it is taken."""
+        snapshot = self.answer.snapshot
+        row = snapshot.nodes.rows.row(node)
+        for name, amount in resources.items():
+            column = snapshot.available(name)
+            if column is None or column.item(row) < amount:
+                return False
+        snapshot.charge(row, resources, 1)
+        return True
+
+    def _leaves(self, rival: _Rival, amount: Resources) -> bool:
+        left = self.answer.left
+        return all(left[holder].allows(amount) for holder in left if holder in rival.holders)
+
+    def _charge(self, rival: _Rival, amount: Resources) -> None:
+        for holder, left in self.answer.left.items():
+            if holder in rival.holders:
+                self.answer.left[holder] = left.room(amount)

@@ -1,0 +1,392 @@
+"""Metrics that are read from the scheduler state when they are scraped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from muster_core.metrics.counters import Metrics
+from muster_core.metrics.text_format import PAUSE, counter, gauge, word
+from muster_core.model.ids import QueuePath, RmId
+from muster_core.model.states import ApplicationState
+from muster_core.placement.autoscaling import outstanding_by_leaf
+from muster_core.si.events import EventStore, PushFilter
+from muster_core.si.session import EventQueue, Session
+from muster_core.state.applications import Application, lacking
+from muster_core.state.nodes import Columns
+from muster_core.state.queues import Queue
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+#: As the labels write them; an application that expired is counted no more.
+_LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
+    {state: state.value.lower() for state in ApplicationState if state is not ApplicationState.EXPIRED}
+)
+
+
+_ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, ApplicationState.REJECTED)
+
+
+#: Applications between two moments at which others may run.
+_AT_ONCE: Final = 500
+
+
+class Phase(StrEnum):
+    """How far a gang is: nothing held, a part, all of it and running, or scheduled as usual after a time-out."""
+
+    WAITING = "waiting"
+    PARTIAL = "partial"
+    RESERVED = "reserved"
+    RUNNING = "running"
+    RESUMING = "resuming"
+    FAILING = "failing"
+
+
+@dataclass(slots=True)
+class Census:
+    """What one walk found."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    by_queue: dict[QueuePath, dict[str, int]] = field(default_factory=dict)
+    phases: Counter[Phase] = field(default_factory=Counter)
+    asks: int = 0
+    allocations: int = 0
+
+
+def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
+    """Count every application once, also those that ended and are kept. Queues that are gone are left out.
+    Where it yields the world may change.
+    """
+    for partition in partitions:
+        by_queue = found.by_queue
+        for path, queue in partition.queues.by_path.items():
+            if queue.is_leaf:
+                by_queue.setdefault(path, dict.fromkeys(_LABELS.values(), 0))
+        ended = list(partition.history)
+        for number, app in enumerate(list(partition.applications.values())):
+            if number % _AT_ONCE == 0:
+                yield
+            _count(found, app)
+            found.asks += len(app.asks)
+            found.allocations += len(app.allocations)
+            if app.spec.placeholder_ask:
+                found.phases[phase(app)] += 1
+        for number, app in enumerate(ended):
+            if number % _AT_ONCE == 0:
+                yield
+            _count(found, app)
+
+
+def _count(found: Census, app: Application) -> None:
+    label = _LABELS.get(app.state)
+    if label is None:
+        return
+    found.states[label] += 1
+    in_queue = found.by_queue.get(app.queue.path)
+    if in_queue is not None:
+        in_queue[label] += 1
+
+
+def phase(app: Application) -> Phase:
+    """How far a gang is."""
+    if app.state is ApplicationState.RESUMING:
+        return Phase.RESUMING
+    if app.state is ApplicationState.FAILING:
+        return Phase.FAILING
+    if app.is_reserving:
+        return Phase.PARTIAL if app.gang.allocated else Phase.WAITING
+    return Phase.RESERVED if app.gang.reserved and not lacking(app) else Phase.RUNNING
+
+
+def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
+    """All metrics about applications."""
+    partitions = list(partitions)
+    found = Census()
+    for _ in count(found, partitions):
+        yield PAUSE
+    yield gauge(
+        "yunikorn_scheduler_application_total",
+        "Applications, by state.",
+        [({"state": state}, found.states[state]) for state in _LABELS.values()],
+    )
+    yield gauge(
+        "yunikorn_queue_app",
+        "Applications of a queue, by state.",
+        [
+            ({"queue": path, "state": state}, number)
+            for path, states in found.by_queue.items()
+            for state, number in states.items()
+        ],
+    )
+    ended: Counter[tuple[QueuePath, ApplicationState]] = Counter()
+    for partition in partitions:
+        ended.update(partition.ended)
+    yield counter(
+        "yunikorn_queue_app_total",
+        "Applications that ended in a queue, by final state. Counts of deleted queues remain; above a limit, the "
+        "oldest are added to the parent queue.",
+        [
+            ({"queue": path, "state": _LABELS[state]}, ended[path, state])
+            for path in dict.fromkeys(path for path, _ in ended)
+            for state in _ENDED
+        ],
+    )
+    yield gauge(
+        "muster_core_gangs",
+        "Gangs, by how far they are.",
+        [({"phase": each.value}, found.phases[each]) for each in Phase],
+    )
+    yield gauge("muster_core_asks", "Asks that wait.", [({}, found.asks)])
+    yield gauge("muster_core_allocations", "Allocations, placeholders among them.", [({}, found.allocations)])
+
+
+_TENTHS: Final = 10
+
+
+#: Labels of the ranges, as contract 5 has them.
+RANGES: Final = ("[0,10%]", *(f"({10 * each}%,{10 * each + 10}%]" for each in range(1, _TENTHS)))
+
+
+def node_families(partitions: Iterable[Partition], failed: int, decommissioned: int) -> Iterator[Metric]:
+    """All metrics about nodes; those that were refused, or went, are counted elsewhere."""
+    active = known = 0
+    usage: dict[str, npt.NDArray[np.int64]] = {}
+    sums: Counter[tuple[str, str]] = Counter()
+    for partition in partitions:
+        columns = partition.nodes.columns()
+        active += int(columns.open.sum())
+        known += len(partition.nodes)
+        for resource in columns.capacities:
+            sums.update(_sums(partition, columns, resource))
+            total = columns.capacities.column(resource, columns.size)
+            left = columns.availables.column(resource, columns.size)
+            if total is not None:
+                counts = usage_counts(total, np.zeros_like(total) if left is None else left)
+                usage[resource] = usage[resource] + counts if resource in usage else counts
+    states = {"active": active, "draining": known - active, "failed": failed, "decommissioned": decommissioned}
+    yield gauge(
+        "yunikorn_scheduler_node",
+        "Nodes, by state; failed and decommissioned ones since the start.",
+        [({"state": state}, count) for state, count in states.items()],
+    )
+    yield gauge(
+        "muster_core_cluster_resource",
+        "Resources of all nodes: what they have, what of it is taken, held for asks, and really used where reported.",
+        [({"resource": resource, "state": state}, amount) for (resource, state), amount in sums.items()],
+    )
+    for name, ranges in _by_name(usage).items():
+        yield gauge(
+            f"yunikorn_scheduler_{name}_node_usage_total",
+            "Nodes, by how much of the resource is used.",
+            [({"range": label}, int(count)) for label, count in zip(RANGES, ranges, strict=True)],
+        )
+
+
+def _sums(partition: Partition, columns: Columns, resource: str) -> dict[tuple[str, str], int]:
+    """Of one resource over all nodes of a partition."""
+
+    def sum_of(column: npt.NDArray[np.int64] | None) -> int:
+        return 0 if column is None else int(column.sum())
+
+    capacity = sum_of(columns.capacities.column(resource, columns.size))
+    taken = capacity - sum_of(columns.availables.column(resource, columns.size))
+    return {
+        (resource, "capacity"): capacity,
+        (resource, "taken"): taken,
+        (resource, "held"): sum_of(columns.node_reserved.column(resource, columns.size)),
+        (resource, "used"): taken + sum_of(partition.nodes.measured(resource)),
+    }
+
+
+def usage_counts(total: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many nodes use up to 10 %, 20 %, … of what they have; those that have none are left out."""
+    has = total > 0
+    used = (total[has] - left[has]) / total[has]
+    tenths = np.clip(np.ceil(used * _TENTHS).astype(np.int64) - 1, 0, _TENTHS - 1)
+    return np.bincount(tenths, minlength=_TENTHS)
+
+
+def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[np.int64]]:
+    """By what may stand in a metric's name; two resources that become one name are added up."""
+    named: dict[str, npt.NDArray[np.int64]] = {}
+    for resource, counts in usage.items():
+        name = word(resource)
+        named[name] = named[name] + counts if name in named else counts
+    return named
+
+
+#: Queues between two moments at which others may run.
+_QUEUES_AT_ONCE: Final = 50
+
+
+_Amounts = dict[tuple[str, str, str], int]
+
+
+def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
+    """All metrics about queues."""
+    amounts: _Amounts = {}
+    containers: dict[QueuePath, tuple[int, int]] = {}
+    reserved_quota = 0
+    for partition in partitions:
+        for count, (path, queue) in enumerate(list(partition.queues.by_path.items())):
+            if count % _QUEUES_AT_ONCE == 0:
+                yield PAUSE
+            _add(amounts, path, queue)
+            if queue.is_leaf:
+                made, gone = containers.get(path, (0, 0))
+                containers[path] = (made + queue.made, gone + queue.gone)
+                reserved_quota += bool(queue.reserved_quota or queue.requested_quota)
+    yield gauge(
+        "yunikorn_queue_resource",
+        "Resources of a queue, by what they are: guaranteed, max, allocated, pending, preempting, maxRunningApps.",
+        [
+            ({"queue": path, "state": state, "resource": resource}, amount)
+            for (path, state, resource), amount in amounts.items()
+        ],
+    )
+    yield gauge(
+        "muster_core_pledging_queues", "Leaf queues in which a gang was promised head room.", [({}, reserved_quota)]
+    )
+    for path, (made, gone) in containers.items():
+        yield counter(
+            f"yunikorn_{word(path)}_queue_container",
+            "Allocations of the queue, made and gone.",
+            [({"state": "allocated"}, made), ({"state": "released"}, gone)],
+        )
+
+
+def _add(amounts: _Amounts, path: QueuePath, queue: Queue) -> None:
+    """One queue. What it uses and wants is shown as 0 too, of resources that it is bound or promised to have."""
+    named = dict.fromkeys([*queue.guaranteed, *(name for name, _ in queue.max.items())], 0)
+    for state, found in (
+        ("guaranteed", dict(queue.guaranteed.items())),
+        ("max", dict(queue.max.items())),
+        ("allocated", {**named, **dict(queue.allocated.items())}),
+        ("pending", {**named, **dict(queue.pending.items())}),
+        ("preempting", dict(queue.preempting.items())),
+    ):
+        for resource, amount in found.items():
+            key = (path, state, resource)
+            amounts[key] = amounts.get(key, 0) + amount
+    if queue.max_applications:
+        key = (path, "maxRunningApps", "apps")
+        amounts[key] = amounts.get(key, 0) + queue.max_applications
+
+
+def shortage_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
+    """All metrics about scarcity."""
+    partitions = list(partitions)
+    requests = 0
+    amounts: Counter[str] = Counter()
+    for partition in partitions:
+        for found in outstanding_by_leaf(partition):
+            yield PAUSE
+            for one in found or ():
+                requests += one.count
+                amounts.update(dict(one.resources.times(one.count).items()))
+    yield gauge(
+        "muster_core_outstanding_requests",
+        "Places asked for that only more nodes would give: what an autoscaler may help with.",
+        [({}, requests)],
+    )
+    yield gauge(
+        "muster_core_outstanding_resource",
+        "The resources of those places.",
+        [({"resource": name}, amount) for name, amount in sorted(amounts.items())],
+    )
+    holds = sum(len(partition.reservations.by_ask) for partition in partitions)
+    yield gauge("muster_core_reservations", "Asks for which room is held on a node.", [({}, holds)])
+    yield from _preemptions(partitions)
+
+
+def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
+    preemptions = [partition.preemptions for partition in partitions]
+    running = sum(len(each.running) for each in preemptions)
+    yield gauge("muster_core_preemptions_running", "Preemptions whose victims are not gone yet.", [({}, running)])
+    yield counter(
+        "muster_core_preemptions_total", "Preemptions since the start.", [({}, sum(each.count for each in preemptions))]
+    )
+    victims = sum(each.victims for each in preemptions)
+    yield counter("muster_core_preemption_victims_total", "Allocations told to go for others.", [({}, victims)])
+    pairs = sum(len(each.thrashing_guards) for each in preemptions)
+    yield gauge("muster_core_livelock_pairs", "Pairs of queues that took from each other lately.", [({}, pairs)])
+    stopped = sum(each.livelocks for each in preemptions)
+    yield counter("muster_core_livelocks_total", "How often such a pair was stopped for a while.", [({}, stopped)])
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorSources:
+    """Whom the collector asks. `world`: it is another one after the loop began anew."""
+
+    world: Callable[[], SchedulerState]
+    mailbox: EventQueue
+    events: EventStore
+    pushes: PushFilter
+    sessions: Mapping[RmId, Session]
+    metrics: Metrics
+
+
+class StateCollector(Collector):
+    """Reads between two turns of the loop; changes nothing."""
+
+    def __init__(self, owners: CollectorSources) -> None:
+        self._owners = owners
+
+    def describe(self) -> list[Metric]:
+        """No names beforehand: they depend on queues and resources."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric, one after the other: time may pass between two of them."""
+        owners = self._owners
+        partitions = list(owners.world().partitions.values())
+        counted = owners.metrics
+        yield from node_families(partitions, counted.nodes_refused, counted.nodes_gone)
+        yield from application_families(partitions)
+        yield from queue_families(partitions)
+        yield from shortage_families(partitions)
+        yield from self._events()
+        yield from self._core()
+
+    def _events(self) -> Iterator[Metric]:
+        events, pushes = self._owners.events, self._owners.pushes
+        for name, meaning, value in (
+            ("created", "Records noted since the start.", events.stored),
+            ("channeled", "Records handed to the store.", events.stored),
+            ("not_channeled", "Records that the store could not take: it never refuses one.", 0),
+            ("processed", "Records that the store took in.", events.stored),
+            ("stored", "Records put into the ring.", events.stored),
+            ("not_stored", "Records that the ring could not take: it never refuses one.", 0),
+            ("collected", "Records sent to resource managers.", pushes.told),
+        ):
+            yield gauge(f"yunikorn_event_total_{name}", meaning, [({}, value)])
+        yield gauge("muster_core_events_kept", "Records in the ring.", [({}, len(events))])
+        yield gauge("muster_core_event_streams", "Streams of events that are open.", [({}, events.open_streams)])
+        held_back = "Events kept from resource managers because they were too many, or the same again."
+        yield counter("muster_core_events_held_back_total", held_back, [({}, pushes.held_back)])
+
+    def _core(self) -> Iterator[Metric]:
+        owners = self._owners
+        mailbox = owners.mailbox
+        yield gauge("muster_core_mailbox_depth", "Messages that wait for the world.", [({}, len(mailbox))])
+        lag = "Age of the oldest message that waits for the world."
+        yield gauge("muster_core_mailbox_lag_seconds", lag, [({}, mailbox.oldest_s())])
+        is_open = sum(session.is_open for session in owners.sessions.values())
+        yield gauge("muster_core_sessions", "Resource managers with an open session.", [({}, is_open)])
+        if owners.metrics.healthy is not None:
+            meaning = "1 = the last health checks found nothing."
+            yield gauge("muster_core_healthy", meaning, [({}, float(owners.metrics.healthy))])
+        ignored = owners.world().ignored
+        yield counter(
+            "muster_core_ignored_total",
+            "What was heard and left without effect, by kind.",
+            [({"kind": kind}, count) for kind, count in ignored.items()],
+        )

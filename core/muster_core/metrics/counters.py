@@ -1,0 +1,230 @@
+"""Metrics that are counted when something happens.
+
+Differs: a search looks at all nodes at once, so `trynode_latency` is the mean time of a search in a cycle (one
+application's), `trynode_evaluation` that of all searches of a cycle; the others are sums of a cycle, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector
+
+from muster_core.metrics import text_format
+from muster_core.model.decisions import ReasonKind
+from muster_core.model.effects import (
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
+    Effect,
+    NodeRejected,
+    SchedulingStateChanged,
+)
+from muster_core.model.events import ApplicationAdded, Event, NodeAction, NodeActionReported
+from muster_core.scheduling.cycle import Step
+
+#: Buckets of contract 5: 0.0001 · 10^k seconds.
+DECADES: Final = tuple(10.0 ** (exponent - 4) for exponent in range(8))
+
+
+class CyclePhases:
+    """The steps of one cycle: seconds and number of each."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._last = clock()
+        self.seconds: dict[Step, float] = {}
+        self.counts: dict[Step, int] = {}
+
+    def __call__(self, step: Step) -> None:
+        """What happened since the last call was this step."""
+        now = self._clock()
+        self.seconds[step] = self.seconds.get(step, 0.0) + now - self._last
+        self.counts[step] = self.counts.get(step, 0) + 1
+        self._last = now
+
+
+class PhaseTimes:
+    """The histograms of contract 5 for them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        prefix = "yunikorn_scheduler"
+        sorting = Histogram(
+            f"{prefix}_node_sorting_latency_milliseconds",
+            "Time to order queues, applications and nodes in one cycle, in seconds.",
+            ["level"],
+            buckets=DECADES,
+            registry=registry,
+        )
+        self._sorting = {Step.QUEUE: sorting.labels("queue"), Step.APPLICATION: sorting.labels("app")}
+        sorting.labels("node")  # nodes are ranked within the search
+        one = "Mean time of one application's search for nodes in a cycle, in seconds."
+        self._search = Histogram(f"{prefix}_trynode_latency_milliseconds", one, buckets=DECADES, registry=registry)
+        every = "Time of all searches for nodes in a cycle, in seconds."
+        self._searches = Histogram(
+            f"{prefix}_trynode_evaluation_milliseconds", every, buckets=DECADES, registry=registry
+        )
+        victims = "Time to look for victims when the clock of a leaf or a lowered quota rings, in seconds."
+        self.preemption = Histogram(
+            f"{prefix}_trypreemption_latency_milliseconds", victims, buckets=DECADES, registry=registry
+        )
+
+    def count(self, laps: CyclePhases) -> None:
+        """Count one cycle."""
+        for step, seconds in laps.seconds.items():
+            if step in self._sorting:
+                self._sorting[step].observe(seconds)
+            elif step is Step.NODE:
+                self._search.observe(seconds / laps.counts[step])
+                self._searches.observe(seconds)
+
+
+_SECONDS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
+
+
+_SIZES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class Metrics:
+    """Every counter and histogram of one core."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        attempts = Counter(
+            "yunikorn_scheduler_container_allocation_attempt",
+            "Allocations made, refused, failed for a fault of the core, and released.",
+            ["state"],
+            registry=registry,
+        )
+        submissions = Counter(
+            "yunikorn_scheduler_application_submission",
+            "Applications told, accepted and rejected.",
+            ["result"],
+            registry=registry,
+        )
+        states = map(attempts.labels, ("allocated", "rejected", "error", "released"))
+        self._allocated, self._refused, self._faulty, self._released = states
+        self._new, self._accepted, self._rejected = map(submissions.labels, ("new", "accepted", "rejected"))
+        self._events = Counter("muster_core_events", "What the world was told, by kind.", ["kind"], registry=registry)
+        self._by_kind: dict[type[Event], Counter] = {}
+        self._unheard = Counter(
+            "muster_core_unheard", "What was said to nobody, or heard unasked.", ["what"], registry=registry
+        )
+        self.failures = Counter(
+            "muster_core_failures", "Events and cycles that failed; each is logged.", registry=registry
+        )
+        shortfalls = Counter(
+            "muster_core_shortfalls", 'Asks that were told "no", by what is lacking.', ["lack"], registry=registry
+        )
+        self._shortfalls = {lack: shortfalls.labels(lack.value) for lack in ReasonKind}
+        self._times = _Times(registry)
+        self._laps = PhaseTimes(registry)
+        #: Nodes that were refused, and nodes that went, since the start.
+        self.nodes_refused = 0
+        self.nodes_gone = 0
+        #: What the last health checks found; None = there were none.
+        self.healthy: bool | None = None
+
+    def heard(self, events: Sequence[Event]) -> None:
+        """Count events: of one message, mostly of one kind."""
+        for kind, run in groupby(events, key=type):
+            count = 0
+            for event in run:
+                count += 1
+                if isinstance(event, NodeActionReported) and event.action is NodeAction.DECOMMISSION:
+                    self.nodes_gone += 1
+            counter = self._by_kind.get(kind)
+            if counter is None:
+                counter = self._by_kind[kind] = self._events.labels(kind.__name__)
+            counter.inc(count)
+            if kind is ApplicationAdded:
+                self._new.inc(count)
+
+    def said(self, effect: Effect) -> None:
+        """Count an effect."""
+        match effect:
+            case AllocationResponse():
+                self._answered(effect)
+            case SchedulingStateChanged(lack=ReasonKind() as lack):
+                self._shortfalls[lack].inc()
+            case ApplicationAccepted():
+                self._accepted.inc()
+            case ApplicationRejected():
+                self._rejected.inc()
+            case NodeRejected():
+                self.nodes_refused += 1
+            case _:
+                pass
+
+    def _answered(self, answer: AllocationResponse) -> None:
+        self._allocated.inc(len(answer.new))
+        self._released.inc(len(answer.released))
+        self._refused.inc(len(answer.rejected_asks) + len(answer.rejected_allocations))
+        if answer.new:
+            self._times.batch.observe(len(answer.new))
+
+    def unheard(self, what: str) -> None:
+        """Count something that went nowhere."""
+        self._unheard.labels(what).inc()
+
+    def cycled(self, seconds: float, faulty: int, laps: CyclePhases) -> None:
+        """Count one cycle, its steps, and decisions in it that no longer held when they were carried out."""
+        self._laps.count(laps)
+        self._times.cycle.observe(seconds)
+        self._times.our_cycle.observe(seconds)
+        self._faulty.inc(faulty)
+
+    def turned(self, seconds: float) -> None:
+        """Count one turn of the loop."""
+        self._times.turned(seconds)
+
+    def sought(self, seconds: float) -> None:
+        """Count one search for victims of preemption."""
+        self._laps.preemption.observe(seconds)
+
+    def waited(self, seconds: float) -> None:
+        """Count how long a message waited for the world."""
+        self._times.wait.observe(seconds)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Everything in Prometheus' text format; between two pieces others may run."""
+        return text_format.pieces(self.registry.collect())
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format, at once."""
+        return b"".join(self.pieces())
+
+
+class _Times:
+    """The histograms."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def histogram(name: str, meaning: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(name, meaning, buckets=buckets, registry=registry)
+
+        prefix = "yunikorn_scheduler_scheduling"
+        self.cycle = histogram(f"{prefix}_cycle_milliseconds", "Time of one scheduling cycle, in seconds.", DECADES)
+        self.latency = histogram(
+            f"{prefix}_latency_milliseconds", "Time of one turn: mail, clocks and a cycle, in seconds.", DECADES
+        )
+        self.our_cycle = histogram("muster_core_cycle_seconds", "Time of one scheduling cycle.", _SECONDS)
+        meaning = "Time between two moments at which the event loop was free."
+        self.turn = histogram("muster_core_turn_seconds", meaning, _SECONDS)
+        self.wait = histogram("muster_core_mailbox_wait_seconds", "How long messages waited for the world.", _SECONDS)
+        self.batch = histogram("muster_core_batch_size", "Allocations that one decision made.", _SIZES)
+        self._longest_turn = Gauge(
+            "muster_core_turn_max_seconds", "The longest such time since start.", registry=registry
+        )
+        self._longest = 0.0
+
+    def turned(self, seconds: float) -> None:
+        self.turn.observe(seconds)
+        self.latency.observe(seconds)
+        if seconds > self._longest:
+            self._longest = seconds
+            self._longest_turn.set(seconds)

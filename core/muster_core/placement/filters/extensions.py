@@ -1,0 +1,187 @@
+"""Filters for other resource managers: placement constraints and predicate callbacks of the Scheduler Interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, assert_never
+
+import numpy as np
+
+from muster_core.model.constraints import AllocationAffinity, Target, TargetOperator, matches
+from muster_core.model.ids import NodeId
+from muster_core.model.specs import PodOnNode
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntColumn
+from muster_core.state.nodes import NodeTable
+
+TARGETS: Final = "node(s) didn't match the placement constraint's node targets"
+
+
+TOO_FEW: Final = "node(s) had too few allocations that the placement constraint asks for"
+
+
+TOO_MANY: Final = "node(s) had as many allocations as the placement constraint allows"
+
+
+#: Points of a preference: no sum of kube-scheduler's scores comes near it (seed 001: preferred = wherever it can be).
+PREFERRED: Final = 1e6
+
+
+#: So many values of targets are remembered between two changes of facts.
+_MEMORY: Final = 4096
+
+
+def on_target(targets: tuple[Target, ...], nodes: NodeTable) -> BoolColumn:
+    """Nodes that meet all the targets."""
+    known = nodes.targeted.get(targets)
+    if known is None:
+        known = np.ones(nodes.rows.size, dtype=np.bool_)
+        for target in targets:
+            known &= _meets(target, nodes)
+        known.flags.writeable = False
+        if len(nodes.targeted) >= _MEMORY:
+            nodes.targeted.clear()
+        nodes.targeted[targets] = known
+    return known
+
+
+def _meets(target: Target, nodes: NodeTable) -> BoolColumn:
+    column, size = nodes.attribute(target.key), nodes.rows.size
+    match target.operator:
+        case TargetOperator.IN:
+            return column.has_any(target.values, size)
+        case TargetOperator.NOT_IN:
+            return ~column.has_any(target.values, size)
+        case TargetOperator.EXIST:
+            return column.exists(size)
+        case TargetOperator.NOT_EXIST:
+            return ~column.exists(size)
+        case _:
+            assert_never(target.operator)
+
+
+class AllocationAffinityFilter:
+    """What an affinity counts, as a shape sees it: a guard, and where it is not required a score.
+
+    `_groups`: per row the number of its value of the scope, -1 = none; `_counts`: matching allocations by that
+    number, and last those in no group; `_total`: of all groups. `_itself`: one of the shape would be counted, too.
+    """
+
+    __slots__ = ("_affinity", "_counts", "_groups", "_itself", "_points", "_total")
+
+    def __init__(self, snapshot: Snapshot, affinity: AllocationAffinity, pod_on_node: PodOnNode) -> None:
+        self._affinity = affinity
+        self._groups = snapshot.nodes.attribute(affinity.scope).codes(snapshot.size)
+        self._counts = counts_by(self._groups, snapshot.tagged(affinity.targets))
+        self._itself = matches(affinity.targets, dict(pod_on_node.tags))
+        self._total = int(self._counts[:-1].sum())
+        self._points = np.where(self.allows(), PREFERRED, 0.0)
+
+    def allows(self) -> BoolColumn:
+        """Rows that the affinity allows."""
+        return self.allows_at(np.arange(len(self._groups)))
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """The same of some rows."""
+        return self._enough(rows) & self._not_too_many(rows)
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """Too few of those it asks for, or as many as it allows."""
+        rows = np.arange(len(self._groups))
+        enough = self._enough(rows)
+        return (TOO_FEW, ~enough), (TOO_MANY, enough & ~self._not_too_many(rows))
+
+    def points(self) -> FloatColumn:
+        """More where the affinity allows it than anything else weighs."""
+        return self._points
+
+    def add(self, row: int) -> IntColumn | None:
+        """One more is there: its group has more of them, and where fewer than enough were, every group is asked."""
+        if not self._itself:
+            return None
+        was_beginning, group = self._total < self._affinity.at_least, self._groups.item(row)
+        self._counts[group] += 1
+        self._total += group >= 0
+        if group < 0:
+            return None
+        rows = np.arange(len(self._groups)) if was_beginning else np.flatnonzero(self._groups == group)
+        self._points[rows] = np.where(self.allows_at(rows), PREFERRED, 0.0)
+        return rows
+
+    def _enough(self, rows: IntColumn) -> BoolColumn:
+        """In whose group there are at least as many as have to be, or all that there are while these are too few."""
+        at_least = self._affinity.at_least
+        if at_least <= 0:
+            return np.ones(len(rows), dtype=np.bool_)
+        groups = self._groups[rows]
+        here = self._counts[groups]
+        found = here >= at_least
+        if self._itself and self._total < at_least:
+            found |= here == self._total
+        return found & (groups >= 0)
+
+    def _not_too_many(self, rows: IntColumn) -> BoolColumn:
+        """In whose group there may be one more, if it counts, or as many as there are."""
+        groups = self._groups[rows]
+        return (self._counts[groups] + int(self._itself) <= self._affinity.at_most) | (groups < 0)
+
+
+def constraint_filter(snapshot: Snapshot, shape: RequestShape) -> AllocationAffinityFilter | None:
+    """Of a required affinity."""
+    if shape.affinity is None or not shape.affinity.required:
+        return None
+    return AllocationAffinityFilter(snapshot, shape.affinity, shape.pod_on_node)
+
+
+def constraint_score(snapshot: Snapshot, shape: RequestShape, among: BoolColumn) -> AllocationAffinityFilter | None:
+    """Of an affinity that is a preference."""
+    if shape.affinity is None or shape.affinity.required:
+        return None
+    return AllocationAffinityFilter(snapshot, shape.affinity, shape.pod_on_node)
+
+
+def counts_by(groups: CodeColumn, parts: Iterable[Mapping[int, int]]) -> IntColumn:
+    """How many there are by the number of a row's group, and last those in no group (-1)."""
+    counts = np.zeros(int(groups.max(initial=-1)) + 2, dtype=np.int64)
+    for rows in parts:
+        where = np.fromiter(rows, dtype=np.int64, count=len(rows))
+        amounts = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
+        np.add.at(counts, groups[where], amounts)
+    return counts
+
+
+class PredicateResults:
+    """Its words, as a guard; nothing that the plan places changes them."""
+
+    __slots__ = ("_allowed", "_reasons")
+
+    def __init__(self, snapshot: Snapshot, refused: Mapping[NodeId, str]) -> None:
+        rows = snapshot.nodes.rows
+        self._reasons: dict[str, BoolColumn] = {}
+        self._allowed = np.ones(snapshot.size, dtype=np.bool_)
+        for node, why in refused.items():
+            if node in rows:
+                self._reasons.setdefault(why, np.zeros(snapshot.size, dtype=np.bool_))[rows.row(node)] = True
+                self._allowed[rows.row(node)] = False
+
+    def allows(self) -> BoolColumn:
+        """Rows that were not refused."""
+        return self._allowed
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """The same of some rows."""
+        return self._allowed[rows]
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """By the resource manager's own words."""
+        return list(self._reasons.items())
+
+    def add(self, row: int) -> IntColumn | None:
+        """Changes nothing."""
+        return None
+
+
+def predicate_filter(snapshot: Snapshot, shape: RequestShape) -> PredicateResults | None:
+    """Of what was refused for this shape lately."""
+    refused = snapshot.nodes.refused and snapshot.nodes.refused.get(shape)
+    return PredicateResults(snapshot, refused) if refused else None

@@ -1,0 +1,255 @@
+"""Filters NodeName, NodeAffinity, NodeUnschedulable, TaintToleration and NodeDeclaredFeatures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import gt, lt
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
+from muster_core.model.ids import NodeId
+from muster_core.state.columns import BoolColumn, LabelColumn, most_kept
+from muster_core.state.nodes import NodeTable
+
+
+def declares_features(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes that declare all of them."""
+    size = nodes.rows.size
+    found = np.ones(size, dtype=np.bool_)
+    for feature in constraints.features:
+        found &= nodes.features.rows(feature, size)
+    return found
+
+
+def has_name(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Every node, or the named one alone."""
+    size = nodes.rows.size
+    if not constraints.node_name:
+        return np.ones(size, dtype=np.bool_)
+    return named(NodeId(constraints.node_name), nodes)
+
+
+def named(node: NodeId, nodes: NodeTable) -> BoolColumn:
+    """The node of that name, if there is one."""
+    found = np.zeros(nodes.rows.size, dtype=np.bool_)
+    if node in nodes:
+        found[nodes.rows.row(node)] = True
+    return found
+
+
+_HARD = frozenset({"NoSchedule", "NoExecute"})
+
+
+def tolerates_taints(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes without a hard taint that no toleration covers."""
+    size = nodes.rows.size
+    tainted = np.zeros(size, dtype=np.bool_)
+    for taint in nodes.taints:
+        if taint.effect in _HARD and not any(tolerates(t, taint) for t in constraints.tolerations):
+            tainted |= nodes.taints.rows(taint, size)
+    return ~tainted
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether this toleration covers this taint. An operator that is neither Exists
+    nor Equal covers nothing: the comparing ones are alpha in Kubernetes and off.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in {"", "Equal"} and toleration.value == taint.value
+
+
+_CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+_NAME: Final = "metadata.name"
+
+
+def is_schedulable(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes that are open, and to who tolerates a cordon the cordoned ones, or all where it is made for one."""
+    columns = nodes.columns()
+    is_open = columns.open.copy()
+    if any(tolerates(one, _CORDONED) for one in constraints.tolerations):
+        is_open |= columns.cordoned
+        if is_made_for_one(constraints):
+            is_open[:] = True
+    return is_open
+
+
+def is_made_for_one(constraints: Constraints) -> bool:
+    """Whether every way to place the pod names one node, as the controller of DaemonSets writes it."""
+    terms = constraints.affinity or ()
+    return bool(terms) and all(
+        any(field.key == _NAME and field.operator == "In" and len(field.values) == 1 for field in term.fields)
+        for term in terms
+    )
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+_INT64 = range(-(2**63), 2**63)
+
+
+_NAME_FIELD = "metadata.name"
+
+
+CONFLICT: Final = "pod affinity terms conflict"
+
+
+def matches_node_affinity(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes that nodeSelector and required node affinity allow."""
+    size = nodes.rows.size
+    passed = np.ones(size, dtype=np.bool_)
+    for key, value in constraints.node_selector:
+        passed &= _column(key, nodes).has_any((value,), size)
+    if constraints.affinity is not None:
+        one_holds = np.zeros(size, dtype=np.bool_)
+        for term in constraints.affinity:
+            one_holds |= term_holds(term, nodes)
+        passed &= one_holds
+    return passed
+
+
+def is_candidate(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes that other filters look at: those that the terms name, or all."""
+    names = _named_nodes(constraints)
+    if names is None:
+        return np.ones(nodes.rows.size, dtype=np.bool_)
+    found = np.zeros(nodes.rows.size, dtype=np.bool_)
+    found[[nodes.rows.row(node) for name in names if (node := NodeId(name)) in nodes]] = True
+    return found
+
+
+def conflict(constraints: Constraints) -> str:
+    """Why there is no node for the pod, whatever nodes there are; empty = there may be one."""
+    return CONFLICT if _named_nodes(constraints) == set() else ""
+
+
+def _named_nodes(constraints: Constraints) -> set[str] | None:
+    """The nodes that the terms name together; None = some term is for nodes of any name."""
+    names: set[str] = set()
+    for term in constraints.affinity or ():
+        lists = [set(one.values) for one in term.fields if one.key == _NAME_FIELD and one.operator == "In"]
+        if not lists:
+            return None
+        names |= set.intersection(*lists)
+    return names if constraints.affinity else None
+
+
+def _column(key: str, nodes: NodeTable) -> LabelColumn:
+    return nodes.labels.column(key) or LabelColumn()
+
+
+def term_holds(term: Term, nodes: NodeTable) -> BoolColumn:
+    """Nodes of which all that is in the term holds."""
+    if not term.expressions and not term.fields:
+        return np.zeros(nodes.rows.size, dtype=np.bool_)
+    holds = np.ones(nodes.rows.size, dtype=np.bool_)
+    for requirement in term.expressions:
+        holds &= _label_holds(requirement, nodes)
+    for requirement in term.fields:
+        holds &= _field_holds(requirement, nodes)
+    return holds
+
+
+def _label_holds(requirement: Requirement, nodes: NodeTable) -> BoolColumn:
+    size, column, values = nodes.rows.size, _column(requirement.key, nodes), requirement.values
+    match requirement.operator:
+        case "In" if values:
+            return column.has_any(values, size)
+        case "NotIn" if values:
+            return ~column.has_any(values, size)
+        case "Exists" if not values:
+            return column.exists(size)
+        case "DoesNotExist" if not values:
+            return ~column.exists(size)
+        case "Gt" if len(values) == 1:
+            return column.has_any(_beyond(column, values[0], gt), size)
+        case "Lt" if len(values) == 1:
+            return column.has_any(_beyond(column, values[0], lt), size)
+        case _:
+            return np.zeros(size, dtype=np.bool_)
+
+
+def _beyond(column: LabelColumn, bound: str, compare: Callable[[int, int], bool]) -> Iterator[str]:
+    """The values in the column that are integers on the asked side of the bound."""
+    limit = _integer(bound)
+    for value in column.values():
+        number = _integer(value)
+        if limit is not None and number is not None and compare(number, limit):
+            yield value
+
+
+def _integer(text: str) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+def _field_holds(requirement: Requirement, nodes: NodeTable) -> BoolColumn:
+    """Of fields Kubernetes knows metadata.name alone, with one value."""
+    if requirement.key == _NAME_FIELD and len(requirement.values) == 1:
+        node = named(NodeId(requirement.values[0]), nodes)
+        if requirement.operator == "In":
+            return node
+        if requirement.operator == "NotIn":
+            return ~node
+    return np.zeros(nodes.rows.size, dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter that reads facts alone: nobody who goes makes room for such a pod. `last`: asked after all others."""
+
+    name: str
+    reason: str
+    passes: Callable[[Constraints, NodeTable], BoolColumn]
+    last: bool = False
+
+
+FILTERS: Final = (
+    Filter("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]", is_candidate),
+    Filter("NodeUnschedulable", "node(s) were unschedulable", is_schedulable),
+    Filter("NodeName", "node(s) didn't match the requested node name", has_name),
+    Filter("TaintToleration", "node(s) had untolerated taint(s)", tolerates_taints),
+    Filter("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", matches_node_affinity),
+    Filter("NodeDeclaredFeatures", "node(s) didn't match Pod's required features", declares_features, last=True),
+)
+
+
+def allowed(constraints: Constraints, nodes: NodeTable) -> BoolColumn:
+    """Nodes that no filter refuses."""
+    return answers(constraints, nodes)[-1]
+
+
+def asked(constraints: Constraints, nodes: NodeTable, *, last: bool = False) -> Iterator[tuple[Filter, BoolColumn]]:
+    """Each filter and what it lets pass: those that are asked `last`, or the others."""
+    for entry, passed in zip(FILTERS, answers(constraints, nodes), strict=False):
+        if entry.last is last:
+            yield entry, passed
+
+
+def answers(constraints: Constraints, nodes: NodeTable) -> tuple[BoolColumn, ...]:
+    """What each filter lets pass, in their order, and last what all of them do.
+    Asked once per value of constraints until a fact changes.
+    """
+    known = nodes.answers.get(constraints)
+    if known is None:
+        columns = [entry.passes(constraints, nodes) for entry in FILTERS]
+        known = (*columns, np.logical_and.reduce(columns))
+        for column in known:
+            column.flags.writeable = False
+        if len(nodes.answers) >= most_kept(nodes.rows.size, len(known)):
+            nodes.answers.clear()
+        nodes.answers[constraints] = known
+    return known

@@ -1,0 +1,534 @@
+"""Nodes for requests of one shape: filter, score, select.
+
+Differs: preferences in the pod's own spec are added to the configured node order, and images and balance too if no
+order is configured; YuniKorn uses the order alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Generator, Hashable, Iterator, Sequence
+from heapq import heappop, heapreplace
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.decisions import EVERY_NODE, ReasonKind, UnschedulableReason
+from muster_core.model.ids import NodeId
+from muster_core.model.specs import Preferences
+from muster_core.placement.filters import extensions, node_properties, resources
+from muster_core.placement.plugins import (
+    Refused,
+    Score,
+    StatefulFilter,
+    is_resolvable,
+    pod_refusal,
+    scores,
+    stateful_filters,
+)
+from muster_core.placement.scores import node_properties as scores_node_properties
+from muster_core.placement.scores.node_properties import Amount, BalancedAllocation
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.placement.volumes import binding
+from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_kept
+from muster_core.state.nodes import CachedNodeScores, NodeScoreCache
+
+#: A row and how many go there.
+Fill = tuple[int, int]
+
+
+#: Key, rank and position of one row.
+_Place = tuple[float, int, int]
+
+
+_ALL: Final = slice(None)
+
+
+_BY_PODS = (("pods", 1.0),)
+
+
+#: What balance is about.
+_EVEN: Final = ("vcore", "memory")
+
+
+#: kube-scheduler's points for a node that is as good as can be; a key of 1 is that far from best.
+POINTS: Final = 100.0
+
+
+def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:
+    """Without images where an order of nodes is configured: the pod does not ask for them."""
+    if sort.balanced or not (preferences.images or preferences.volume_images):
+        return preferences
+    return Preferences(preferences.terms)
+
+
+class NodeRanking:
+    """How a shape sees the nodes: a key per row, the lowest is preferred."""
+
+    __slots__ = ("_about", "_balance", "_liked", "_parts", "_ranks", "_size", "_standings")
+
+    def __init__(self, snapshot: Snapshot, shape: RequestShape, sort: NodeSort) -> None:
+        asked = shape.resources
+        weights = sort.weights if any(asked[name] for name, weight in sort.weights if weight > 0) else _BY_PODS
+        total = sum(weight for _, weight in weights)
+        self._size = snapshot.size
+        self._ranks = snapshot.nodes.rows.ranks()
+        self._parts: list[tuple[float, int, IntColumn, IntColumn, FloatColumn]] = []
+        for name, weight in weights:
+            capacity, available = snapshot.capacity(name), snapshot.available(name)
+            if capacity is not None and available is not None and weight > 0:
+                factor = _SIGNS[sort.order] * weight / total
+                whole = _whole(snapshot, name, capacity, sort)
+                self._parts.append((factor, asked[name], whole, available, _reciprocal(snapshot, name, capacity)))
+        preferences = _that_count(shape.pod_on_node.facts.preferences, sort)
+        liked = scores_node_properties.points(shape.constraints, preferences, snapshot.nodes)
+        self._liked: FloatColumn | None = liked
+        self._balance = _balance(snapshot, shape) if sort.balanced else None
+        self._standings = snapshot.nodes.score_cache if snapshot.is_bare else None
+        wishes = None if liked is None else (shape.constraints, preferences)
+        self._about: Hashable = (asked, sort, wishes)
+
+    def keys(self, rows: IntColumn | None = None, placed: int = 0) -> FloatColumn:
+        """The key of every row, or of some, as it is now, or after `placed` more."""
+        at: IntColumn | slice = _ALL if rows is None else rows
+        keys = np.zeros(self._size if rows is None else len(rows))
+        if self._liked is not None:
+            keys += self._liked[at] / -POINTS
+        for factor, amount, capacity, available, reciprocal in self._parts:
+            used = capacity[at] - available[at]
+            if placed:
+                used += placed * amount
+            share = used * reciprocal[at]
+            share *= factor
+            keys += share
+        if self._balance is not None:
+            keys += self._balance.keys(at, placed)
+        return keys
+
+    def key(self, row: int, placed: int) -> float:
+        """The key of one row after `placed` more: to the last bit what `keys` would say then."""
+        key = 0.0 if self._liked is None else self._liked.item(row) / -POINTS
+        for factor, amount, capacity, available, reciprocal in self._parts:
+            used = capacity.item(row) - available.item(row) + placed * amount
+            key += used * reciprocal.item(row) * factor
+        if self._balance is not None:
+            key += self._balance.key(row, placed)
+        return key
+
+    def ordered(self, rows: IntColumn) -> tuple[IntColumn, FloatColumn]:
+        """Positions of the rows in the order of preference, and their keys in that order."""
+        keys = self.keys(rows)
+        order = np.lexsort((self._ranks[rows], keys))
+        return order, keys[order]
+
+    def ranks(self, rows: IntColumn) -> list[int]:
+        """Each row's place among equals."""
+        found: list[int] = self._ranks[rows].tolist()
+        return found
+
+    def first(self, rows: IntColumn) -> int:
+        """The most preferred of the rows, of which there is at least one."""
+        keys = self._of(rows)
+        ties = rows[keys == keys[keys.argmin()]]
+        return int(ties[self._ranks[ties].argmin()])
+
+    def best(self, rows: IntColumn, count: int) -> IntColumn:
+        """The `count` most preferred of the rows, in no order; all if there are fewer."""
+        if count >= len(rows):
+            return rows
+        keys = self._of(rows)
+        ties = rows[keys == keys.min()]
+        if len(ties) >= count:  # nodes that are all alike: nothing is to be sorted
+            return self._foremost(ties, count)
+        edge = np.partition(keys, count - 1)[count - 1]
+        inside, ties = rows[keys < edge], rows[keys == edge]
+        return np.concatenate((inside, self._foremost(ties, count - len(inside))))
+
+    def _of(self, rows: IntColumn) -> FloatColumn:
+        """The keys of the rows as they are now, to be read only."""
+        keys = self.keys() if self._standings is None else self._standing(self._standings)
+        return keys if len(rows) == self._size else keys[rows]
+
+    def _standing(self, score_cache: NodeScoreCache) -> FloatColumn:
+        """The keys of all rows, of which those are made anew that changed since somebody asked last."""
+        known = score_cache.kept.get(self._about)
+        changed = score_cache.since(known.seen) if known is not None and known.liked is self._liked else None
+        if known is None or changed is None or len(changed) > self._size // 4:
+            if len(score_cache.kept) >= most_kept(self._size, 8):
+                score_cache.kept.clear()
+            known = score_cache.kept[self._about] = CachedNodeScores(self.keys(), self._liked, score_cache.now)
+        elif changed:
+            rows = np.array(changed, dtype=np.int64)
+            known.keys[rows] = self.keys(rows)
+            known.seen = score_cache.now
+        return known.keys
+
+    def _foremost(self, ties: IntColumn, count: int) -> IntColumn:
+        """So many of rows that are equally preferred: the lowest node ids."""
+        if count >= len(ties):
+            return ties
+        ranks = self._ranks[ties]
+        if (ranks[1:] > ranks[:-1]).all():  # nodes mostly come in the order of their names
+            return ties[:count]
+        return ties[np.argpartition(ranks, count - 1)[:count]]
+
+
+def _balance(snapshot: Snapshot, shape: RequestShape) -> BalancedAllocation | None:
+    """None where no node has one of the two, or the pod asks for neither: all of these would go to one node."""
+    amounts: list[Amount] = []
+    for name in _EVEN:
+        capacity, available = snapshot.capacity(name), snapshot.available(name)
+        if capacity is not None and available is not None:
+            amounts.append((capacity, available, _reciprocal(snapshot, name, capacity)))
+    asked = shape.resources[_EVEN[0]], shape.resources[_EVEN[1]]
+    return BalancedAllocation(amounts[0], amounts[1], asked) if len(amounts) == len(_EVEN) and any(asked) else None
+
+
+def _whole(snapshot: Snapshot, name: str, capacity: IntColumn, sort: NodeSort) -> IntColumn:
+    """What is used is this less what is available."""
+    measured = snapshot.nodes.measured(name) if sort.order is NodeOrder.UTILIZATION else None
+    return capacity if measured is None else capacity + measured
+
+
+def _reciprocal(snapshot: Snapshot, name: str, capacity: IntColumn) -> FloatColumn:
+    known = snapshot.nodes.reciprocals.get(name)
+    if known is None:
+        known = snapshot.nodes.reciprocals[name] = 1.0 / np.maximum(capacity, 1)
+    return known
+
+
+def spread(preference: NodeRanking, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
+    """One after the other onto the node that is least used at that moment. `room`: of each of the rows, 1 or more."""
+    order, keys = preference.ordered(rows)
+    rows, room = rows[order], room[order]
+    after = preference.keys(rows, 1)
+    if count <= len(rows) and after[:count].min() > keys[count - 1]:
+        # Whoever got one is less preferred from then on than all who are still to get theirs: one each, and done.
+        return [(row, 1) for row in rows[:count].tolist()]
+    heap = list(zip(keys.tolist(), preference.ranks(rows), range(len(rows)), strict=True))
+    return _one_by_one(preference, heap, (rows.tolist(), room.tolist(), after.tolist()), count)
+
+
+def _one_by_one(
+    preference: NodeRanking, heap: list[_Place], known: tuple[list[int], list[int], list[float]], count: int
+) -> list[Fill]:
+    """`heap`: in the order of preference; `known`: row, room, and key after the first place, of each position."""
+    rows, room, after = known
+    placed: dict[int, int] = {}
+    while count and heap:
+        _, rank, at = heap[0]
+        count -= 1
+        row = rows[at]
+        placed[row] = there = placed.get(row, 0) + 1
+        if there < room[at]:
+            heapreplace(heap, (after[at] if there == 1 else preference.key(row, there), rank, at))
+        else:
+            heappop(heap)
+    return list(placed.items())
+
+
+def pack(preference: NodeRanking, rows: IntColumn, room: IntColumn, count: int) -> list[Fill]:
+    """Node after node, the fullest first, each until nothing more fits. `room`: of each of the rows."""
+    order, _ = preference.ordered(rows)
+    fills: list[Fill] = []
+    for row, most in zip(rows[order].tolist(), room[order].tolist(), strict=True):
+        if not count:
+            break
+        there = min(most, count)
+        fills.append((row, there))
+        count -= there
+    return fills
+
+
+Filler = Callable[[NodeRanking, IntColumn, IntColumn, int], list[Fill]]
+
+
+_SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0, NodeOrder.UTILIZATION: 1.0}
+
+
+FILLERS: Final[dict[NodeOrder, Filler]] = {
+    NodeOrder.FAIR: spread,
+    NodeOrder.BINPACKING: pack,
+    NodeOrder.UTILIZATION: spread,
+}
+
+
+class IncrementalPlacer:
+    """One shape over one draft; the draft is read, not charged."""
+
+    __slots__ = (
+        "_base",
+        "_guards",
+        "_is_sorted",
+        "_keys",
+        "_placed",
+        "_positions",
+        "_preference",
+        "_room",
+        "_rows",
+        "_scores",
+    )
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        shape: RequestShape,
+        room: IntColumn,
+        sort: NodeSort,
+        watch: tuple[Sequence[StatefulFilter], Sequence[Score]],
+    ) -> None:
+        """`room`: how many of the shape each row has room for, 0 where nodes' facts refuse it; it is used up."""
+        (self._guards, self._scores), self._room = watch, room
+        self._placed: dict[int, int] = {}
+        self._rows, self._positions = snapshot.nodes.rows.order()
+        self._is_sorted = bool((self._rows[1:] > self._rows[:-1]).all())
+        self._preference = NodeRanking(snapshot, shape, sort)
+        self._base = self._preference.keys()
+        self._keys = self._all_keys()
+
+    def fill(self, count: int) -> list[Fill]:
+        """Up to `count` places: rows in the order in which they were first taken, and how many go there."""
+        while count and len(self._keys):
+            at = int(self._keys.argmin())
+            if self._keys.item(at) == np.inf:
+                break
+            self._take(int(self._rows[at]))
+            count -= 1
+        return list(self._placed.items())
+
+    def _take(self, row: int) -> None:
+        there = self._placed[row] = self._placed.get(row, 0) + 1
+        self._room[row] -= 1
+        self._base[row] = self._preference.key(row, there)
+        own = np.array([row], dtype=np.int64)
+        changed = [rows for guard in self._guards if (rows := guard.add(row)) is not None]
+        moved = [rows for score in self._scores if (rows := score.add(row)) is not None]
+        for rows in (own, *changed, *moved):
+            self._refresh(rows)
+
+    def _refresh(self, rows: IntColumn) -> None:
+        if len(rows) > len(self._keys) // 2:
+            self._keys = self._all_keys()
+            return
+        at = rows if self._is_sorted else self._positions[rows]
+        open_rows = self._room[rows] > 0
+        for guard in self._guards:
+            open_rows &= guard.allows_at(rows)
+        if not open_rows.any():
+            self._keys[at] = np.inf
+            return
+        keys = self._base[rows]
+        for score in self._scores:
+            keys = keys - score.points()[rows] / POINTS
+        self._keys[at] = np.where(open_rows, keys, np.inf)
+
+    def _all_keys(self) -> FloatColumn:
+        """By position; whole columns are quicker than most of their rows."""
+        open_rows = self._room > 0
+        for guard in self._guards:
+            open_rows &= guard.allows()
+        keys = self._base
+        for score in self._scores:
+            keys = keys - score.points() / POINTS
+        keys = np.where(open_rows, keys, np.inf)
+        return keys if self._is_sorted else keys[self._rows]
+
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+# What a DaemonSet names its node with is a node affinity, to kube-scheduler too.
+NOT_REQUIRED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+
+
+OUTSIDE = "node(s) were outside the gang's topology domain"
+
+
+AVOIDED = "node(s) were avoided because a pod could not be bound there"
+
+
+def place(
+    snapshot: Snapshot, shape: RequestShape, count: int, sort: NodeSort, *, is_last: bool = False
+) -> list[tuple[NodeId, int]]:
+    """As many as fit, up to `count`, on the most preferred nodes; the draft is charged.
+    Nodes come in the order in which they were first chosen. `is_last`: if all of them fit, no more is asked of the
+    draft but the volumes that it assumes, so that amounts need not be charged.
+    """
+    fills = _fills(snapshot, shape, count, sort)
+    if is_last and sum(there for _, there in fills) == count:
+        _enter_all(snapshot, shape, fills)
+    else:
+        charge_all(snapshot, shape, fills)
+    at = snapshot.nodes.rows.at
+    return [(at(row), there) for row, there in fills]
+
+
+def charge(snapshot: Snapshot, shape: RequestShape, row: int, count: int = 1) -> None:
+    """Suppose that so many of the shape are on a row; less than 0 = went."""
+    snapshot.charge(row, shape.resources, count)
+    binding.assume(snapshot, shape, row, count)
+    snapshot.enter(row, shape.pod_on_node, count)
+
+
+def charge_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -> None:
+    """The same of many rows, all different."""
+    snapshot.charge_all(fills, shape.resources)
+    _enter_all(snapshot, shape, fills)
+
+
+def _enter_all(snapshot: Snapshot, shape: RequestShape, fills: Sequence[Fill]) -> None:
+    if snapshot.nodes.pods_on_nodes.is_noted(shape.pod_on_node.facts):  # claims are noted, too
+        for row, there in fills:
+            binding.assume(snapshot, shape, row, there)
+            snapshot.enter(row, shape.pod_on_node, there)
+
+
+def _fills(snapshot: Snapshot, shape: RequestShape, count: int, sort: NodeSort) -> list[Fill]:
+    allowed = facts = on_facts(snapshot, shape)
+    watching = [guard for _, guard in stateful_filters(snapshot, shape)]
+    for guard in watching:
+        allowed = allowed & guard.allows()
+    fitting = resources.fits(snapshot.available, shape.resources, allowed)
+    wishes = scores(snapshot, shape, fitting)
+    if watching or wishes:
+        room = resources.counts(snapshot.available, shape.resources, facts, count)
+        return IncrementalPlacer(snapshot, shape, room, sort, (watching, wishes)).fill(count)
+    if count == 1:
+        rows = np.flatnonzero(fitting)
+        return [(NodeRanking(snapshot, shape, sort).first(rows), 1)] if len(rows) else []
+    rows = np.flatnonzero(fitting)
+    if not len(rows):
+        return []
+    preference = NodeRanking(snapshot, shape, sort)
+    best = preference.best(rows, count)
+    room = resources.counts_of(snapshot.available, shape.resources, best, count)
+    return FILLERS[sort.order](preference, best, room, count)
+
+
+def fits_on(snapshot: Snapshot, shape: RequestShape, node: NodeId) -> bool:
+    """Whether one more of the shape may run on this node; never on a node that is gone."""
+    if node not in snapshot.nodes:
+        return False
+    row = snapshot.nodes.rows.row(node)
+    if not allowed(snapshot, shape)[row]:
+        return False
+    return all(
+        (column := snapshot.available(name)) is not None and column.item(row) >= amount
+        for name, amount in shape.resources.items()
+    )
+
+
+def feasible_nodes(snapshot: Snapshot, shape: RequestShape) -> int:
+    """How many nodes the constraints allow, full or not."""
+    return int(on_facts(snapshot, shape).sum())
+
+
+def shortfall(snapshot: Snapshot, shape: RequestShape) -> UnschedulableReason:
+    """Why one more of the shape does not fit: nodes per reason, each node under the
+    first filter that refuses it, with every resource that it has too little of.
+    """
+    nodes = len(snapshot.nodes)
+    if not nodes:
+        return UnschedulableReason(ReasonKind.NODES, NO_NODES)
+    if reason := pod_refusal(snapshot, shape):
+        return UnschedulableReason(ReasonKind.NODES, counts=((reason, EVERY_NODE),), nodes=nodes)
+    counted: Counter[str] = Counter()
+    for reason, rows in refusals(snapshot, shape):
+        counted[reason] += int(rows.sum())
+    counts = tuple((reason, count) for reason, count in counted.items() if count)
+    return UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=nodes)
+
+
+def resolvable(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
+    """Nodes that refuse one more for reasons that may go away with somebody who is there."""
+    refused, lasting = np.zeros(snapshot.size, dtype=np.bool_), np.zeros(snapshot.size, dtype=np.bool_)
+    small = resources.too_small(snapshot.capacity, shape.resources, ~lasting)
+    for reason, rows in refusals(snapshot, shape):
+        refused |= rows
+        lasting |= rows & (small if reason.startswith(resources.INSUFFICIENT) else not is_resolvable(reason))
+    return refused & ~lasting
+
+
+def refusals(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> Iterator[Refused]:
+    """Reason and rows refused for it, among the rows that no earlier filter refused. `without`: filters that are
+    not asked, by name: whoever compares us with kube-scheduler wants to know that each of them tells.
+    """
+    if reason := pod_refusal(snapshot, shape, without):
+        yield reason, snapshot.nodes.rows.ranks() < len(snapshot.nodes)
+        return
+    left = yield from _refused_on_facts(snapshot, shape, without)
+    watching = [(entry, guard) for entry, guard in stateful_filters(snapshot, shape) if entry.name not in without]
+    for entry, guard in watching:
+        if not entry.after_fit:
+            left = yield from _refused_by(guard, left)
+    if resources.NAME not in without:
+        for resource, rows in resources.insufficient(snapshot.available, shape.resources, left):
+            yield resources.insufficient_resources(resource), rows
+        left = resources.fits(snapshot.available, shape.resources, left)
+    for entry, guard in watching:
+        if entry.after_fit:
+            left = yield from _refused_by(guard, left)
+    for last, passed in node_properties.asked(shape.constraints, snapshot.nodes, last=True):
+        if last.name not in without:
+            yield last.reason, left & ~passed
+            left = left & passed
+    yield AVOIDED, left & ~_not_avoided(snapshot, shape)
+
+
+def _refused_on_facts(
+    snapshot: Snapshot, shape: RequestShape, without: Container[str]
+) -> Generator[Refused, None, BoolColumn]:
+    """Returns those that no constraint on nodes refuses."""
+    left = snapshot.nodes.rows.ranks() < len(snapshot.nodes)
+    for entry, passed in node_properties.asked(shape.constraints, snapshot.nodes):
+        if entry.name not in without:
+            yield entry.reason, left & ~passed
+            left = left & passed
+    if shape.required:
+        passed = node_properties.named(shape.required, snapshot.nodes)
+        yield NOT_REQUIRED, left & ~passed
+        left = left & passed
+    if shape.placement is not None and shape.placement.nodes:
+        passed = extensions.on_target(shape.placement.nodes, snapshot.nodes)
+        yield extensions.TARGETS, left & ~passed
+        left = left & passed
+    if snapshot.within is not None:
+        yield OUTSIDE, left & ~snapshot.within
+        left = left & snapshot.within
+    return left
+
+
+def _refused_by(guard: StatefulFilter, among: BoolColumn) -> Generator[Refused, None, BoolColumn]:
+    """Returns those that the guard lets pass."""
+    for reason, rows in guard.refusals():
+        yield reason, among & rows
+    return among & guard.allows()
+
+
+def allowed(snapshot: Snapshot, shape: RequestShape, without: Container[str] = ()) -> BoolColumn:
+    """Nodes where one more may go, full or not. `without`: guards that are not asked, by name."""
+    found = on_facts(snapshot, shape)
+    for entry, guard in stateful_filters(snapshot, shape):
+        if entry.name not in without:
+            found = found & guard.allows()
+    return found
+
+
+def on_facts(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
+    """Nodes that no constraint on nodes refuses."""
+    facts = node_properties.allowed(shape.constraints, snapshot.nodes)
+    if shape.required:
+        facts = facts & node_properties.named(shape.required, snapshot.nodes)
+    if shape.placement is not None and shape.placement.nodes:
+        facts = facts & extensions.on_target(shape.placement.nodes, snapshot.nodes)
+    if snapshot.within is not None:
+        facts = facts & snapshot.within
+    return facts & _not_avoided(snapshot, shape) if shape.avoid else facts
+
+
+def _not_avoided(snapshot: Snapshot, shape: RequestShape) -> BoolColumn:
+    kept = np.ones(snapshot.size, dtype=np.bool_)
+    rows = snapshot.nodes.rows
+    kept[[rows.row(node) for node in shape.avoid if node in rows]] = False
+    return kept

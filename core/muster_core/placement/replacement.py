@@ -1,0 +1,270 @@
+"""Placeholder replacement: which placeholder each pod replaces."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from muster_core.model.decisions import PlaceholderRelease, PlaceholderReplacement
+from muster_core.model.ids import AllocationKey
+from muster_core.model.specs import PodOnNode, PodProperties
+from muster_core.placement import node_search
+from muster_core.placement.plugins import stateful_filters
+from muster_core.placement.snapshot import (
+    AllocationPlan,
+    RequestShape,
+    Snapshot,
+    Unplaced,
+    has_untold,
+    shape_of,
+    volumes_of,
+)
+from muster_core.placement.volumes import binding
+from muster_core.state.applications import Allocation, Application
+from muster_core.state.ordering import classes
+from muster_core.state.request_classes import AskClass, occupant_of
+from muster_core.state.scheduler_state import Partition
+from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
+
+#: Placeholders that are tried for one ask with a placement constraint.
+_MOST_TRIED: Final = 64
+
+
+#: Why a placeholder is released although its real pod does not take its place.
+TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
+
+
+def plan_replacements(partition: Partition, app: Application, at_most: int) -> AllocationPlan:
+    """Swaps for real asks that a live placeholder stands for, `at_most` in all."""
+    allocation_plan = AllocationPlan()
+    if not app.gang.live:
+        return allocation_plan
+    search = _ReplacementSearch(allocation_plan, Snapshot(partition.nodes), set())
+    for kind in classes(app):
+        if has_placeholder(app, kind):
+            is_watched = kind.depends_on_others or stateful_filters(search.snapshot, shape_of(kind))
+            plan_kind = _plan_constrained if is_watched else _plan_class
+            plan_kind(partition, app, kind, search, at_most - len(allocation_plan.decisions))
+    allocation_plan.more = len(allocation_plan.decisions) >= at_most or (
+        app.has_multiple and _is_left(app, allocation_plan)
+    )
+    if allocation_plan.unplaced or allocation_plan.obstacles:
+        # A label or a taint that goes may let the pod run where its placeholder is, full or not.
+        allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+    return allocation_plan
+
+
+def _is_left(app: Application, allocation_plan: AllocationPlan) -> bool:
+    """Whether one that takes over at once, from a place without a pod, wants another place."""
+    swaps = (decision for decision in allocation_plan.decisions if isinstance(decision, PlaceholderReplacement))
+    return any(app.asks[one.ask].left > 1 and app.allocations[one.placeholder].spec.is_virtual for one in swaps)
+
+
+def has_placeholder(app: Application, kind: AskClass) -> bool:
+    """Whether asks of this class wait for a placeholder and not for a place of their own."""
+    return not kind.placeholder and not kind.as_usual and kind.group in app.gang.live
+
+
+@dataclass(slots=True)
+class _ReplacementSearch:
+    """What one plan shares: placeholders `taken` by earlier swaps, room taken in `snapshot`."""
+
+    allocation_plan: AllocationPlan
+    snapshot: Snapshot
+    taken: set[str]
+
+
+@dataclass(slots=True)
+class _Candidates:
+    """Live placeholders of a group, as one class sees them, oldest first."""
+
+    here: deque[Allocation] = field(default_factory=deque)
+    elsewhere: deque[Allocation] = field(default_factory=deque)
+    smaller: deque[Allocation] = field(default_factory=deque)
+
+
+def _plan_class(
+    partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, at_most: int
+) -> None:
+    keys = list(islice(app.waiting[kind], max(at_most, 0)))
+    candidates = _candidates(partition, app, kind, search.taken, len(keys))
+    for key in keys:
+        if candidates.here:
+            placeholder = candidates.here.popleft()
+            replacement = PlaceholderReplacement(
+                partition.id, app.id, key, placeholder.id, placeholder.node, same_node=True
+            )
+            search.allocation_plan.decisions.append(replacement)
+            _hand_over(partition, placeholder, shape_of(kind), search.snapshot)
+        elif candidates.elsewhere:
+            if not _plan_elsewhere(partition, app, key, candidates.elsewhere[0], search):
+                return
+            placeholder = candidates.elsewhere.popleft()
+        elif candidates.smaller:
+            placeholder = candidates.smaller.popleft()
+            search.allocation_plan.decisions.append(
+                PlaceholderRelease(partition.id, app.id, key, placeholder.id, TOO_LARGE)
+            )
+        else:
+            return
+        search.taken.add(placeholder.id)
+
+
+def _plan_constrained(
+    partition: Partition, app: Application, kind: AskClass, search: _ReplacementSearch, at_most: int
+) -> None:
+    """The same where others are asked about: each placeholder is supposed to be gone in its turn."""
+    shape = shape_of(kind)
+    for key in list(islice(app.waiting[kind], max(at_most, 0))):
+        candidates = _candidates(partition, app, kind, search.taken, _MOST_TRIED)
+        placeholder = _first_to_hand_over(partition, app, shape, candidates, search)
+        if placeholder is not None:
+            _hand_over(partition, placeholder, shape, search.snapshot)
+            volumes = volumes_of(search.snapshot, kind)
+            node = placeholder.node
+            replacement = PlaceholderReplacement(
+                partition.id, app.id, key, placeholder.id, node, same_node=True, volumes=volumes
+            )
+            search.allocation_plan.decisions.append(replacement)
+            search.taken.add(placeholder.id)
+        elif not _plan_constrained_elsewhere(partition, app, key, candidates, search):
+            return
+
+
+def _first_to_hand_over(
+    partition: Partition, app: Application, shape: RequestShape, candidates: _Candidates, search: _ReplacementSearch
+) -> Allocation | None:
+    """The first of the placeholders in whose place a real pod may be: as things are, or else as they will be.
+
+    Other placeholders of its gang are there for its own members. They keep none of these away, nor apart from one
+    another: what counts in the end is where the members are.
+    """
+    here = list(islice(candidates.here, _MOST_TRIED))
+    found = _first_allowed(partition, shape, here, search.snapshot)
+    if found is None and here:
+        bare = search.snapshot.fork()
+        for live in app.gang.live.values():
+            for row, pod_on_node in (_seen(partition, app.allocations[one]) for one in live if one not in search.taken):
+                bare.enter(row, _near(pod_on_node), -1)
+        found = _first_allowed(partition, shape, here, bare, is_bare=True)
+    return found
+
+
+def _first_allowed(
+    partition: Partition,
+    shape: RequestShape,
+    placeholders: list[Allocation],
+    snapshot: Snapshot,
+    *,
+    is_bare: bool = False,
+) -> Allocation | None:
+    """The draft is as before. `is_bare`: nothing of a placeholder counts there but what it takes of its node."""
+    tried: set[tuple[int, PodOnNode]] = set()
+    for placeholder in placeholders:
+        row, pod_on_node = _seen(partition, placeholder)
+        if (row, pod_on_node) in tried:
+            continue
+        tried.add((row, pod_on_node))
+        counted = [(pod_on_node, -1), (_near(pod_on_node), 1)] if is_bare else [(pod_on_node, -1)]
+        for one, times in counted:
+            snapshot.enter(row, one, times)
+        may_go = bool(node_search.allowed(snapshot, shape)[row])
+        for one, times in counted:
+            snapshot.enter(row, one, -times)
+        if may_go:
+            return placeholder
+    return None
+
+
+def _near(pod_on_node: PodOnNode) -> PodOnNode:
+    """What matters of it to pods near it; ports and volumes are the node's."""
+    return PodOnNode(pod_on_node.tags, PodProperties(inter_pod=pod_on_node.facts.inter_pod))
+
+
+def _plan_constrained_elsewhere(
+    partition: Partition, app: Application, key: AllocationKey, candidates: _Candidates, search: _ReplacementSearch
+) -> bool:
+    """Give the oldest placeholder up for a place on another node, or one that is too small for none."""
+    shape, snapshot = shape_of(app.asks[key].kind), search.snapshot
+    placeholder = next(iter((*candidates.here, *candidates.elsewhere)), None)
+    if placeholder is None:
+        if not candidates.smaller:
+            return False
+        evicted = candidates.smaller[0]
+        search.allocation_plan.decisions.append(PlaceholderRelease(partition.id, app.id, key, evicted.id, TOO_LARGE))
+        search.taken.add(evicted.id)
+        return True
+    row, pod_on_node = _seen(partition, placeholder)
+    snapshot.enter(row, pod_on_node, -1)
+    spots = node_search.place(snapshot, shape, 1, partition.config.node_sort)
+    if not spots:
+        # Not to be remembered of the class: with another placeholder gone the answer may be another.
+        search.allocation_plan.unplaced.append(Unplaced(app.asks[key].kind, node_search.shortfall(snapshot, shape)))
+        search.allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+        snapshot.enter(row, pod_on_node, 1)
+        return False
+    node = spots[0][0]
+    volumes = volumes_of(snapshot, app.asks[key].kind)
+    replacement = PlaceholderReplacement(
+        partition.id, app.id, key, placeholder.id, node, same_node=False, volumes=volumes
+    )
+    search.allocation_plan.decisions.append(replacement)
+    search.taken.add(placeholder.id)
+    return True
+
+
+def _hand_over(partition: Partition, placeholder: Allocation, shape: RequestShape, snapshot: Snapshot) -> None:
+    """Others see a real pod there instead of it."""
+    row, gone = _seen(partition, placeholder)
+    snapshot.enter(row, gone, -1)
+    binding.assume(snapshot, shape, row)
+    snapshot.enter(row, shape.pod_on_node)
+
+
+def _seen(partition: Partition, placeholder: Allocation) -> tuple[int, PodOnNode]:
+    nodes = partition.nodes
+    spec = placeholder.spec
+    return nodes.rows.row(placeholder.node), occupant_of(spec.facts, nodes.pods_on_nodes.tags.project(spec.tags))
+
+
+def _candidates(partition: Partition, app: Application, kind: AskClass, taken: set[str], enough: int) -> _Candidates:
+    """No more are looked for when `enough` are of the best kind."""
+    allowed = node_search.on_facts(Snapshot(partition.nodes), shape_of(kind))
+    row = partition.nodes.rows.row
+    found = _Candidates()
+    for identity in app.gang.live[kind.group]:
+        if len(found.here) >= enough:
+            break
+        if identity in taken:
+            continue
+        placeholder = app.allocations[identity]
+        if not placeholder.spec.resources.covers(kind.resources):
+            found.smaller.append(placeholder)
+        elif allowed[row(placeholder.node)]:
+            found.here.append(placeholder)
+        else:
+            found.elsewhere.append(placeholder)
+    return found
+
+
+def _plan_elsewhere(
+    partition: Partition, app: Application, key: AllocationKey, placeholder: Allocation, search: _ReplacementSearch
+) -> bool:
+    kind = app.asks[key].kind
+    shape = shape_of(kind)
+    misfit = partition.unschedulable_classes.get(kind)
+    if misfit is not None and not misfit.room:
+        search.allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+        if has_untold(app, kind):
+            search.allocation_plan.unplaced.append(Unplaced(kind, misfit.why))
+        return False
+    spots = node_search.place(search.snapshot, shape, 1, partition.config.node_sort)
+    if not spots:
+        search.allocation_plan.unplaced.append(Unplaced(kind, node_search.shortfall(search.snapshot, shape), room=0))
+        search.allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+        return False
+    replacement = PlaceholderReplacement(partition.id, app.id, key, placeholder.id, spots[0][0], same_node=False)
+    search.allocation_plan.decisions.append(replacement)
+    return True

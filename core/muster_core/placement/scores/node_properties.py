@@ -1,0 +1,166 @@
+"""Scores NodeAffinity, TaintToleration, ImageLocality and NodeResourcesBalancedAllocation.
+
+Differs: points are shared out among the nodes that the pod's constraints allow, full ones too; kube-scheduler
+leaves these out (ADR 0017).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.constraints import Constraints
+from muster_core.model.specs import NO_PREFERENCES, Preferences
+from muster_core.placement.filters import node_properties
+from muster_core.placement.filters.node_properties import term_holds, tolerates
+from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_kept
+from muster_core.state.nodes import NodeTable
+
+_MOST: Final = 100
+
+
+_AFFINITY: Final = 2
+
+
+_TAINTS: Final = 3
+
+
+_IMAGES: Final = 1
+
+
+_SOFT: Final = "PreferNoSchedule"
+
+
+_MIB: Final = 1 << 20
+
+
+#: Images on a node that are smaller altogether are worth nothing, larger ones (for each container) no more than 100.
+_LEAST_BYTES: Final = 23 * _MIB
+
+
+_MOST_BYTES: Final = 1000 * _MIB
+
+
+#: Bytes of a point.
+_EACH: Final = 8
+
+
+def points(constraints: Constraints, preferences: Preferences, nodes: NodeTable) -> FloatColumn | None:
+    """Points of every node, times their weights; None = all that are allowed have the same."""
+    if preferences == NO_PREFERENCES and not nodes.taints:
+        return None
+    asked = constraints, preferences
+    if asked not in nodes.points:
+        if len(nodes.points) >= most_kept(nodes.rows.size, _EACH):
+            nodes.points.clear()
+        nodes.points[asked] = _points(constraints, preferences, nodes)
+    return nodes.points[asked]
+
+
+def _points(constraints: Constraints, preferences: Preferences, nodes: NodeTable) -> FloatColumn | None:
+    allowed = np.flatnonzero(node_properties.allowed(constraints, nodes))
+    if not len(allowed):
+        return None
+    total = np.zeros(nodes.rows.size, dtype=np.int64)
+    for weight, worth in (
+        (_AFFINITY, _in_hundreds(preferred(preferences, nodes), allowed)),
+        (-_TAINTS, _in_hundreds(untolerated(constraints, nodes), allowed)),
+        (_IMAGES, local_images(preferences, nodes)),
+    ):
+        total += weight * worth
+    if np.ptp(total[allowed]) == 0:
+        return None
+    found = total.astype(np.float64)
+    found.flags.writeable = False
+    return found
+
+
+def preferred(preferences: Preferences, nodes: NodeTable) -> IntColumn:
+    """The sum of the weights of the preferred terms that hold."""
+    found = np.zeros(nodes.rows.size, dtype=np.int64)
+    for weight, term in preferences.terms:
+        found += weight * term_holds(term, nodes)
+    return found
+
+
+def untolerated(constraints: Constraints, nodes: NodeTable) -> IntColumn:
+    """How many PreferNoSchedule taints there are that the pod does not tolerate."""
+    found = np.zeros(nodes.rows.size, dtype=np.int64)
+    for taint in nodes.taints:
+        if taint.effect == _SOFT and not any(tolerates(one, taint) for one in constraints.tolerations):
+            found += nodes.taints.rows(taint, nodes.rows.size)
+    return found
+
+
+def local_images(preferences: Preferences, nodes: NodeTable) -> IntColumn:
+    """0 to 100 by the bytes of the images of the pod's containers and volumes that lie on the node; an image counts in
+    the share of nodes that have it, so that not all pods go where the first one went.
+    """
+    there = np.zeros(nodes.rows.size, dtype=np.int64)
+    for name in (*preferences.images, *preferences.volume_images):
+        sizes = nodes.images.sizes(name)
+        rows = np.fromiter(sizes, dtype=np.int64, count=len(sizes))
+        amounts = np.fromiter(sizes.values(), dtype=np.int64, count=len(sizes))
+        there[rows] += (amounts * (len(sizes) / max(len(nodes), 1))).astype(np.int64)
+    most = _MOST_BYTES * max(len(preferences.images), 1)
+    return _MOST * (np.clip(there, _LEAST_BYTES, most) - _LEAST_BYTES) // (most - _LEAST_BYTES)
+
+
+def _in_hundreds(counts: IntColumn, among: IntColumn) -> IntColumn:
+    """100 for the highest `among` the rows, the others in proportion."""
+    highest = int(counts[among].max())
+    return counts * _MOST // highest if highest > 0 else np.zeros_like(counts)
+
+
+_QUARTER: Final = 0.25
+
+
+#: Capacity, what is available, and 1 / capacity.
+Amount = tuple[IntColumn, IntColumn, FloatColumn]
+
+
+class BalancedAllocation:
+    """How a pod changes the evenness of nodes, as keys of plan/scoring: lower is preferred, 1.0 is worth 100 points."""
+
+    __slots__ = ("_asked", "_both", "_first", "_second")
+
+    def __init__(self, first: Amount, second: Amount, asked: tuple[int, int]) -> None:
+        self._first, self._second, self._asked = first, second, asked
+        self._both: BoolColumn = (first[0] > 0) & (second[0] > 0)
+
+    def keys(self, at: IntColumn | slice, placed: int = 0) -> FloatColumn:
+        """Of these rows as they are now, or after `placed` more."""
+        (one, left, by), (other, rest, per) = self._first, self._second
+        here, there, by, per = one[at] - left[at], other[at] - rest[at], by[at], per[at]
+        if placed:
+            here += placed * self._asked[0]
+            there += placed * self._asked[1]
+        without = _gaps(here, by, there, per)
+        here += self._asked[0]
+        there += self._asked[1]
+        change = _gaps(here, by, there, per)
+        change -= without
+        change *= self._both[at]
+        change *= _QUARTER
+        return change
+
+    def key(self, row: int, placed: int) -> float:
+        """Of one row after `placed` more: to the last bit what `keys` would say then."""
+        if not self._both.item(row):
+            return 0.0
+        return (self._gap(row, placed + 1) - self._gap(row, placed)) * _QUARTER
+
+    def _gap(self, row: int, more: int) -> float:
+        (one, left, by), (other, rest, per) = self._first, self._second
+        here = (one.item(row) - left.item(row) + more * self._asked[0]) * by.item(row)
+        there = (other.item(row) - rest.item(row) + more * self._asked[1]) * per.item(row)
+        return abs(min(here, 1.0) - min(there, 1.0))
+
+
+def _gaps(here: IntColumn, by: FloatColumn, there: IntColumn, per: FloatColumn) -> FloatColumn:
+    """How far the used shares are apart; a node that is over its capacity counts as full."""
+    gap = here * by
+    np.minimum(gap, 1.0, out=gap)
+    gap -= np.minimum(there * per, 1.0)
+    return np.abs(gap, out=gap)

@@ -1,0 +1,413 @@
+"""Bounded backtracking search for members of several task groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.constraints import matches
+from muster_core.model.decisions import ReasonKind, UnschedulableReason
+from muster_core.model.resources import NOTHING
+from muster_core.placement import node_search
+from muster_core.placement.filters import node_properties
+from muster_core.placement.node_search import feasible_nodes, shortfall
+from muster_core.placement.plugins import stateful_filters
+from muster_core.placement.search import requests
+from muster_core.placement.search.requests import (
+    MemberDemand,
+    Places,
+    Shortage,
+    Spots,
+    Work,
+    depends_on_members,
+    is_entangled,
+    needs_others,
+    rooms,
+    share,
+    weight,
+)
+from muster_core.placement.snapshot import RequestShape, Snapshot, emptied
+from muster_core.state.columns import BoolColumn, IntColumn
+from muster_core.state.nodes import NodeTable
+
+
+def hardest_first(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> list[int]:
+    """Positions of the demands; those that need others last."""
+
+    def hardness(index: int) -> tuple[bool, int, float, int]:
+        shape, _ = demands[index]
+        return needs_others(shape), feasible_nodes(snapshot, shape), -share(snapshot, shape), index
+
+    return sorted(range(len(demands)), key=hardness)
+
+
+def needed_first(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int]) -> list[int]:
+    """The same order with those in front that members of another shape need beside them, and right after the
+    last of them who needs them.
+    """
+    needed = [
+        index
+        for index in queue
+        if any(_needs(snapshot, one, demands[index][0]) for other, (one, _) in enumerate(demands) if other != index)
+    ]
+    needy = [index for index in queue if needs_others(demands[index][0]) and index not in needed]
+    return [*needed, *needy, *(index for index in queue if index not in needed and index not in needy)]
+
+
+def linked(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Those that want members of the gang near them, or their like, and those that are wanted; and the labels that say
+    what is near.
+    """
+    keys: dict[str, None] = {}
+    found: set[int] = set()
+    for index, (shape, count) in enumerate(demands):
+        others = (other for other, (one, _) in enumerate(demands) if _needs(snapshot, shape, one))
+        wanted = {other for other in others if other != index or count > 1}
+        if wanted:
+            found |= {index} | wanted
+            keys.update(dict.fromkeys(term.topology for term in shape.pod_on_node.facts.inter_pod.near))
+            if shape.affinity is not None:
+                keys[shape.affinity.scope] = None
+    return frozenset(found), tuple(keys)
+
+
+def moved(queue: Sequence[int], demands: Sequence[MemberDemand], refused: int) -> list[int]:
+    """The order after this one found no place."""
+    others = [index for index in queue if index != refused]
+    return [*others, refused] if needs_others(demands[refused][0]) else [refused, *others]
+
+
+def _needs(snapshot: Snapshot, shape: RequestShape, other: RequestShape) -> bool:
+    pods_on_nodes = snapshot.nodes.pods_on_nodes
+    if any(pods_on_nodes.is_meant(term, other.pod_on_node) for term in shape.pod_on_node.facts.inter_pod.near):
+        return True
+    affinity = shape.affinity
+    if affinity is None or not affinity.required or affinity.at_least <= 0:
+        return False
+    return matches(affinity.targets, dict(other.pod_on_node.tags))
+
+
+#: Places for a demand, with those that come after it; the draft is charged.
+Fill = Callable[[Snapshot, MemberDemand, Sequence[MemberDemand]], Spots]
+
+
+def fills(sort: NodeSort) -> tuple[Fill, ...]:
+    """In the order in which they are tried."""
+    packing = NodeSort(NodeOrder.BINPACKING, sort.weights)
+    return (_sorted(sort), snugly) if sort.order is NodeOrder.BINPACKING else (_sorted(sort), _sorted(packing), snugly)
+
+
+def _sorted(sort: NodeSort) -> Fill:
+    def fill(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDemand]) -> Spots:
+        return tuple(node_search.place(snapshot, *demand, sort))
+
+    return fill
+
+
+def snugly(snapshot: Snapshot, demand: MemberDemand, later: Sequence[MemberDemand]) -> Spots:
+    """Node after node, each until nothing more fits."""
+    shape, count = demand
+    if is_entangled(shape):
+        return tuple(node_search.place(snapshot, shape, count, NodeSort(NodeOrder.BINPACKING)))
+    room = rooms(snapshot, shape, node_search.allowed(snapshot, shape), count)
+    ordered = snug_rows(snapshot, demand, room, later)
+    until = np.cumsum(room[ordered])
+    spots: list[tuple[int, int]] = []
+    for row, total in zip(ordered.tolist(), until.tolist(), strict=True):
+        before = total - room.item(row)
+        if before >= count:
+            break
+        spots.append((row, min(total, count) - before))
+    for row, there in spots:
+        node_search.charge(snapshot, shape, row, there)
+    return tuple((snapshot.nodes.rows.at(row), there) for row, there in spots)
+
+
+def snug_rows(snapshot: Snapshot, demand: MemberDemand, room: IntColumn, later: Sequence[MemberDemand]) -> IntColumn:
+    """The rows with room: first where the fewest of those to come have any, then where least is left over."""
+    rows = np.flatnonzero(room)
+    rivals = np.zeros(len(rows), dtype=np.int64)
+    for other, _ in later:
+        rivals += rooms(snapshot, other, node_search.allowed(snapshot, other), 1)[rows]
+    shape, _ = demand
+    left = weight(snapshot, shape, rows) - (room[rows] * 1e9 * _sum_of_shares(snapshot, demand)).astype(np.int64)
+    return rows[np.lexsort((snapshot.nodes.rows.ranks()[rows], left, rivals))]
+
+
+def _sum_of_shares(snapshot: Snapshot, demand: MemberDemand) -> float:
+    total = snapshot.nodes.capacity_total
+    return sum(amount / max(total[name], 1) for name, amount in demand[0].resources.items())
+
+
+#: Rows that one choice is made among.
+_WIDTH: Final = 48
+
+
+#: Choices that have to be made one after the other, at the most.
+_DEPTH: Final = 96
+
+
+#: Which demand, on which row, how many.
+_Choice = tuple[int, int, int]
+
+
+def search(snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> Places | None:
+    """Places for all members, with the draft charged; None, with the draft as it was, if none were found."""
+    return _MemberSearch(snapshot, demands, queue, work).run()
+
+
+class _MemberSearch:
+    """One search. `_chosen`: how many of which demand are on which row."""
+
+    def __init__(self, snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], work: Work) -> None:
+        self._draft, self._demands, self._queue, self._work = snapshot, demands, queue, work
+        shapes = [shape for shape, _ in demands]
+        #: Nobody's place changes where others may go, but for the room it takes.
+        self._is_plain = not any(is_entangled(shape) or stateful_filters(snapshot, shape) for shape in shapes)
+        self._masks = [
+            node_search.allowed(snapshot, shape) if self._is_plain else self._at_best(index)
+            for index, shape in enumerate(shapes)
+        ]
+        self._left = [count for _, count in demands]
+        self._chosen: dict[tuple[int, int], int] = {}
+        self._seen: set[frozenset[tuple[tuple[int, int], int]]] = set()
+
+    def run(self) -> Places | None:
+        """Depth first, with a stack of its own."""
+        if not self._is_small():
+            return None
+        taken: list[_Choice] = []
+        ahead = [self._choices()]
+        while ahead:
+            choice = next(ahead[-1], None)
+            if choice is None or not self._work.is_left:
+                ahead.pop()
+                if taken:
+                    self._move(taken.pop(), -1)
+                continue
+            self._move(choice, 1)
+            if not any(self._left):
+                return self._places()
+            arrangement = frozenset(self._chosen.items())
+            if arrangement in self._seen:
+                self._move(choice, -1)
+                continue
+            self._seen.add(arrangement)
+            taken.append(choice)
+            ahead.append(self._choices())
+        return None
+
+    def _is_small(self) -> bool:
+        """Whether a way without turning back is within bounds."""
+        depth = 0
+        for index, (_, count) in enumerate(self._demands):
+            most = int(self._room(index).max(initial=0)) if self._is_plain else 1
+            depth += -(-count // max(most, 1))
+        return depth <= _DEPTH and self._work.covers(depth * len(self._demands), self._draft)
+
+    def _move(self, choice: _Choice, sign: int) -> None:
+        index, row, count = choice
+        node_search.charge(self._draft, self._demands[index][0], row, sign * count)
+        self._left[index] -= sign * count
+        there = self._chosen.get((index, row), 0) + sign * count
+        if there:
+            self._chosen[index, row] = there
+        else:
+            del self._chosen[index, row]
+
+    def _choices(self) -> Iterator[_Choice]:
+        """What may be done next; nothing where somebody has too little room already."""
+        waiting = [index for index in self._queue if self._left[index]]
+        found = {index: self._room(index) for index in waiting}
+        if any(int(room.sum()) < self._left[index] for index, room in found.items()):
+            return iter(())
+        return self._of_plain(waiting, found) if self._is_plain else self._of_entangled(waiting)
+
+    def _of_plain(self, waiting: Sequence[int], found: dict[int, IntColumn]) -> Iterator[_Choice]:
+        index = waiting[0]
+        shape, room = self._demands[index][0], found[index]
+        later = [self._demands[other] for other in waiting[1:]]
+        for _ in later:
+            self._work.look(self._draft)
+        alike: set[tuple[int, ...]] = set()
+        for row in snug_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist():
+            signature = self._signature(row, found)
+            if (index, row) in self._chosen or signature in alike:
+                continue
+            alike.add(signature)
+            for count in range(room.item(row), 0, -1):
+                yield index, row, count
+
+    def _signature(self, row: int, found: dict[int, IntColumn]) -> tuple[int, ...]:
+        """Rows that agree in it can be exchanged for each other."""
+        names = dict.fromkeys(name for index in found for name in self._demands[index][0].resources)
+        columns = (self._draft.available(name) for name in names)
+        amounts = [0 if column is None else column.item(row) for column in columns]
+        return (*amounts, *(int(self._masks[index][row]) for index in found))
+
+    def _of_entangled(self, waiting: Sequence[int]) -> Iterator[_Choice]:
+        """One member of the first that may go anywhere now."""
+        for index in waiting:
+            shape, _ = self._demands[index]
+            self._work.look(self._draft, shape, 1)
+            room = rooms(self._draft, shape, node_search.allowed(self._draft, shape), self._left[index])
+            later = [self._demands[other] for other in waiting if other != index]
+            rows = snug_rows(self._draft, (shape, self._left[index]), room, later)[:_WIDTH].tolist()
+            if rows:
+                yield from ((index, row, 1) for row in rows)
+                return
+
+    def _room(self, index: int) -> IntColumn:
+        self._work.look(self._draft)
+        return rooms(self._draft, self._demands[index][0], self._masks[index], self._left[index])
+
+    def _at_best(self, index: int) -> BoolColumn:
+        """Rows where the shape might go if its company were right."""
+        found = node_properties.allowed(self._demands[index][0].constraints, self._draft.nodes)
+        return found if self._draft.within is None else found & self._draft.within
+
+    def _places(self) -> Places:
+        at = self._draft.nodes.rows.at
+        return Places(
+            tuple(
+                tuple((at(row), count) for (owner, row), count in self._chosen.items() if owner == index)
+                for index in range(len(self._demands))
+            )
+        )
+
+
+_MOST_TRIES: Final = 8
+
+
+#: Domains in which members that want each other near are tried: so many of the fullest, and of the emptiest.
+_MOST_DOMAINS: Final = 4
+
+
+_WHEREVER: Final[Mapping[int, BoolColumn]] = MappingProxyType({})
+
+
+#: So many times the work of the first try is always allowed.
+_AGAIN: Final = 3
+
+
+def place_all(
+    snapshot: Snapshot, demands: Sequence[MemberDemand], sort: NodeSort, work: Work | None = None
+) -> Places | Shortage:
+    """Places for all members, with the draft charged; or what was short, with the draft as it was:
+    a demand that does not fit even alone, else the one of the first try.
+    """
+    work = work or Work()
+    queue = hardest_first(snapshot, demands)
+    liked, *others = fills(sort)
+    first = _try(snapshot, demands, queue, liked, work)
+    if isinstance(first, Places) or first.alone or not _may_hold(snapshot, demands):
+        return first
+    work.begin(_AGAIN)
+    after = moved(queue, demands, first.demand)
+    needed = needed_first(snapshot, demands, queue)
+    begins = [after, needed] if needed != queue else [after]
+    for begin, fill in (*((begin, liked) for begin in begins), *((queue, fill) for fill in others)):
+        answer = _in_turn(snapshot, demands, begin, fill, work)
+        if isinstance(answer, Places) or (answer is not None and answer.alone):
+            return answer
+    answer = _near_each_other(snapshot, demands, needed, liked, work)
+    if answer is not None:
+        return answer
+    return search(snapshot, demands, queue, work) or search(snapshot, demands, after, work) or first
+
+
+def _in_turn(
+    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: list[int], fill: Fill, work: Work
+) -> Places | Shortage | None:
+    """Try, and try again with who was short before the others; None = nothing was tried."""
+    answer: Places | Shortage | None = None
+    tried: set[tuple[int, ...]] = set()
+    while work.is_left and tuple(queue) not in tried and len(tried) < min(len(demands), _MOST_TRIES):
+        tried.add(tuple(queue))
+        answer = _try(snapshot, demands, queue, fill, work)
+        if isinstance(answer, Places) or answer.alone:
+            break
+        queue = moved(queue, demands, answer.demand)
+    return answer
+
+
+def _near_each_other(
+    snapshot: Snapshot, demands: Sequence[MemberDemand], queue: Sequence[int], fill: Fill, work: Work
+) -> Places | None:
+    """Places with those that want each other near in one domain, chosen before any of them has a place: who goes
+    first knows nothing of the room that those need who come after.
+    """
+    linked_, keys = linked(snapshot, demands)
+    for key in keys:
+        found = requests.values(snapshot, key)
+        shares = requests.shares_of(snapshot, [demands[index] for index in sorted(linked_)], found)
+        for code in found.able(shares, _MOST_DOMAINS):
+            if not work.is_left:
+                return None
+            answer = _try(snapshot, demands, queue, fill, work, {index: found.rows(code) for index in linked_})
+            if isinstance(answer, Places):
+                return answer
+    return None
+
+
+def _try(
+    snapshot: Snapshot,
+    demands: Sequence[MemberDemand],
+    queue: Sequence[int],
+    fill: Fill,
+    work: Work,
+    within: Mapping[int, BoolColumn] = _WHEREVER,
+) -> Places | Shortage:
+    """Places in this order, with the draft charged; or what was short, with the draft as it was. `within`: rows that
+    a demand keeps to.
+    """
+    fork = snapshot.fork()
+    found: dict[int, Spots] = {}
+    for position, index in enumerate(queue):
+        shape, count = demands[index]
+        work.look(fork, shape, count)
+        if within:
+            fork.within = _both(snapshot.within, within.get(index))
+        found[index] = fill(fork, demands[index], [demands[later] for later in queue[position + 1 :]])
+        missing = count - sum(there for _, there in found[index])
+        if missing:
+            alone = not position and not depends_on_members(shape)
+            return Shortage(index, missing, shortfall(fork, shape), count, alone)
+    snapshot.absorb(fork)
+    return Places(tuple(found[index] for index in range(len(demands))))
+
+
+def _both(one: BoolColumn | None, other: BoolColumn | None) -> BoolColumn | None:
+    """Rows of both; None = all."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _may_hold(snapshot: Snapshot, demands: Sequence[MemberDemand]) -> bool:
+    """Whether there is enough of everything in all, for those who may go anywhere near it."""
+    asked, open_rows = NOTHING, np.zeros(snapshot.size, dtype=np.bool_)
+    for shape, count in demands:
+        asked = asked.plus(shape.resources, count)
+        open_rows |= node_properties.allowed(shape.constraints, snapshot.nodes)
+    if snapshot.within is not None:
+        open_rows &= snapshot.within
+    for name, amount in asked.items():
+        column = snapshot.available(name)
+        if column is None or int(np.maximum(column[open_rows], 0).sum()) < amount:
+            return False
+    return True
+
+
+def missing_on_empty_nodes(nodes: NodeTable, members: Sequence[MemberDemand]) -> Shortage | None:
+    """What would be short if nobody but `occupied` used these nodes; None if all members fit (semantics 10)."""
+    answer = place_all(emptied(nodes), members, NodeSort(NodeOrder.BINPACKING))
+    if isinstance(answer, Places):
+        return None
+    counts = answer.why.counts
+    return replace(answer, why=UnschedulableReason(ReasonKind.CLUSTER, counts=counts, nodes=answer.why.nodes))

@@ -1,0 +1,1 @@
+"""Filter plugins that read volumes: VolumeBinding, VolumeRestrictions, NodeVolumeLimits and VolumeZone."""

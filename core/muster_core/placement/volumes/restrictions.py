@@ -1,0 +1,252 @@
+"""Filters VolumeRestrictions, NodeVolumeLimits and VolumeZone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from muster_core.model.specs import Disk, Volumes
+from muster_core.model.storage import ONE_POD, Volume, VolumeHandle
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.placement.volumes.binding import AlwaysUnschedulable, memoized_reach, missing_claim, vanished
+from muster_core.state.columns import BoolColumn, IntColumn, LabelColumn
+from muster_core.state.nodes import NodeTable
+
+DISK: Final = "node(s) had no available disk"
+
+
+IN_USE: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+
+class VolumeRestrictionsFilter:
+    """The disks and claims of a shape that others must not use, as a guard.
+
+    `_users`: per row the disks of others that are in the way; `_elsewhere`: uses of its claims for one pod by others.
+    """
+
+    __slots__ = ("_clashes", "_elsewhere", "_single", "_users")
+
+    def __init__(self, snapshot: Snapshot, volumes: Volumes) -> None:
+        attachments = snapshot.nodes.pods_on_nodes.attachments
+        own = {name for name, _ in volumes.ephemeral}
+        claims = attachments.storage.claims
+        one_pod = {name for name in volumes.claims if name not in own and ONE_POD in claims[name].demand.access_modes}
+        self._single = bool(one_pod)
+        self._elsewhere = sum(sum(attachments.claims.get(name, {}).values()) for name in one_pod)
+        self._users = np.zeros(snapshot.size, dtype=np.int64)
+        if volumes.disks:
+            for disk, rows in attachments.disks.items():
+                if _clash(volumes.disks, (disk,)):
+                    for row, count in rows.items():
+                        self._users[row] += count
+        for pod_on_node, rows_of_it in snapshot.came():
+            theirs = pod_on_node.facts.volumes
+            self._elsewhere += sum(rows_of_it.values()) * len(one_pod.intersection(theirs.claims))
+            clashing = sum(_clash(volumes.disks, (disk,)) for disk in dict.fromkeys(theirs.disks))
+            if clashing:
+                for row, count in rows_of_it.items():
+                    self._users[row] += count * clashing
+        self._clashes = sum(_clash(volumes.disks, (disk,)) for disk in dict.fromkeys(volumes.disks))
+
+    def allows(self) -> BoolColumn:
+        """Rows where no disk is in the way, if no claim is."""
+        return (self._users <= 0) & (self._elsewhere <= 0)
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """The same of some rows."""
+        return (self._users[rows] <= 0) & (self._elsewhere <= 0)
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """Where a disk is in the way; else everywhere if a claim is."""
+        free = self._users <= 0
+        return (DISK, ~free), (IN_USE, free & (self._elsewhere > 0))
+
+    def add(self, row: int) -> IntColumn | None:
+        """One more uses its disks there, and its claims."""
+        self._users[row] += self._clashes
+        self._elsewhere += int(self._single)
+        return np.arange(len(self._users)) if self._single else np.array([row], dtype=np.int64)
+
+
+def restrictions_filter(
+    snapshot: Snapshot, shape: RequestShape
+) -> VolumeRestrictionsFilter | AlwaysUnschedulable | None:
+    """Of a shape with disks or claims."""
+    volumes = shape.pod_on_node.facts.volumes
+    if not volumes.claims and not volumes.disks:
+        return None
+    why = missing_claim(snapshot, shape)
+    return AlwaysUnschedulable(snapshot, why) if why else VolumeRestrictionsFilter(snapshot, volumes)
+
+
+def _clash(ours: Sequence[Disk], theirs: Sequence[Disk]) -> bool:
+    return any(_is_in_the_way(one, other) for one in ours for other in theirs)
+
+
+def _is_in_the_way(one: Disk, other: Disk) -> bool:
+    if (one.kind, one.id) != (other.kind, other.id):
+        return False
+    if one.kind == "rbd" and not set(one.monitors) & set(other.monitors):
+        return False
+    return one.kind == "aws" or not (one.read_only and other.read_only)
+
+
+TOO_MANY: Final = "node(s) exceed max volume count"
+
+
+class NodeVolumeLimitsFilter:
+    """The volumes of a shape, as a guard."""
+
+    __slots__ = ("_full",)
+
+    def __init__(self, snapshot: Snapshot, wanted: frozenset[VolumeHandle]) -> None:
+        attachments = snapshot.nodes.pods_on_nodes.attachments
+        self._full = np.zeros(snapshot.size, dtype=np.bool_)
+        planned = _planned(snapshot)
+        for driver, ours in _by_driver(wanted).items():
+            limits = attachments.limits(driver, snapshot.size)
+            if limits is None:
+                continue
+            more = np.full(snapshot.size, len(ours), dtype=np.int64)
+            for row, shared in attachments.rows_with(ours).items():
+                more[row] -= shared
+            used = attachments.used(driver, snapshot.size)
+            for row, volumes in planned.items():
+                by_pods, counts = attachments.on_with(row, volumes)
+                more[row], used[row] = len(ours - by_pods), counts[driver]
+            self._full |= (more > 0) & (used + more > limits)
+
+    def allows(self) -> BoolColumn:
+        """Rows that can attach them."""
+        return ~self._full
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """The same of some rows."""
+        return ~self._full[rows]
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """Rows that cannot."""
+        return ((TOO_MANY, self._full),)
+
+    def add(self, row: int) -> IntColumn | None:
+        """One more of the shape shares what is attached for it."""
+        self._full[row] = False
+        return np.array([row], dtype=np.int64)
+
+
+def limits_filter(snapshot: Snapshot, shape: RequestShape) -> NodeVolumeLimitsFilter | None:
+    """Of a shape with volumes that count."""
+    volumes = shape.pod_on_node.facts.volumes
+    if not volumes.claims and not volumes.attached:
+        return None
+    storage = snapshot.nodes.pods_on_nodes.attachments.storage
+    found = (storage.handle(claim) for claim in volumes.claims)
+    wanted = frozenset((*volumes.attached, *(handle for handle in found if handle is not None)))
+    return NodeVolumeLimitsFilter(snapshot, wanted) if wanted else None
+
+
+def _by_driver(handles: frozenset[VolumeHandle]) -> dict[str, set[VolumeHandle]]:
+    found: dict[str, set[VolumeHandle]] = {}
+    for handle in handles:
+        found.setdefault(handle.driver, set()).add(handle)
+    return found
+
+
+def _planned(snapshot: Snapshot) -> dict[int, Counter[Volumes]]:
+    """By row, how many more pods with which volumes the plan has there; less than 0 = went."""
+    found: dict[int, Counter[Volumes]] = {}
+    for pod_on_node, rows in snapshot.came():
+        volumes = pod_on_node.facts.volumes
+        if volumes.claims or volumes.attached:
+            for row, count in rows.items():
+                found.setdefault(row, Counter())[volumes] += count
+    return found
+
+
+ZONE_CONFLICT: Final = "node(s) had no available volume zone"
+
+
+_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+#: Each label by its name of now; the old names first.
+_LABELS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": _ZONE,
+    "failure-domain.beta.kubernetes.io/region": _REGION,
+    _ZONE: _ZONE,
+    _REGION: _REGION,
+}
+
+
+_BETWEEN: Final = "__"
+
+
+#: A label and its values.
+_Topology = tuple[str, tuple[str, ...]]
+
+
+class VolumeZoneFilter:
+    """The zones of a shape's volumes, as a guard; nothing that is placed changes them."""
+
+    __slots__ = ("_allowed",)
+
+    def __init__(self, allowed: BoolColumn) -> None:
+        self._allowed = allowed
+
+    def allows(self) -> BoolColumn:
+        """Rows in all of them, or in none that is known."""
+        return self._allowed
+
+    def allows_at(self, rows: IntColumn) -> BoolColumn:
+        """The same of some rows."""
+        return self._allowed[rows]
+
+    def refusals(self) -> Sequence[tuple[str, BoolColumn]]:
+        """The others."""
+        return ((ZONE_CONFLICT, ~self._allowed),)
+
+    def add(self, row: int) -> IntColumn | None:
+        """No matter."""
+        return None
+
+
+def zone_filter(snapshot: Snapshot, shape: RequestShape) -> VolumeZoneFilter | AlwaysUnschedulable | None:
+    """Of a shape with volumes that say where they are."""
+    volumes = shape.pod_on_node.facts.volumes
+    if not volumes.claims:
+        return None
+    why = vanished(snapshot, shape)
+    if why:
+        return AlwaysUnschedulable(snapshot, why)
+    storage, own = snapshot.nodes.pods_on_nodes.attachments.storage, {name for name, _ in volumes.ephemeral}
+    claims = (storage.claims.get(name) for name in volumes.claims if name not in own)
+    named = (storage.volumes[claim.volume] for claim in claims if claim is not None and claim.volume)
+    topologies = tuple(dict.fromkeys(one for volume in named for one in _topologies(volume)))
+    if not topologies:
+        return None
+    return VolumeZoneFilter(memoized_reach(snapshot.nodes, topologies, lambda: _rows(snapshot.nodes, topologies)))
+
+
+def _topologies(volume: Volume) -> Iterator[_Topology]:
+    labels = dict(volume.labels)
+    for label in _LABELS:
+        values = [value.strip() for value in labels[label].split(_BETWEEN)] if label in labels else []
+        if values and all(values):
+            yield label, tuple(sorted(values))
+
+
+def _rows(nodes: NodeTable, topologies: tuple[_Topology, ...]) -> BoolColumn:
+    size = nodes.rows.size
+    columns = {label: nodes.labels.column(label) or LabelColumn() for label in _LABELS}
+    met = np.ones(size, dtype=np.bool_)
+    for label, values in topologies:
+        column, of_now = columns[label], columns[_LABELS[label]]
+        met &= np.where(column.exists(size), column.has_any(values, size), of_now.has_any(values, size))
+    is_nowhere = np.logical_and.reduce([~column.exists(size) for column in columns.values()])
+    found: BoolColumn = met | is_nowhere
+    return found

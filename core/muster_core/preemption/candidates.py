@@ -1,0 +1,303 @@
+"""Candidates for preemption, and filters that a preemption can satisfy.
+
+Differs: victims go by priority, gang and size too; YuniKorn orders them by opt-out, originator and age alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from muster_core.model.config import PreemptionPolicy
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, TaskGroup
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.placement import node_search
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.preemption.guarantees import GuaranteeBalance, leaves_below, remaining
+from muster_core.state.applications import Allocation, Application
+from muster_core.state.ordering import risen
+from muster_core.state.queues import Queue
+from muster_core.state.request_classes import occupant_of
+from muster_core.state.reservations import PlaceId
+from muster_core.state.scheduler_state import Partition
+
+#: Allocations that one attempt looks at besides all on certain nodes, and at least of each leaf.
+_MOST: Final = 400
+
+
+_LEAST_OF_A_LEAF: Final = 4
+
+
+#: So many times more are looked at for that, of which some may not go.
+_TRIED: Final = 8
+
+
+#: How a candidate stands to its gang.
+_FREE, _LOST, _WHOLE = 0, 1, 2
+
+
+_Key = tuple[bool, bool, int, int, int, int, int, float, bool, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One allocation that may go; the lowest `key` first. `cost`: its largest share of the cluster."""
+
+    app: Application
+    allocation: Allocation
+    key: _Key
+    cost: float
+
+    @property
+    def id(self) -> PlaceId:
+        """Which it is, in its partition."""
+        return self.app.id, self.allocation.id
+
+    @property
+    def resources(self) -> Resources:
+        """What it frees."""
+        return self.allocation.spec.resources
+
+    @property
+    def is_precious(self) -> bool:
+        """Whether it opted out or is its application's first pod."""
+        return self.key[0] or self.key[1]
+
+    @property
+    def priority(self) -> int:
+        """As its queue and the ask's have it in common."""
+        return self.key[2]
+
+    @property
+    def breaks_gang(self) -> bool:
+        """Whether a gang that is whole would lose a member."""
+        return self.key[4] == _WHOLE
+
+
+def victim_leaves(root: Queue, amount: Resources, but: Iterable[QueuePath]) -> list[Queue]:
+    """Leaves inside the fence that use more than their guarantee of something that is asked for (law 5)."""
+    spared = frozenset(but)
+    return [leaf for leaf in leaves_below(root) if leaf.path not in spared and is_victim_leaf(leaf, amount)]
+
+
+def is_victim_leaf(leaf: Queue, amount: Resources) -> bool:
+    """Whether the leaf does not opt out, and uses more than its guarantee of something that is asked for."""
+    if not leaf.applications or leaf.policies.preemption is PreemptionPolicy.DISABLED:
+        return False
+    left = remaining(leaf)
+    return any(left[name] > leaf.guaranteed[name] for name in amount)
+
+
+class CandidatePool:
+    """Candidates of certain leaves for asks of `leaf`, each ranked once."""
+
+    __slots__ = ("_amount", "_leaf", "_leaves", "_lifts", "_partition", "_priority", "_ranking")
+
+    def __init__(
+        self, partition: Partition, leaves: list[Queue], leaf: Queue, *, priority: int, amount: Resources
+    ) -> None:
+        self._partition = partition
+        self._leaves = {other.path: other for other in leaves}
+        self._leaf = leaf
+        self._priority = priority
+        self._amount = amount
+        #: Per leaf the queues through which its priorities are seen, and the highest that may go.
+        self._lifts: dict[QueuePath, tuple[list[Queue], int]] = {}
+        self._ranking = Ranking(partition)
+
+    def sample(self) -> list[Candidate]:
+        """The youngest of each leaf, the first to go first."""
+        bound = max(_MOST // max(len(self._leaves), 1), _LEAST_OF_A_LEAF)
+        found: list[Candidate] = []
+        for leaf in self._leaves.values():
+            youngest = islice(youngest_first(self._partition, leaf), bound * _TRIED)
+            found += islice(self._of(youngest), bound)
+        return sorted(found, key=_key)
+
+    def on(self, node: NodeId) -> list[Candidate]:
+        """All that are on a node, the first to go first."""
+        apps = self._partition.applications
+        there = reversed(self._partition.placed.get(node, {}).values())
+        return sorted(self._of((apps[one.spec.application], one) for one in there), key=_key)
+
+    def has(self, app: Application, one: Allocation) -> bool:
+        """Whether an allocation may go."""
+        return next(self._of([(app, one)]), None) is not None
+
+    def _of(self, pairs: Iterable[tuple[Application, Allocation]]) -> Iterator[Candidate]:
+        for app, one in pairs:
+            if app.queue.path in self._leaves and is_eligible(one, self._amount):
+                theirs, most = self._lift(app.queue)
+                seen = lifted(one.spec.priority, theirs)
+                if seen <= most:
+                    yield self._ranking.candidate(app, one, seen)
+
+    def _lift(self, other: Queue) -> tuple[list[Queue], int]:
+        known = self._lifts.get(other.path)
+        if known is None:
+            ours, theirs = sides(self._leaf, other)
+            known = self._lifts[other.path] = theirs, lifted(self._priority, ours)
+        return known
+
+
+def lifted(priority: int, queues: Iterable[Queue]) -> int:
+    """A priority once it came up through these queues, the lowest first (contract 10.4)."""
+    for queue in queues:
+        priority = risen(queue, priority)
+    return priority
+
+
+def is_eligible(allocation: Allocation, amount: Resources) -> bool:
+    """Not told to go yet, not bound to its node as a DaemonSet's pod, and of use."""
+    if allocation.releasing is not None or allocation.spec.required_node:
+        return False
+    return any(map(allocation.spec.resources.__getitem__, amount))
+
+
+def sides(leaf: Queue, other: Queue) -> tuple[list[Queue], list[Queue]]:
+    """The paths of two leaves, up to below the queue that they have in common."""
+    above = {queue.path for queue in other.path_up()}
+    ours = [queue for queue in leaf.path_up() if queue.path not in above]
+    above = {queue.path for queue in leaf.path_up()}
+    return ours, [queue for queue in other.path_up() if queue.path not in above]
+
+
+class Ranking:
+    """Gives allocations their places in the order, each once; of equal ones the first asked about goes first."""
+
+    __slots__ = ("_census", "_cluster", "_costs", "_known")
+
+    def __init__(self, partition: Partition) -> None:
+        self._cluster = partition.nodes.capacity_total
+        self._census: dict[ApplicationId, _Census] = {}
+        self._costs: dict[Resources, float] = {}
+        self._known: dict[PlaceId, Candidate] = {}
+
+    def candidate(self, app: Application, allocation: Allocation, seen: int) -> Candidate:
+        """`seen`: its priority as the queue sees it that it has in common with the ask's."""
+        known = self._known.get((app.id, allocation.id))
+        if known is not None:
+            return known
+        spec = allocation.spec
+        tier, size, number = self._gang(app, spec.group) if app.spec.is_gang else (_FREE, 0, 0)
+        cost = self._cost(spec.resources)
+        key = (
+            *(not spec.allow_preempt_self, spec.originator, seen, spec.priority),
+            *(tier, size, number, cost, not spec.is_virtual, -allocation.allocated_ns, -app.sequence, len(self._known)),
+        )
+        made = self._known[app.id, allocation.id] = Candidate(app, allocation, key, cost)
+        return made
+
+    def _gang(self, app: Application, group: TaskGroup) -> tuple[int, int, int]:
+        census = self._census.get(app.id)
+        if census is None:
+            census = self._census[app.id] = _Census(app)
+        tier = census.tier(group)
+        return (tier, census.size, -app.sequence) if tier == _WHOLE else (tier, 0, 0)
+
+    def _cost(self, amount: Resources) -> float:
+        cost = self._costs.get(amount)
+        if cost is None:
+            shares = (part / max(self._cluster[name], 1) for name, part in amount.items())
+            cost = self._costs[amount] = max(shares, default=0.0)
+        return cost
+
+
+class _Census:
+    """How many members a gang has left, and how many of each task group it can spare."""
+
+    __slots__ = ("_is_broken", "_spare", "size")
+
+    def __init__(self, app: Application) -> None:
+        left = Counter(one.spec.group for one in app.allocations.values() if one.releasing is None)
+        least = {member.group: member.count for member in app.spec.members} or {
+            group: count.count for group, count in app.gang.groups.items()
+        }
+        self.size = sum(left.values())
+        self._is_broken = any(left[group] < count for group, count in least.items())
+        self._spare = {group: left[group] - least.get(group, 0) for group in left}
+
+    def tier(self, group: TaskGroup) -> int:
+        """How the next candidate of this group stands to its gang; the first ones are those it can spare."""
+        if self._spare.get(group, 0) > 0:
+            self._spare[group] -= 1
+            return _FREE
+        return _LOST if self._is_broken else _WHOLE
+
+
+def youngest_first(partition: Partition, leaf: Queue) -> Iterator[tuple[Application, Allocation]]:
+    """A leaf's allocations, those of the application that came last first."""
+    for name in reversed(leaf.applications):
+        app = partition.applications[name]
+        for allocation in reversed(app.allocations.values()):
+            yield app, allocation
+
+
+def _key(candidate: Candidate) -> _Key:
+    return candidate.key
+
+
+def in_the_way(
+    snapshot: Snapshot, shape: RequestShape, node: NodeId, leaving: list[Candidate]
+) -> list[Candidate] | None:
+    """Those of the candidates on the node, the first to go first, without whom one of the shape may run there, room
+    aside; none where it may already, None where their leaving does not help. The draft is left as it was.
+    """
+    row = snapshot.nodes.rows.row(node)
+    if node_search.allowed(snapshot, shape)[row]:
+        return []
+    for one in leaving:
+        move(snapshot, one, -1)
+    away = list(leaving)
+    helps = bool(node_search.allowed(snapshot, shape)[row])
+    for one in reversed(leaving):
+        move(snapshot, one, 1)
+        away.remove(one)
+        if helps and not node_search.allowed(snapshot, shape)[row]:
+            move(snapshot, one, -1)
+            away.insert(0, one)
+    for one in away:
+        move(snapshot, one, 1)
+    return away if helps else None
+
+
+def that_may_go(candidates: list[Candidate], balance: GuaranteeBalance) -> list[Candidate]:
+    """As many of them, the first to go first, as no guarantee forbids."""
+    found: list[Candidate] = []
+    for one in candidates:
+        if balance.may_lose(one.app.queue, one.resources):
+            balance.lose(one.app.queue, one.resources)
+            found.append(one)
+    for one in found:
+        balance.lose(one.app.queue, one.resources, -1)
+    return found
+
+
+def may_run_without(snapshot: Snapshot, shape: RequestShape, node: NodeId, victims: list[Candidate]) -> bool:
+    """Whether filters let one of the shape there once these are gone: it may have to be near one of them."""
+    for one in victims:
+        move(snapshot, one, -1)
+    may = bool(node_search.allowed(snapshot, shape)[snapshot.nodes.rows.row(node)])
+    for one in victims:
+        move(snapshot, one, 1)
+    return may
+
+
+def going(partition: Partition, node: NodeId, now_ns: int) -> Resources:
+    """What is about to be freed on a node: of those that were told to go and that no ask takes over from. What was told
+    longer ago than a release may take may never go, so it is no room.
+    """
+    since_ns = now_ns - partition.timing.release_timeout_ns
+    there = partition.placed.get(node, {}).values()
+    leaving = (one for one in there if one.releasing is not None and one.replaced_by is None)
+    return sum((one.spec.resources for one in leaving if one.released_ns > since_ns), NOTHING)
+
+
+def move(snapshot: Snapshot, candidate: Candidate, count: int) -> None:
+    """Suppose that filters see it no more (-1), or again."""
+    spec, nodes = candidate.allocation.spec, snapshot.nodes
+    tags = nodes.pods_on_nodes.tags.project(spec.tags)
+    snapshot.enter(nodes.rows.row(candidate.allocation.node), occupant_of(spec.facts, tags), count)

@@ -1,0 +1,215 @@
+"""Which queues may preempt, and what a queue may lose.
+
+Differs: in preemption, what is promised to asks whose victims are still there counts as used, so one guarantee is not
+claimed twice.
+
+Differs: queues that preempt from each other in turns are paused; YuniKorn lets them go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_core.model.config import PreemptionPolicy
+from muster_core.model.ids import QueuePath
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.state.applications import Application
+from muster_core.state.queues import Queue
+from muster_core.state.reservations import ThrashingGuard, pair
+from muster_core.state.scheduler_state import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionFence:
+    """Victims have to be below `root`, and have to free `need` there besides what a node lacks."""
+
+    root: Queue
+    need: Resources
+
+
+def usage(queue: Queue) -> Resources:
+    """What the queue uses once what goes is gone and what was promised has come."""
+    used = queue.allocated
+    if queue.preempting:
+        used -= queue.preempting
+    return used + queue.node_reserved if queue.node_reserved else used
+
+
+def remaining(queue: Queue) -> Resources:
+    """What is left of a queue when its victims are gone."""
+    return queue.allocated - queue.preempting if queue.preempting else queue.allocated
+
+
+def is_under_guarantee(leaf: Queue) -> bool:
+    """Whether something asked for there could have a right to preempt; asked often, so it asks little."""
+    known: set[str] = set()
+    for queue in leaf.path_up():
+        used = usage(queue) if queue.guaranteed else NOTHING
+        for name, amount in queue.guaranteed.items():
+            if name not in known and (used[name] < amount or (used[name] == amount and queue is not leaf)):
+                return True
+            known.add(name)
+    return False
+
+
+def fence(app: Application, amount: Resources) -> PreemptionFence | None:
+    """How far asks for `amount` in all may look for victims; None = they have no right to any."""
+    search = _GuaranteeSearch(amount)
+    root: Queue | None = None
+    for queue in app.queue.path_up():
+        used = usage(queue)
+        is_bound = search.meet_maximum(queue, used, app)
+        is_bound = search.meet_guarantee(queue, used, app.queue) or is_bound
+        is_fence = queue.policies.preemption is PreemptionPolicy.FENCE
+        if root is None and (is_bound or is_fence or queue.parent is None):
+            root = queue
+    if root is None or root is app.queue or not search.is_entitled or search.is_refused:
+        return None
+    return PreemptionFence(root, Resources(search.need))
+
+
+@dataclass(slots=True)
+class _GuaranteeSearch:
+    """What is found on the way up: resources with a guarantee below, and what has to be freed."""
+
+    amount: Resources
+    need: dict[str, int] = field(default_factory=dict)
+    guaranteed: set[str] = field(default_factory=set)
+    is_entitled: bool = False
+    is_refused: bool = False
+
+    def meet_maximum(self, queue: Queue, used: Resources, app: Application) -> bool:
+        """Whether the queue has no room for the asks: then room has to be made inside."""
+        if not queue.max:
+            return False
+        reserved_quota = queue.reserved_quota - app.gang.quota_reservation if app.gang.granted else queue.reserved_quota
+        excess = queue.max.excess(used + reserved_quota + self.amount)
+        is_bound = False
+        for name, over in excess.items():
+            if self.amount[name]:
+                self.need[name] = max(self.need.get(name, 0), over)
+                is_bound = True
+        return is_bound
+
+    def meet_guarantee(self, queue: Queue, used: Resources, leaf: Queue) -> bool:
+        """Whether the queue would be lifted beyond its guarantee by room that is made outside."""
+        is_bound = False
+        for name, amount in self.amount.items():
+            guarantee = queue.guaranteed[name]
+            if not guarantee:
+                continue
+            over = used[name] + amount - guarantee
+            is_nearest = name not in self.guaranteed
+            self.guaranteed.add(name)
+            if over <= 0:
+                self.is_entitled = self.is_entitled or is_nearest
+                continue
+            is_bound = True
+            if is_nearest and (queue is leaf or used[name] > guarantee):
+                self.is_refused = True
+            elif is_nearest:
+                self.is_entitled = True
+                self.need[name] = max(self.need.get(name, 0), over)
+        return is_bound
+
+
+@dataclass(slots=True)
+class GuaranteeBalance:
+    """What queues would have left if the victims so far went. `path`: queues of the asks that gain `amount`,
+    none where nobody gains.
+    """
+
+    root: Queue
+    amount: Resources = NOTHING
+    path: frozenset[QueuePath] = frozenset()
+    lost: dict[QueuePath, Resources] = field(default_factory=dict)
+
+    def may_lose(self, leaf: Queue, victim: Resources) -> bool:
+        """Whether no queue from the leaf up to the root falls below its guarantee, or further below."""
+        for queue in leaf.path_up():
+            if queue.guaranteed and not self._stays(queue, victim):
+                return False
+            if queue is self.root:
+                return True
+        return True
+
+    def lose(self, leaf: Queue, victim: Resources, times: int = 1) -> None:
+        """Suppose that the victim goes; -1 = that it stays."""
+        for queue in leaf.path_up():
+            self.lost[queue.path] = self.lost.get(queue.path, NOTHING).plus(victim, times)
+            if queue is self.root:
+                return
+
+    def _stays(self, queue: Queue, victim: Resources) -> bool:
+        is_shared = queue.path in self.path
+        before = usage(queue) if is_shared else remaining(queue)
+        after = before - self.lost.get(queue.path, NOTHING) - victim
+        for name, guarantee in queue.guaranteed.items():
+            if not victim[name]:
+                continue
+            if is_shared and after[name] + self.amount[name] < min(guarantee, before[name]):
+                return False
+            if not is_shared and after[name] < guarantee:
+                return False
+        return True
+
+
+def leaves_below(root: Queue) -> Iterable[Queue]:
+    """Every leaf of a subtree; no recursion, for trees may be deep."""
+    waiting = [root]
+    while waiting:
+        queue = waiting.pop()
+        if queue.is_leaf:
+            yield queue
+        waiting += reversed(queue.children.values())
+
+
+_SECOND: Final = 1_000_000_000
+
+
+#: A pair that left each other alone for so long starts anew.
+WINDOW_NS: Final = 600 * _SECOND
+
+
+#: The first pause, and the longest.
+_PAUSE_NS: Final = 60 * _SECOND
+
+
+_LONGEST_NS: Final = 24 * 3600 * _SECOND
+
+
+def protected_queues(partition: Partition, leaf: QueuePath, now_ns: int) -> list[QueuePath]:
+    """The leaves that nothing is taken from for this one until a pause is over."""
+    return [
+        both[0] if both[1] == leaf else both[1]
+        for both, rivalry in partition.preemptions.thrashing_guards.items()
+        if leaf in both and now_ns < rivalry.paused_until_ns
+    ]
+
+
+def paused_until(partition: Partition, leaf: QueuePath, now_ns: int) -> int:
+    """When the first pause of the leaf is over; 0 = it has none."""
+    pauses = (one.paused_until_ns for both, one in partition.preemptions.thrashing_guards.items() if leaf in both)
+    return min((until_ns for until_ns in pauses if until_ns > now_ns), default=0)
+
+
+def is_thrashing(partition: Partition, leaf: QueuePath, victim: QueuePath, now_ns: int) -> ThrashingGuard | None:
+    """The rivalry that would go round once more if the leaf took from the other; None = it would not."""
+    rivalry = partition.preemptions.thrashing_guards.get(pair(leaf, victim))
+    if rivalry is None or is_over(rivalry, now_ns) or rivalry.taker == leaf or not rivalry.turns:
+        return None
+    # After a pause one is let through: the world may be another by then.
+    return rivalry if rivalry.since_ns >= rivalry.paused_until_ns else None
+
+
+def is_over(rivalry: ThrashingGuard, now_ns: int) -> bool:
+    """Whether they left each other alone for long enough to forget it."""
+    quiet_since = max(rivalry.since_ns, rivalry.paused_until_ns)
+    return now_ns - quiet_since > max(WINDOW_NS, 2 * pause_ns(rivalry.pauses))
+
+
+def pause_ns(pauses: int) -> int:
+    """How long the next pause is after so many."""
+    return min(_PAUSE_NS << min(pauses, 20), _LONGEST_NS)

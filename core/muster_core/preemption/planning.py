@@ -1,0 +1,430 @@
+"""Victims for requests of queues below their guarantee, for DaemonSet pods and for lowered quotas.
+
+Differs: a pod that requires a node takes nothing from its own application; YuniKorn does.
+
+Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays
+over the maximum then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from muster_core.model.decisions import Preemption, QuotaPreemption
+from muster_core.model.ids import AllocationKey, NodeId, QueuePath
+from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION, MEMBERS_PER_PREEMPTION
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.placement import node_search
+from muster_core.placement.node_reservations import lift
+from muster_core.placement.snapshot import RequestShape, Snapshot, shape_of
+from muster_core.preemption.candidates import (
+    Candidate,
+    CandidatePool,
+    Ranking,
+    going,
+    in_the_way,
+    is_eligible,
+    may_run_without,
+    move,
+    that_may_go,
+    victim_leaves,
+    youngest_first,
+)
+from muster_core.preemption.guarantees import GuaranteeBalance, fence, leaves_below, remaining
+from muster_core.queues import quota
+from muster_core.state.applications import Application, Ask
+from muster_core.state.queues import Queue
+from muster_core.state.reservations import PlaceId
+from muster_core.state.scheduler_state import Partition
+
+#: The words of YuniKorn's allocation log (contract 4.1).
+NO_RIGHT: Final = "Preemption queue guarantees check failed"
+
+
+NO_HELP: Final = "Preemption does not help"
+
+
+TOO_SHORT: Final = "Preemption helped but short of resources"
+
+
+EXHAUSTED: Final = "Preemption max attempts exhausted"
+
+
+#: Nodes that one attempt looks at, and at least for each member of a gang.
+_MOST_NODES: Final = 24
+
+
+_LEAST_NODES: Final = 4
+
+
+#: Of them, those that have to be cleared of somebody for more than room.
+_MOST_CLEARED: Final = 4
+
+
+def guarantee_refusal(partition: Partition, app: Application, asks: list[Ask]) -> str:
+    """Return why no victims are searched for: too many members, or no right to any; empty = a search may help.
+
+    Costs nothing that grows with the number of members an ask is for.
+    """
+    if sum(map(_places, asks)) > MEMBERS_PER_PREEMPTION:
+        return EXHAUSTED
+    amount = asked(asks)
+    if fence(app, amount) is None or quota.is_beyond_limits(partition, app, amount):
+        return NO_RIGHT
+    return ""
+
+
+def asked(asks: list[Ask]) -> Resources:
+    """What is asked for in all."""
+    return sum((ask.spec.resources.times(_places(ask)) for ask in asks), NOTHING)
+
+
+def _places(ask: Ask) -> int:
+    """How many members an ask is for, before it is split; for all others one place at a time is made room for."""
+    return ask.left if ask.spec.is_virtual else 1
+
+
+def plan_for_guarantee(
+    partition: Partition, app: Application, asks: list[Ask], spared: Iterable[QueuePath], now_ns: int
+) -> Preemption | str:
+    """Who has to go so that all of the asks have their places, and where those are; or why it cannot be done.
+    `spared`: leaves that nothing is taken from.
+    """
+    refused = guarantee_refusal(partition, app, asks)
+    amount = asked(asks)
+    bound = fence(app, amount)
+    if refused or bound is None:
+        return refused or NO_RIGHT
+    leaves = victim_leaves(bound.root, amount, (*spared, app.queue.path))
+    priority = min(ask.spec.priority for ask in asks)
+    pool = CandidatePool(partition, leaves, app.queue, priority=priority, amount=amount)
+    found = pool.sample()
+    if not found:
+        return NO_HELP
+    path = frozenset(queue.path for queue in app.queue.path_up())
+    balance = GuaranteeBalance(partition.queues.root, amount, path)
+    search = _VictimSearch(partition, _draft(partition, asks), pool, found, balance, now_ns)
+    places: list[tuple[AllocationKey, NodeId]] = []
+    for ask in asks:
+        node = search.place(ask, max(_MOST_NODES // len(asks), _LEAST_NODES))
+        if node is None:
+            return TOO_SHORT if search.chosen or search.freed_some else NO_HELP
+        places.append((ask.spec.key, node))
+    if not search.free_elsewhere(bound.need):
+        return TOO_SHORT
+    if not search.chosen:
+        return NO_HELP  # it waits for nobody: what goes already makes room
+    return Preemption(partition.id, app.id, tuple(places), tuple(search.chosen))
+
+
+def _draft(partition: Partition, asks: list[Ask]) -> Snapshot:
+    """The schedulable nodes, with what is held for these asks, and what an ask that preempts need not leave alone.
+    Those whom others went for are as good as there.
+    """
+    own = {(ask.spec.application, ask.spec.key) for ask in asks}
+    snapshot = Snapshot(partition.nodes)
+    snapshot.within = snapshot.schedulable
+    for name, hold in partition.reservations.by_ask.items():
+        if name in own or not (hold.preempted or hold.required):
+            snapshot.free(hold.node, hold.resources)
+        else:
+            snapshot.enter(
+                partition.nodes.rows.row(hold.node), partition.applications[name[0]].asks[name[1]].kind.pod_on_node
+            )
+    return snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """Victims on one node. The least loss has the lowest `key`."""
+
+    key: tuple[int, int, int, int, float, int]
+    node: NodeId
+    victims: tuple[Candidate, ...]
+
+
+@dataclass(slots=True)
+class _VictimSearch:
+    """What is found for the asks so far."""
+
+    partition: Partition
+    snapshot: Snapshot
+    pool: CandidatePool
+    found: list[Candidate]
+    balance: GuaranteeBalance
+    now_ns: int
+    chosen: dict[PlaceId, Candidate] = field(default_factory=dict)
+    freed_some: bool = False
+
+    def place(self, ask: Ask, at_most: int) -> NodeId | None:
+        """The node for one ask, as it is or with victims, which are chosen; None = there is none."""
+        shape = shape_of(ask.kind)
+        spots = node_search.place(self.snapshot, shape, 1, self.partition.config.node_sort)
+        if spots:
+            return spots[0][0]
+        solutions = [one for node in self._nodes(shape, at_most) if (one := self._solve(node, shape))]
+        if not solutions:
+            return None
+        best = min(solutions, key=lambda solution: solution.key)
+        for victim in best.victims:
+            self._choose(victim)
+        node_search.charge(self.snapshot, shape, self._row(best.node))
+        return best.node
+
+    def free_elsewhere(self, need: Resources) -> bool:
+        """Choose more victims, on any node, until the queues have room too."""
+        lacking = positive(need - sum((victim.resources for victim in self.chosen.values()), NOTHING))
+        if not lacking:
+            return True
+        left = [candidate for candidate in self.found if candidate.id not in self.chosen]
+        more = fewest(left, lacking, self.balance)
+        for victim in more or ():
+            self._choose(victim)
+        return more is not None
+
+    def _nodes(self, shape: RequestShape, at_most: int) -> list[NodeId]:
+        """Nodes with candidates that are left, where the ask may run, or might, and that are large enough for it."""
+        allowed = node_search.allowed(self.snapshot, shape)
+        may_help = allowed | node_search.resolvable(self.snapshot, shape)
+        nodes = self.snapshot.nodes
+        found: dict[NodeId, None] = {}
+        to_clear = 0
+        for candidate in self.found:
+            node = candidate.allocation.node
+            row = self._row(node)
+            if candidate.id in self.chosen or node in found or not may_help[row]:
+                continue
+            if nodes.record(node).spec.capacity.covers(shape.resources) and (allowed[row] or to_clear < _MOST_CLEARED):
+                found[node] = None
+                to_clear += not allowed[row]
+                if len(found) >= at_most:
+                    break
+        return list(found)
+
+    def _solve(self, node: NodeId, shape: RequestShape) -> _Solution | None:
+        candidates = [one for one in self.pool.on(node) if one.id not in self.chosen]
+        victims = in_the_way(self.snapshot, shape, node, that_may_go(candidates, self.balance))
+        if victims is None:
+            return None
+        left = [one for one in candidates if one not in victims]
+        more = self._more(node, shape, left, victims)
+        if more and not may_run_without(self.snapshot, shape, node, [*victims, *more]):
+            left = [one for one in left if may_run_without(self.snapshot, shape, node, [*victims, one])]
+            more = self._more(node, shape, left, victims)
+        if more is None or not may_run_without(self.snapshot, shape, node, victims := [*victims, *more]):
+            return None
+        self.freed_some = True
+        key = (
+            sum(victim.is_precious for victim in victims),
+            len({victim.app.id for victim in victims if victim.breaks_gang}),
+            max((victim.priority for victim in victims), default=-(2**31)),
+            len(victims),
+            sum(victim.cost for victim in victims),
+            int(self.snapshot.nodes.rows.ranks()[self._row(node)]),
+        )
+        return _Solution(key, node, tuple(victims))
+
+    def _more(
+        self, node: NodeId, shape: RequestShape, candidates: list[Candidate], victims: list[Candidate]
+    ) -> list[Candidate] | None:
+        """Those who make the room that is lacking once the victims are gone; None = they do not."""
+        room = {
+            name: column.item(self._row(node))
+            for name in shape.resources
+            if (column := self.snapshot.available(name)) is not None
+        }
+        freed = sum((victim.resources for victim in victims), NOTHING)
+        for victim in victims:
+            self.balance.lose(victim.app.queue, victim.resources)
+        freed += going(self.partition, node, self.now_ns)
+        more = fewest(candidates, positive(shape.resources - Resources(room) - freed), self.balance)
+        for victim in victims:
+            self.balance.lose(victim.app.queue, victim.resources, -1)
+        return more
+
+    def _row(self, node: NodeId) -> int:
+        return self.snapshot.nodes.rows.row(node)
+
+    def _choose(self, victim: Candidate) -> None:
+        self.chosen[victim.id] = victim
+        self.balance.lose(victim.app.queue, victim.resources)
+        self.snapshot.free(victim.allocation.node, victim.resources)
+        move(self.snapshot, victim, -1)
+
+
+def fewest(
+    candidates: list[Candidate], lacking: Resources, balance: GuaranteeBalance, *, enough: bool = True
+) -> list[Candidate] | None:
+    """The first candidates that free what lacks and leave every guarantee alone, less those that need not go
+    after all; None = they free too little, if it has to be `enough`. `balance` is left as it was.
+    """
+    victims: list[Candidate] = []
+    rest = lacking
+    for candidate in candidates:
+        if not rest:
+            break
+        leaf, amount = candidate.app.queue, candidate.resources
+        if any(amount[name] for name in rest) and balance.may_lose(leaf, amount):
+            balance.lose(leaf, amount)
+            victims.append(candidate)
+            rest = positive(rest - amount)
+    for victim in victims:
+        balance.lose(victim.app.queue, victim.resources, -1)
+    return None if rest and enough else _without_idle(victims, lacking - rest)
+
+
+def _without_idle(victims: list[Candidate], lacking: Resources) -> list[Candidate]:
+    """Spare those, the last in order first, without whom it is enough."""
+    freed = sum((victim.resources for victim in victims), NOTHING)
+    kept: list[Candidate] = []
+    for victim in reversed(victims):
+        if (freed - victim.resources).covers(lacking):
+            freed -= victim.resources
+        else:
+            kept.append(victim)
+    return kept[::-1]
+
+
+def positive(amounts: Resources) -> Resources:
+    """The amounts above 0."""
+    return Resources({name: amount for name, amount in amounts.items() if amount > 0})
+
+
+#: The words of YuniKorn's allocation log (contract 4.1).
+NO_HELP_ON_NODE: Final = "No fit on required node, preemption does not help"
+
+
+def plan_for_required_node(partition: Partition, app: Application, ask: Ask, now_ns: int) -> Preemption | str:
+    """Who has to go from the node, or why that would not help."""
+    node, asked = ask.spec.required_node, ask.spec.resources
+    if node not in partition.nodes or quota.quota_refusal(partition, app, asked) is not None:
+        return NO_HELP_ON_NODE  # queues and limits bind it as any other ask
+    snapshot, shape = Snapshot(partition.nodes), shape_of(ask.kind)
+    lift(partition, snapshot, ask.kind, 1)
+    own = partition.reservations.by_ask.get((app.id, ask.spec.key))
+    if own is not None and own.required:
+        snapshot.free(own.node, own.resources)
+    candidates = _candidates(partition, app, ask)
+    victims = in_the_way(snapshot, shape, node, candidates)
+    if victims is None:
+        return NO_HELP_ON_NODE
+    row = partition.nodes.rows.row(node)
+    room = {name: column.item(row) for name in asked if (column := snapshot.available(name)) is not None}
+    freed = sum((one.resources for one in victims), going(partition, node, now_ns))
+    lacking = positive(asked - Resources(room) - freed)
+    for candidate in candidates:
+        if not lacking:
+            break
+        if candidate not in victims and any(candidate.resources[name] for name in lacking):
+            victims.append(candidate)
+            lacking = positive(lacking - candidate.resources)
+    if lacking or not victims or not may_run_without(snapshot, shape, node, victims):
+        return NO_HELP_ON_NODE
+    return Preemption(partition.id, app.id, ((ask.spec.key, node),), tuple(victim.id for victim in victims))
+
+
+def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candidate]:
+    """Those on its node that may go for it, the first to go first."""
+    there = list(reversed(partition.placed.get(ask.spec.required_node, {}).values()))
+    ranking = Ranking(partition)
+    pairs = ((partition.applications[one.spec.application], one) for one in there)
+    found = (
+        ranking.candidate(owner, one, one.spec.priority)
+        for owner, one in pairs
+        if owner is not app and is_eligible(one, ask.spec.resources) and one.spec.priority <= ask.spec.priority
+    )
+    return sorted(found, key=_order)
+
+
+def _order(candidate: Candidate) -> tuple[bool, bool, int, bool, int, float, int]:
+    spec = candidate.allocation.spec
+    since = -candidate.allocation.allocated_ns
+    opted_out = not spec.allow_preempt_self
+    return spec.originator, opted_out, spec.priority, not spec.is_virtual, since, candidate.cost, candidate.key[-1]
+
+
+#: At least so many allocations of each leaf are looked at.
+_LEAST_OF_A_LEAF: Final = 16
+
+
+#: So many times more are looked at for that, of which some may not go.
+_TRIED: Final = 8
+
+
+def excess(queue: Queue) -> Resources:
+    """By how much the queue is over its maximum once what was told to go is gone."""
+    return queue.max.excess(remaining(queue))
+
+
+def plan_for_quota(partition: Partition, queue: Queue) -> QuotaPreemption | None:
+    """Who has to go; None = nothing is over, or nobody may."""
+    over = excess(queue)
+    if not over:
+        return None
+    balance = GuaranteeBalance(queue)
+    chosen: dict[PlaceId, Candidate] = {}
+    leaves = list(leaves_below(queue))
+    at_most = max(ALLOCATIONS_PER_QUOTA_PREEMPTION // len(leaves), _LEAST_OF_A_LEAF)
+    rest = over
+    for leaf, share in _shares(queue, over):
+        rest = positive(rest - _take(partition, leaf, share, balance, chosen, at_most))
+    for leaf in leaves:
+        if not rest or len(chosen) >= ALLOCATIONS_PER_QUOTA_PREEMPTION:
+            break
+        rest = positive(rest - _take(partition, leaf, rest, balance, chosen, at_most))
+    return QuotaPreemption(partition.id, queue.path, tuple(chosen)) if chosen else None
+
+
+def _shares(root: Queue, over: Resources) -> list[tuple[Queue, Resources]]:
+    """What each leaf below is to give."""
+    found: list[tuple[Queue, Resources]] = []
+    waiting = [(root, over)]
+    while waiting:
+        queue, amount = waiting.pop()
+        if queue.is_leaf:
+            found.append((queue, amount))
+            continue
+        children = list(queue.children.values())
+        beyond = [positive(remaining(child) - child.guaranteed) for child in children]
+        whole = sum(beyond, NOTHING)
+        for child, own in zip(children, beyond, strict=True):
+            part = Resources({name: total * own[name] // whole[name] for name, total in amount.items() if whole[name]})
+            if part:
+                waiting.append((child, part))
+    return found
+
+
+def _take(
+    partition: Partition,
+    leaf: Queue,
+    amount: Resources,
+    balance: GuaranteeBalance,
+    chosen: dict[PlaceId, Candidate],
+    at_most: int,
+) -> Resources:
+    """Choose victims of one leaf until it gave the amount, or as much of it as it can; returns what they free."""
+    ranking = Ranking(partition)
+    found = (
+        ranking.candidate(app, one, one.spec.priority)
+        for app, one in islice(youngest_first(partition, leaf), at_most * _TRIED)
+        if (app.id, one.id) not in chosen and is_eligible(one, amount)
+    )
+    candidates = sorted(islice(found, at_most), key=lambda candidate: _quota_order(candidate, amount))
+    freed = NOTHING
+    for victim in fewest(candidates, amount, balance, enough=False) or ():
+        balance.lose(leaf, victim.resources)
+        chosen[victim.id] = victim
+        freed += victim.resources
+    return freed
+
+
+def _quota_order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, bool, int, float, int]:
+    spec = candidate.allocation.spec
+    matching = sum(1 for name in spec.resources if name in over) / max(sum(1 for _ in spec.resources), 1)
+    since = -candidate.allocation.allocated_ns
+    opted_out = not spec.allow_preempt_self
+    value = (spec.originator, opted_out, -matching, spec.priority)
+    return *value, not spec.is_virtual, since, candidate.cost, candidate.key[-1]

@@ -1,0 +1,261 @@
+"""Placement rules: which queue an application goes to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from muster_core.model import config
+from muster_core.model.config import PlacementRule, RuleFilter
+from muster_core.model.ids import RECOVERY, ROOT, QueuePath, child_path, parent_path
+from muster_core.model.specs import ApplicationSpec
+from muster_core.model.states import QueueState
+from muster_core.state.queues import Queue, QueueTree
+from muster_core.state.users import ANYONE
+
+
+def may_submit(queue: Queue, user: str, groups: Sequence[str] | None) -> bool | None:
+    """Whether any list from this queue up to the root allows the user; None = that depends on groups not known."""
+    lists = [found for above in queue.path_up() for found in (above.submit_acl, above.admin_acl)]
+    if any(found.allows(user, groups or ()) for found in lists):
+        return True
+    return None if groups is None and any(found.groups for found in lists) else False
+
+
+def admits(found: RuleFilter | None, user: str, groups: Sequence[str] | None) -> bool | None:
+    """Whether the rule is to be asked for this user; None = that depends on groups that are not known."""
+    if found is None:
+        return True
+    matched = _matches(found, user, groups)
+    return None if matched is None else matched is found.allow
+
+
+def _matches(found: RuleFilter, user: str, groups: Sequence[str] | None) -> bool | None:
+    if not (found.users or found.groups or found.user_expression or found.group_expression):
+        return True
+    if user in found.users or _is_in(found.user_expression, user):
+        return True
+    if groups is None:
+        return None if found.groups or found.group_expression else False
+    return any(group in found.groups or _is_in(found.group_expression, group) for group in groups)
+
+
+def _is_in(expression: str, name: str) -> bool:
+    return bool(expression) and config.matches(expression, name)
+
+
+NOT_PLACED: Final = "application rejected: no placement rule matched"
+
+
+_FIX: Final = (
+    "name a leaf queue that queues.yaml has and that you may submit to, or let one of its rules make it (create: true)"
+)
+
+
+_FALLBACK: Final = child_path(ROOT, "default")
+
+
+_QUALIFIED: Final = f"{ROOT}."
+
+
+_IN_RECOVERY: Final = f"{RECOVERY}."
+
+
+_PART: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
+
+
+_MOST_LEVELS: Final = 32
+
+
+#: Stands for a dot in a name that is one queue, not a path.
+_DOT: Final = "_dot_"
+
+
+#: Where no rule is configured.
+_IMPLICIT: Final = (PlacementRule("provided"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The leaf, and the queues to make for it from the top down (it comes last), if any."""
+
+    path: QueuePath
+    create: tuple[QueuePath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsNeeded:
+    """The queue depends on the groups of the user, which are not known; `reader`: what reads them."""
+
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class _NoMatch:
+    why: str
+
+
+def choose_queue(
+    tree: QueueTree, rules: Sequence[PlacementRule], application: ApplicationSpec
+) -> Chosen | GroupsNeeded | str:
+    """The queue of an application, or the reason why no rule has one; a forced one always has one (semantics 19)
+    once the groups that a rule or an access list on its way reads are known.
+    """
+    whys = []
+    for rule in rules or _IMPLICIT:
+        answer = _ask(tree, rule, application)
+        if isinstance(answer, Chosen | GroupsNeeded):
+            return answer
+        whys.append(f"{rule.name}: {answer.why}")
+    if application.forced:
+        return recovery_queue(tree)
+    if tree.get(_FALLBACK) is not None:
+        fallback = _usable(tree, _FALLBACK, application, create=False)
+        if isinstance(fallback, Chosen | GroupsNeeded):
+            return fallback
+        whys.append(f"fallback: {fallback.why}")
+    return f"{NOT_PLACED} ({'; '.join(whys)}); {_FIX}"
+
+
+def recovery_queue(tree: QueueTree) -> Chosen:
+    """The queue of applications that run already and have no other; it is made when it is needed."""
+    return Chosen(RECOVERY, () if tree.get(RECOVERY) else (RECOVERY,))
+
+
+def group_limit_on(queue: Queue) -> str:
+    """What reads the groups of the users of the queue beside rules and access lists; empty = nothing does.
+    A limit of the group "*" alone applies to all users, independent of their groups.
+    """
+    for above in queue.path_up():
+        named = [group for limit in above.limits for group in limit.groups if group != ANYONE]
+        if named:
+            return f"queue {above.path} has a limit for group {named[0]}"
+    return ""
+
+
+def _known_groups(application: ApplicationSpec) -> Sequence[str] | None:
+    return None if application.groups_unknown else application.groups
+
+
+def _ask(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> Chosen | GroupsNeeded | _NoMatch:
+    path = _path(tree, rule, application)
+    if isinstance(path, _NoMatch | GroupsNeeded):
+        return path
+    if path == RECOVERY or path.startswith(_IN_RECOVERY):
+        return _NoMatch(f"{RECOVERY} is kept for applications that are recovered")
+    return _usable(tree, path, application, create=rule.create)
+
+
+def _path(tree: QueueTree, rule: PlacementRule, application: ApplicationSpec) -> QueuePath | GroupsNeeded | _NoMatch:
+    """The path a rule names, made from its parent rule where it has one; unchecked against the tree."""
+    is_admitted = admits(rule.filter, application.user, _known_groups(application))
+    if is_admitted is None:
+        return GroupsNeeded(f"the filter of placement rule {rule.name} names groups")
+    if not is_admitted:
+        return _NoMatch(f"its filter is not for user {application.user}")
+    read, absent = _RULES[rule.name]
+    name = read(rule, application).strip().lower()
+    if not name:
+        return _NoMatch(absent)
+    if name == ROOT or name.startswith(_QUALIFIED):
+        path = name
+    else:
+        above = ROOT if rule.parent is None else _parent_path(tree, rule.parent, application)
+        if isinstance(above, _NoMatch | GroupsNeeded):
+            return above
+        path = f"{above}.{name if rule.name == 'fixed' else name.replace('.', _DOT)}"
+    parts = path.split(".")
+    if len(parts) > _MOST_LEVELS:
+        return _NoMatch(f"a queue lies at most {_MOST_LEVELS} levels deep")
+    for part in parts:
+        if not _PART.fullmatch(part):
+            return _NoMatch(
+                f"{part[:80]!r} cannot be the name of a queue (letters, digits and _ : # / @ -, at most 64)"
+            )
+    return QueuePath(path)
+
+
+def _provided(rule: PlacementRule, application: ApplicationSpec) -> str:
+    return application.queue
+
+
+def _user(rule: PlacementRule, application: ApplicationSpec) -> str:
+    return application.user.replace(".", _DOT)
+
+
+def _tag(rule: PlacementRule, application: ApplicationSpec) -> str:
+    return application.tags.get(rule.value, "")
+
+
+def _fixed(rule: PlacementRule, application: ApplicationSpec) -> str:
+    return rule.value
+
+
+#: What each rule reads, and what to say where that is nothing.
+_RULES: Final[dict[str, tuple[Callable[[PlacementRule, ApplicationSpec], str], str]]] = {
+    "provided": (_provided, "the application names no queue"),
+    "user": (_user, "the application has no user"),
+    "tag": (_tag, "the application has no such tag"),
+    "fixed": (_fixed, "the rule has no value"),
+}
+
+
+def _parent_path(
+    tree: QueueTree, rule: PlacementRule, application: ApplicationSpec
+) -> QueuePath | GroupsNeeded | _NoMatch:
+    path = _path(tree, rule, application)
+    if isinstance(path, GroupsNeeded):
+        return path
+    if isinstance(path, _NoMatch):
+        return _NoMatch(f"its parent rule {rule.name}: {path.why}")
+    queue = tree.get(path)
+    if queue is None and not rule.create:
+        return _NoMatch(f"its parent {path} does not exist and the parent rule may not create it")
+    if queue is not None and queue.is_leaf:
+        return _NoMatch(f"its parent {path} is a leaf")
+    return path
+
+
+def _usable(
+    tree: QueueTree, path: QueuePath, application: ApplicationSpec, *, create: bool
+) -> Chosen | GroupsNeeded | _NoMatch:
+    queue = tree.get(path)
+    if queue is None and not create:
+        return _NoMatch(f"queue {path} does not exist and the rule may not create it")
+    missing: list[QueuePath] = []
+    while queue is None:
+        missing.append(path if not missing else parent_path(missing[-1]))
+        queue = tree.get(parent_path(missing[-1]))
+    obstacle = _closed_to_children(queue, path) if missing else _closed(queue)
+    if obstacle:
+        return _NoMatch(obstacle)
+    is_allowed = may_submit(queue, application.user, _known_groups(application))
+    if is_allowed is None:
+        return GroupsNeeded(f"an access list of queue {path} or of a queue above it names groups")
+    if not is_allowed:
+        return _NoMatch(f"user {application.user} may not submit to queue {path}")
+    return Chosen(path, tuple(reversed(missing)))
+
+
+def _closed(queue: Queue) -> str:
+    """Why an existing queue takes no application; empty = it does."""
+    if not queue.is_leaf:
+        return f"queue {queue.path} is a parent queue and runs no application"
+    if queue.draining:
+        return f"queue {queue.path} is draining"
+    if queue.state is QueueState.STOPPED:
+        return f"queue {queue.path} is stopped: it becomes a parent queue when the last of its applications is gone"
+    return ""
+
+
+def _closed_to_children(queue: Queue, path: QueuePath) -> str:
+    """Why no queue can be made below an existing one on the way to `path`; empty = it can."""
+    if queue.is_leaf:
+        return f"queue {path} would lie below the leaf {queue.path}"
+    if queue.draining:
+        return f"queue {path} would lie below {queue.path}, which is draining"
+    if queue.wanted is not None:
+        return f"queue {path} would lie below {queue.path}, which becomes a leaf when it is empty"
+    return ""

@@ -1,0 +1,359 @@
+"""Authentication and authorization of requests, and TLS.
+
+Differs: YuniKorn lets everybody read and dump. Here reads are open unless
+they are closed by a setting; what dumps or changes the state wants a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from hashlib import sha256
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import orjson
+import structlog
+from aiohttp import hdrs, web
+
+from muster_core.rest.responses import RestFailure
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """Both files in PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class ServerContext:
+    """`context` is for new connections, whatever certificate it holds then. Raises OSError, ssl.SSLError."""
+
+    def __init__(self, files: ServerTls) -> None:
+        self._files = files
+        self._seen = self._stamps()
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.load_cert_chain(files.certificate, files.key)
+
+    def renew(self) -> bool:
+        """Take other files in force; files that do not go together are told and the old ones kept."""
+        try:
+            seen = self._stamps()
+            if seen == self._seen:
+                return False
+            self._seen = seen
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                self._files.certificate, self._files.key
+            )
+            self.context.load_cert_chain(self._files.certificate, self._files.key)
+        except (OSError, ssl.SSLError) as error:
+            _log.warning("REST keeps its old certificate", reason=str(error))
+            return False
+        _log.info("REST has a new certificate", certificate=str(self._files.certificate))
+        return True
+
+    def _stamps(self) -> tuple[tuple[int, int], ...]:
+        stats = [path.stat() for path in (self._files.certificate, self._files.key)]
+        return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
+
+
+#: Shorter ones can be guessed.
+LEAST_CHARACTERS: Final = 16
+
+
+class TokenFile:
+    """Knows the token that the file holds now. Says it nowhere."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def problem(self) -> str:
+        """Why the file is of no use; empty = it is."""
+        try:
+            token = self._read()
+        except (OSError, UnicodeDecodeError) as error:
+            return f"token file {self._path}: {error.strerror if isinstance(error, OSError) else 'is not text'}"
+        if len(token) < LEAST_CHARACTERS:
+            return f"token file {self._path}: holds fewer than {LEAST_CHARACTERS} characters"
+        return ""
+
+    def holds(self, token: str) -> bool:
+        """Whether this is the token, compared in the same time for every wrong one. A file of no use holds none."""
+        if self.problem():
+            return False
+        return hmac.compare_digest(self._read().encode(), token.encode())
+
+    def _read(self) -> str:
+        return self._path.read_text(encoding="utf-8").strip()
+
+
+_PASSED_ON: Final = (hdrs.ORIGIN, hdrs.REFERER, hdrs.FORWARDED, hdrs.X_FORWARDED_FOR, hdrs.VIA, "Sec-Fetch-Site")
+
+
+def is_local(request: web.Request) -> bool:
+    """Whether a program on this machine asks for itself."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    if not (peer and is_loopback(str(peer[0]))):
+        return False
+    if any(header in request.headers for header in _PASSED_ON):
+        return False
+    host = request.url.host or ""
+    return host == "localhost" or is_loopback(host)  # a name of elsewhere that resolves to here is a page's trick
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address is one of this machine's own, reached from nowhere else."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+class NoApiServer(Exception):
+    """There is neither a service account nor a usable kubeconfig."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """`headers` is asked each time, for a service account's token changes."""
+
+    url: str
+    ssl: ssl.SSLContext | bool
+    headers: Callable[[], Mapping[str, str]]
+
+
+def found() -> ApiServer:
+    """The API server of this process. Raises NoApiServer."""
+    # Here and not above: the official client is tens of megabytes, and most cores never ask.
+    from kubernetes import client, config  # noqa: PLC0415
+
+    settings = client.Configuration()
+    in_cluster: Callable[..., None] = config.load_incluster_config
+    by_file: Callable[..., None] = config.load_kube_config
+    try:
+        try:
+            in_cluster(client_configuration=settings)
+        except config.ConfigException:
+            by_file(client_configuration=settings)
+    except (config.ConfigException, OSError, ValueError, TypeError, KeyError) as error:
+        raise NoApiServer(str(error)) from error
+
+    def headers() -> Mapping[str, str]:
+        # The client says under which key it is, and reads a service account's file again when it is old.
+        token = settings.auth_settings().get("BearerToken", {}).get("value")
+        return {"Authorization": token} if token else {}
+
+    return ApiServer(settings.host, _context(settings), headers)
+
+
+def _context(settings: object) -> ssl.SSLContext | bool:
+    context = ssl.create_default_context(cafile=getattr(settings, "ssl_ca_cert", None))
+    if not getattr(settings, "verify_ssl", True):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate = getattr(settings, "cert_file", None)
+    if certificate:
+        context.load_cert_chain(certificate, getattr(settings, "key_file", None))
+    return context
+
+
+#: How long an answer holds: a role that was taken away is still good for so long.
+KEPT_S: Final = 10.0
+
+
+_MOST_KEPT: Final = 1_000
+
+
+#: For one question.
+_DEADLINE_S: Final = 5.0
+
+
+#: At a time; more wait their turn.
+_MOST_ASKED: Final = 4
+
+
+_WHOSE: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+
+_MAY: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+_ACCEPTED: Final = frozenset({200, 201})
+
+
+class Ruling(Enum):
+    """What the cluster said."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    UNKNOWN = "unknown"  # it does not know the token
+
+
+class Unreachable(Exception):
+    """The cluster gave no answer."""
+
+
+class Reviewer:
+    """Asks one API server. `close` when nobody asks any more."""
+
+    def __init__(self, server: ApiServer, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._server = server
+        self._monotonic_s = monotonic_s
+        self._kept: OrderedDict[tuple[str, str, str], tuple[Ruling, float]] = OrderedDict()
+        self._turns = asyncio.Semaphore(_MOST_ASKED)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def review(self, token: str, path: str, verb: str) -> Ruling:
+        """Whether the token's owner may do `verb` to the URL `path`. Raises Unreachable."""
+        key = (sha256(token.encode()).hexdigest(), path, verb)
+        kept = self._kept.get(key)
+        if kept is not None and self._monotonic_s() < kept[1]:
+            return kept[0]
+        async with self._turns:
+            ruling = await self._ask(token, path, verb)
+        self._kept[key] = (ruling, self._monotonic_s() + KEPT_S)
+        self._kept.move_to_end(key)
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return ruling
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, token: str, path: str, verb: str) -> Ruling:
+        status = await self._create(_WHOSE, "authentication.k8s.io/v1", "TokenReview", {"token": token})
+        user = status.get("user")
+        if status.get("authenticated") is not True or not isinstance(user, dict):
+            return Ruling.UNKNOWN
+        spec = {
+            "user": user.get("username", ""),
+            "uid": user.get("uid", ""),
+            "groups": user.get("groups") or [],
+            "extra": user.get("extra") or {},
+            "nonResourceAttributes": {"path": path, "verb": verb},
+        }
+        status = await self._create(_MAY, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        return Ruling.ALLOWED if status.get("allowed") is True and not status.get("denied") else Ruling.DENIED
+
+    async def _create(self, path: str, version: str, kind: str, spec: Mapping[str, object]) -> dict[str, Any]:
+        body = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_DEADLINE_S))
+        try:
+            headers = {"Content-Type": "application/json", **self._server.headers()}
+            request = self._session.post(
+                self._server.url + path, data=orjson.dumps(body), headers=headers, ssl=self._server.ssl
+            )
+            async with request as answer:
+                found = orjson.loads(await answer.read())
+                accepted = answer.status in _ACCEPTED
+        except (aiohttp.ClientError, TimeoutError, OSError, orjson.JSONDecodeError, NoApiServer) as error:
+            raise Unreachable(f"{kind}: {error!r}") from error
+        status = found.get("status") if isinstance(found, dict) else None
+        if not accepted or not isinstance(status, dict):
+            raise Unreachable(f"{kind}: the API server refused to answer")
+        return status
+
+
+_BEARER: Final = "bearer "
+
+
+#: Longer ones are no tokens.
+_LONGEST: Final = 16_384
+
+
+_ASK_FOR_TOKEN: Final[Mapping[str, str]] = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="muster"'}
+
+
+class AccessLevel(Enum):
+    """How well a route is guarded."""
+
+    OPEN = "open"  # probes: to everybody, always
+    READ = "read"  # to everybody, unless reads are closed
+    GUARDED = "guarded"  # what changes the state, or dumps it
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who is let in.
+
+    token_file: a file with a token of our own; None = there is none.
+    kubernetes: ask the cluster about its tokens, by a role with the path as nonResourceURL.
+    closed: reads want a token too.
+    trusts_loopback: who asks from this machine needs none. Not behind a proxy that
+        speaks to loopback for others (a service mesh's sidecar does).
+    """
+
+    token_file: Path | None = None
+    kubernetes: bool = False
+    closed: bool = False
+    trusts_loopback: bool = False
+
+
+#: Anybody may read, nobody may dump or change.
+OPEN_READS: Final = AccessSettings()
+
+
+class Authorizer:
+    """Asked before every answer."""
+
+    def __init__(self, settings: AccessSettings, reviewer: Reviewer | None = None) -> None:
+        self._settings = settings
+        self._token = TokenFile(settings.token_file) if settings.token_file else None
+        self._reviewer = reviewer
+
+    @property
+    def wants_tokens(self) -> bool:
+        """Whether anybody's token is accepted."""
+        return self._token is not None or self._reviewer is not None
+
+    async def admit(self, request: web.Request, door: AccessLevel) -> None:
+        """Let the request pass. Raises RestFailure: 401 who are you, 403 not you, 503 cannot be found out."""
+        if door is AccessLevel.OPEN or (door is AccessLevel.READ and not self._settings.closed):
+            return
+        token = _token_of(request)
+        if not token:
+            if self._settings.trusts_loopback and is_local(request):
+                return
+            if not self.wants_tokens:
+                raise RestFailure(403, "no token is accepted here: the scheduler was started without authentication")
+            raise RestFailure(401, "a bearer token is needed", _ASK_FOR_TOKEN)
+        if self._token is not None and self._token.holds(token):
+            return
+        await self._review(request, token)
+
+    async def _review(self, request: web.Request, token: str) -> None:
+        if self._reviewer is None:
+            raise RestFailure(401, "the token is not accepted", _ASK_FOR_TOKEN)
+        try:
+            ruling = await self._reviewer.review(token, request.path, request.method.lower())
+        except Unreachable as error:
+            raise RestFailure(503, "the cluster cannot be asked about the token") from error
+        if ruling is Ruling.UNKNOWN:
+            raise RestFailure(401, "the token is not accepted", _ASK_FOR_TOKEN)
+        if ruling is Ruling.DENIED:
+            raise RestFailure(403, f"the token's owner may not {request.method.lower()} {request.path}")
+
+
+def _token_of(request: web.Request) -> str:
+    header = request.headers.get(hdrs.AUTHORIZATION, "")
+    if len(header) > _LONGEST or header[: len(_BEARER)].lower() != _BEARER:
+        return ""
+    token = header[len(_BEARER) :].strip()
+    return token if token.isprintable() else ""  # bytes that are no text are no token

@@ -1,0 +1,202 @@
+"""Views of clusters, partitions and nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version as installed_version
+from typing import Final
+
+from muster_core.model.config import PlacementRule, RuleFilter
+from muster_core.model.ids import RECOVERY, ApplicationId, NodeId
+from muster_core.model.specs import AllocationSpec
+from muster_core.model.states import NodeState
+from muster_core.placement import autoscaling
+from muster_core.rest import schemas
+from muster_core.rest.application_views import allocation, amounts, percents
+from muster_core.si.encode import partition_name
+from muster_core.si.session import Session
+from muster_core.state.scheduler_state import Partition
+from muster_si import keys
+
+#: Of a rule's value, by the rule's name (contract 4.1).
+_VALUE_NAMES: Final = {"fixed": "queue", "tag": "tagName"}
+
+
+_VERSION: Final = installed_version("muster-scheduler")
+
+
+_BUILD: Final = frozenset(schemas.Build.model_fields) - {"rmId"}
+
+
+def cluster(partition: Partition, sessions: Iterable[Session], started_ns: int) -> schemas.ClusterInfo:
+    """One partition's place in the whole."""
+    return schemas.ClusterInfo(
+        startTime=started_ns,
+        rmBuildInformation=[_build(session) for session in sessions if session.rm == partition.rm],
+        partition=partition_name(partition.id),
+        clusterName="kubernetes",
+        coreVersion=_VERSION,
+    )
+
+
+def partition(item: Partition) -> schemas.PartitionInfo:
+    """One partition in numbers."""
+    states = Counter(app.state.value for app in (*item.applications.values(), *item.history))
+    capacity, used = item.nodes.capacity_total, item.queues.root.allocated
+    return schemas.PartitionInfo(
+        clusterId=item.rm,
+        name=partition_name(item.id),
+        state=item.queues.root.state.value,
+        lastStateTransitionTime=item.since_ns,
+        capacity=schemas.Capacity(
+            capacity=amounts(capacity), usedCapacity=amounts(used), utilization=percents(used, capacity)
+        ),
+        nodeSortingPolicy=schemas.NodeSorting(
+            type=item.config.node_sort.order.value, resourceWeights=dict(item.config.node_sort.weights)
+        ),
+        applications={**states, "total": states.total()},
+        totalContainers=containers(item),
+        totalNodes=len(item.nodes),
+        preemptionEnabled=item.config.preemption,
+        quotaPreemptionEnabled=item.config.quota_preemption,
+    )
+
+
+def containers(item: Partition) -> int:
+    """Allocations of applications, placeholders too."""
+    return sum(len(app.allocations) for app in item.applications.values())
+
+
+def rules(item: Partition) -> Iterator[schemas.RuleInfo]:
+    """The rules in force, in their order; the one for recovered applications is always there, and last."""
+    for rule in item.config.rules or (PlacementRule("provided"),):
+        yield _rule(rule)
+    yield schemas.RuleInfo(name="recovery", parameters={"queue": RECOVERY})
+
+
+def _rule(rule: PlacementRule) -> schemas.RuleInfo:
+    parameters = {"create": "true" if rule.create else "false"}
+    if rule.name in _VALUE_NAMES:
+        parameters[_VALUE_NAMES[rule.name]] = rule.value
+    return schemas.RuleInfo(
+        name=rule.name,
+        parameters=parameters,
+        filter=None if rule.filter is None else _filter(rule.filter),
+        parentRule=None if rule.parent is None else _rule(rule.parent),
+    )
+
+
+def _filter(found: RuleFilter) -> schemas.RuleFilterInfo:
+    return schemas.RuleFilterInfo(
+        type="allow" if found.allow else "deny",
+        userList=sorted(found.users),
+        groupList=sorted(found.groups),
+        userExp=found.user_expression,
+        groupExp=found.group_expression,
+    )
+
+
+def _build(session: Session) -> schemas.Build:
+    told = {name: value for name, value in session.build_info.items() if name in _BUILD}
+    return schemas.Build(rmId=session.rm, **told)
+
+
+_BUCKETS: Final = 10
+
+
+def node(partition: Partition, name: NodeId, *, keys_only: bool = False) -> schemas.NodeInfo:
+    """One node; `keys_only`: what runs on it by its key, for it is said elsewhere."""
+    record = partition.nodes.record(name)
+    holds = partition.reservations.on(name)
+    held = [f"{_name(partition, hold.application)}|{hold.key}" for hold in holds]
+    spec, taken = record.spec, partition.nodes.allocated(name)
+    placed = partition.placed.get(name, {}).values()
+    return schemas.NodeInfo(
+        nodeID=name,
+        hostName=spec.attributes.get(keys.HOST_NAME, ""),
+        rackName=spec.attributes.get(keys.RACK_NAME, ""),
+        attributes=dict(spec.attributes),
+        capacity=amounts(spec.capacity),
+        allocated=amounts(taken),
+        occupied=amounts(spec.occupied + record.foreign),
+        available=amounts(partition.nodes.available(name)),
+        utilized=percents(taken, spec.capacity),
+        allocations=[item.spec.key if keys_only else allocation(item, partition) for item in placed],
+        foreignAllocations=[] if keys_only else [foreign(partition.foreign[item]) for item in record.foreign_pods],
+        schedulable=record.state is NodeState.SCHEDULABLE,
+        isReserved=bool(held),
+        reservations=held,
+        state=record.state.value,
+        utilization=None if record.utilization is None else amounts(record.utilization),
+    )
+
+
+def _name(partition: Partition, application: ApplicationId) -> str:
+    app = partition.applications.get(application)
+    return application if app is None else app.name
+
+
+def all_nodes(partition: Partition, choose: Callable[[list[NodeId]], Iterable[NodeId]]) -> Iterator[schemas.NodeInfo]:
+    """The chosen ones, one at a time."""
+    for name in choose(list(partition.nodes)):
+        if name in partition.nodes:
+            yield node(partition, name)
+
+
+def foreign(item: AllocationSpec) -> schemas.ForeignAllocation:
+    """What another scheduler runs on a node of ours."""
+    return schemas.ForeignAllocation(
+        allocationKey=item.key,
+        allocationTags=dict(item.tags),
+        allocationTime=item.allocated_ns,
+        resource=amounts(item.resources),
+        priority=str(item.priority),
+        nodeId=item.node,
+        preemptable=item.allow_preempt_self,
+    )
+
+
+def by_use(partition: Partition) -> Iterator[schemas.ClusterUtilization | None]:
+    """None after each node, so that others may run; at last the nodes of a partition in tenths of use,
+    for every resource that any of them has.
+    """
+    found: dict[str, list[list[str]]] = {}
+    for name in list(partition.nodes):
+        yield None
+        if name not in partition.nodes:
+            continue
+        capacity, used = partition.nodes.record(name).spec.capacity, partition.nodes.allocated(name)
+        for resource, amount in capacity.items():
+            if amount > 0:
+                tenths = found.setdefault(resource, [[] for _ in range(_BUCKETS)])
+                # As YuniKorn counts: 10 % is the end of the first tenth, not the beginning of the second.
+                tenth = -(-used[resource] * _BUCKETS // amount) - 1
+                tenths[min(max(tenth, 0), _BUCKETS - 1)].append(name)
+    yield schemas.ClusterUtilization(
+        clusterId=partition.rm,
+        partition=partition_name(partition.id),
+        utilizations=[
+            schemas.ResourceBuckets(
+                type=resource,
+                utilization=[
+                    schemas.Bucket(bucketName=f"{10 * at}-{10 * at + 10}%", numOfNodes=len(names), nodeNames=names)
+                    for at, names in enumerate(tenths)
+                ],
+            )
+            for resource, tenths in sorted(found.items())
+        ],
+    )
+
+
+def outstanding(partition: Partition) -> Iterator[schemas.OutstandingInfo]:
+    """What an autoscaler may help with, one shape at a time."""
+    for item in autoscaling.outstanding(partition):
+        yield schemas.OutstandingInfo(
+            id=item.id,
+            partition=partition_name(item.partition),
+            resource=amounts(item.resources),
+            instanceType=item.instance,
+            count=item.count,
+            applications=item.applications,
+        )

@@ -1,0 +1,311 @@
+"""State dump, stacks and profiles.
+
+Differs: the profiles are Python's, as text: `profile` is cProfile's table of the scheduling thread, `heap` and
+`allocs` are what tracemalloc saw grow, `goroutine` and `threadcreate` are the stacks of tasks and threads. There is no
+`block`, `mutex`, `symbol` and `trace`: nothing in one thread without locks corresponds to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import io
+import pstats
+import sys
+import threading
+import traceback
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from muster_core.rest import application_views, cluster_views, queue_views
+from muster_core.rest.application_views import amounts
+from muster_core.rest.requests import RequestContext, RestContext
+from muster_core.rest.responses import RestFailure, array, bad_request, not_found, write
+from muster_core.rest.schemas import Shape, encode
+from muster_core.scheduling import invariants
+from muster_core.si.encode import partition_name
+from muster_core.si.session import Session, state_dump
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_si.errors import SessionLost
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+
+
+#: More allocations than this, and the invariants are only checked where asked for.
+CHECKED_UP_TO: Final = 5_000
+
+
+def state_dump_parts(world: SchedulerState) -> Iterator[tuple[str, Json]]:
+    """What is held, counted: everything is 0 or empty when nothing is left over; one count at a time.
+
+    `pledges`, `queues` and `users` name only who holds something.
+    """
+    partitions = list(world.partitions.values())
+    apps = [app for partition in partitions for app in partition.applications.values()]
+    allocations = sum(len(app.allocations) for app in apps)
+    yield "applications", len(apps)
+    yield "asks", sum(len(app.asks) for app in apps)
+    yield "allocations", allocations
+    yield "placeholders", allocations - sum(app.real_allocations for app in apps)
+    yield "releasing", sum(item.releasing is not None for app in apps for item in app.allocations.values())
+    yield "swaps", sum(ask.replacement is not None for app in apps for ask in app.asks.values())
+    yield "foreign", sum(len(partition.foreign) for partition in partitions)
+    yield "pledges", {app.id: amounts(app.gang.quota_reservation) for app in apps if app.gang.quota_reservation}
+    yield "queues", _held_by_queues(partitions)
+    yield (
+        "users",
+        {
+            user: {path: amounts(amount) for path, amount in usage.items()}
+            for partition in partitions
+            for user, usage in partition.users.usage.items()
+        },
+    )
+    yield "ignored", dict(world.ignored)
+
+
+def _ledgers(world: SchedulerState) -> Iterator[bytes]:
+    """`ledgers`, and at its end the nodes that hold something."""
+    before = b"{"
+    for name, value in state_dump_parts(world):
+        yield before + orjson.dumps(name) + b":" + orjson.dumps(value)
+        before = b","
+    yield _key("nodes")
+    before = b"{"
+    for partition in list(world.partitions.values()):
+        for node in list(partition.nodes):
+            if node in partition.nodes and (taken := partition.nodes.allocated(node)):
+                yield before + orjson.dumps(node) + b":" + orjson.dumps(amounts(taken))
+                before = b","
+    yield b"{}}" if before == b"{" else b"}}"
+
+
+def state_dump_pieces(
+    world: SchedulerState, now_ns: int, outside: Iterable[tuple[str, Json]], *, check: bool = False
+) -> Iterator[bytes]:
+    """The document. `outside`: keys that are not the world's own. `check`: the invariants, however long it takes."""
+    yield b'{"timestamp":' + orjson.dumps(now_ns)
+    for name, value in outside:
+        yield _key(name) + orjson.dumps(value)
+    yield _key("ledgers")
+    yield from _ledgers(world)
+    few = sum(len(app.allocations) for p in world.partitions.values() for app in p.applications.values())
+    yield _key("invariants")
+    yield orjson.dumps(invariants.check(world)) if check or few <= CHECKED_UP_TO else b"null"
+    yield _key("resourceManagers")
+    yield orjson.dumps(
+        [{"rmId": rm.id, "state": rm.state.value, "fenced": rm.fence_up} for rm in world.managers.values()]
+    )
+    yield _key("partitions")
+    yield from array(cluster_views.partition(partition) for partition in list(world.partitions.values()))
+    yield _key("queues")
+    yield from _trees(world)
+    yield _key("applications")
+    yield from array(_applications(world, now_ns))
+    yield _key("appHistory")
+    yield from array(
+        app for p in list(world.partitions.values()) for app in application_views.all_of(p.history, p, now_ns)
+    )
+    yield _key("nodes")
+    yield b"["
+    for count, partition in enumerate(list(world.partitions.values())):
+        yield b"," if count else b""
+        yield b'{"partitionName":' + orjson.dumps(partition_name(partition.id))
+        yield _key("nodesInfo")
+        yield from array(_nodes(partition))
+        yield _key("foreignAllocations")
+        yield from array(cluster_views.foreign(item) for item in list(partition.foreign.values()))
+        yield b"}"
+    yield b"]}"
+
+
+def _trees(world: SchedulerState) -> Iterator[bytes]:
+    before = b"["
+    for partition in list(world.partitions.values()):
+        yield before
+        yield from queue_views.tree(partition.queues.root, partition)
+        before = b","
+    yield b"[]" if before == b"[" else b"]"
+
+
+def _applications(world: SchedulerState, now_ns: int) -> Iterator[Shape]:
+    for partition in list(world.partitions.values()):
+        yield from application_views.all_of(partition.applications.values(), partition, now_ns)
+
+
+def _nodes(partition: Partition) -> Iterator[Shape]:
+    """What runs on them by its key, so that a dump says each allocation once."""
+    for name in list(partition.nodes):
+        if name in partition.nodes:
+            yield cluster_views.node(partition, name, keys_only=True)
+
+
+def _held_by_queues(partitions: Iterable[Partition]) -> dict[str, Json]:
+    return {
+        queue.path: {
+            "allocated": amounts(queue.allocated),
+            "pending": amounts(queue.pending),
+            "reserved_quota": amounts(queue.reserved_quota + queue.requested_quota),
+        }
+        for partition in partitions
+        for queue in partition.queues.by_path.values()
+        if queue.allocated or queue.pending or queue.reserved_quota or queue.requested_quota
+    }
+
+
+def _key(name: str) -> bytes:
+    return b"," + orjson.dumps(name) + b":"
+
+
+#: How long the resource manager has for its part of a dump.
+_DEADLINE_S: Final = 2.0
+
+
+async def full_state_dump(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 26, one at a time. `invariants` in the query: check them all, however long it takes."""
+    async with desk.dumping:
+        outside = await _outside(desk)
+        check = request.query.get("invariants") in ("1", "true")
+        return await write(request, state_dump_pieces(desk.core.loop.world, desk.now_ns(), outside, check=check))
+
+
+async def stack(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 27: where every task and every thread is."""
+    return web.Response(text=stacks())
+
+
+def stacks() -> str:
+    """The text: tasks first, then threads."""
+    text = io.StringIO()
+    for task in sorted(asyncio.all_tasks(), key=lambda each: each.get_name()):
+        text.write(f"task {task.get_name()}\n")
+        task.print_stack(file=text)
+        text.write("\n")
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 # the only way to another thread's stack
+        text.write(f"thread {names.get(ident, ident)}\n")
+        text.writelines(traceback.format_stack(frame))
+        text.write("\n")
+    return text.getvalue()
+
+
+async def _outside(desk: RestContext) -> list[tuple[str, Json]]:
+    """What the sessions know, the resource managers themselves (GetStateDump, semantics 7), and what REST keeps."""
+    core = desk.core
+    sessions = list(core.outlet.sessions.values())
+    told = await asyncio.gather(*(_of_manager(session) for session in sessions))
+    partitions = list(core.loop.world.partitions.values())
+    rules: list[Json] = [
+        {
+            "partition": partition_name(item.id),
+            "rules": [orjson.loads(encode(rule)) for rule in cluster_views.rules(item)],
+        }
+        for item in partitions
+    ]
+    return [
+        ("clusterInfo", [{"rmId": session.rm, **session.build_info} for session in sessions]),
+        ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, told, strict=True)}),
+        ("config", {s.rm: {"config": s.config_text, "extra": dict(s.extra_config)} for s in sessions}),
+        ("placementRules", rules),
+        ("containerHistory", [orjson.loads(encode(item)) for item in desk.history.containers()]),
+        ("logLevel", desk.levels.level.value if desk.levels else ""),
+        ("eventStreams", {"open": core.events.open_streams}),
+    ]
+
+
+async def _of_manager(session: Session) -> Json:
+    try:
+        found: Json = orjson.loads(await state_dump(session, _DEADLINE_S))
+    except TimeoutError:
+        return {"error": f"no answer within {_DEADLINE_S:g} s"}
+    except orjson.JSONDecodeError as error:
+        return {"error": f"its answer is not JSON: {error}"}
+    except (LookupError, SessionLost) as error:
+        return {"error": str(error)}
+    return found
+
+
+_SECONDS: Final = 30
+
+
+_MOST_SECONDS: Final = 300
+
+
+_LINES: Final = 60
+
+
+_NOT_HERE: Final = ("block", "mutex", "symbol", "trace")
+
+
+async def index(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """What there is."""
+    lines = [f"/debug/pprof/{name}" for name in _PROFILES]
+    return web.Response(text="\n".join([*lines, "seconds=N: how long is looked (profile, heap, allocs)", ""]))
+
+
+async def profile(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """One of them."""
+    name = request.match_info["name"]
+    if name in _NOT_HERE:
+        raise RestFailure(501, f"there is no {name} profile of this scheduler")
+    if name not in _PROFILES:
+        raise not_found(f"Unknown profile {name}")
+    seconds = RequestContext(desk, request.match_info, request.query, 0).number("seconds", _SECONDS)
+    if seconds > _MOST_SECONDS:
+        raise bad_request(f"seconds is more than {_MOST_SECONDS}")
+    if desk.profiling.locked():
+        raise RestFailure(409, "another profile is being taken")
+    async with desk.profiling:
+        return web.Response(text=await _PROFILES[name](seconds))
+
+
+async def _time(seconds: int) -> str:
+    """What the event loop's thread does, slowed down by being looked at."""
+    profiler = cProfile.Profile()
+    try:
+        profiler.enable()
+    except ValueError as error:  # another tool looks already
+        raise RestFailure(409, "another profiler is at work in this process") from error
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("cumulative").print_stats(_LINES)
+    return text.getvalue()
+
+
+async def _memory(seconds: int) -> str:
+    """What grew while it was looked at, by line."""
+    was_on = tracemalloc.is_tracing()
+    if not was_on:
+        tracemalloc.start()
+    try:
+        before = tracemalloc.take_snapshot()
+        await asyncio.sleep(seconds)
+        grown = tracemalloc.take_snapshot().compare_to(before, "lineno")
+    finally:
+        if not was_on:
+            tracemalloc.stop()
+    return "\n".join([f"growth in {seconds} s", *(str(line) for line in grown[:_LINES]), ""])
+
+
+async def _stacks(seconds: int) -> str:
+    return stacks()
+
+
+async def _command(seconds: int) -> str:
+    return "\0".join(sys.argv)
+
+
+_PROFILES: Final[dict[str, Callable[[int], Awaitable[str]]]] = {
+    "profile": _time,
+    "heap": _memory,
+    "allocs": _memory,
+    "goroutine": _stacks,
+    "threadcreate": _stacks,
+    "cmdline": _command,
+}

@@ -1,0 +1,404 @@
+"""Endpoints: state, configuration, events, log levels, probes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import orjson
+import yaml
+from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from muster_core.config import document
+from muster_core.config.load import DEFAULT_TEXT, checksum, validate
+from muster_core.model.limits import LONGEST_STALL_S
+from muster_core.model.states import ManagerState
+from muster_core.rest import application_views, cluster_views, queue_views, responses, schemas
+from muster_core.rest.requests import RequestContext, RestContext
+from muster_core.rest.responses import JSON_TYPE, Pieces, RestFailure, array, bad_request, not_found, one, write
+from muster_core.rest.schemas import Config, ValidationInfo
+from muster_core.runtime.log_level import LevelControl, LogLevel
+from muster_core.si.events import Batch, Record, TooManyStreams, as_json
+from muster_core.si.session import Session
+from muster_core.state.applications import Application
+
+_STATES: Final = ("active", "rejected", "completed")
+
+
+def all_clusters(asked: RequestContext) -> Pieces:
+    """Row 1."""
+    sessions = list(asked.desk.core.outlet.sessions.values())
+    partitions = list(asked.world.partitions.values())
+    return array(cluster_views.cluster(item, sessions, asked.desk.started_ns) for item in partitions)
+
+
+def all_partitions(asked: RequestContext) -> Pieces:
+    """Row 5."""
+    return array(cluster_views.partition(item) for item in list(asked.world.partitions.values()))
+
+
+def placement_rules(asked: RequestContext) -> Pieces:
+    """Row 6."""
+    return array(cluster_views.rules(asked.partition()))
+
+
+def queue_tree(asked: RequestContext) -> Pieces:
+    """Row 7."""
+    partition = asked.partition()
+    return queue_views.tree(partition.queues.root, partition)
+
+
+def one_queue(asked: RequestContext) -> Pieces:
+    """Row 8: with what is below it where `subtree` is in the query, whatever its value."""
+    queue, partition = asked.queue(), asked.partition()
+    return queue_views.tree(queue, partition) if "subtree" in asked.query else one(queue_views.queue(queue, partition))
+
+
+def applications_of_partition(asked: RequestContext) -> Pieces:
+    """Row 9."""
+    partition, state = asked.partition(), asked.path["state"].lower()
+    if state not in _STATES:
+        raise bad_request(f"Only following application states are allowed: {', '.join(_STATES)}")
+    found = application_views.with_state(partition, state)
+    if state == "active":
+        found = asked.with_status(found)
+    return array(application_views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
+
+
+def applications_of_queue(asked: RequestContext) -> Pieces:
+    """Row 10."""
+    found = _in_queue(asked)
+    return array(application_views.all_of(asked.portion(found), asked.partition(), asked.now_ns))
+
+
+def applications_of_queue_by_state(asked: RequestContext) -> Pieces:
+    """Row 11."""
+    found = _in_queue(asked)
+    if asked.path["state"].lower() != "active":
+        raise bad_request("Only following application states are allowed: active")
+    return array(application_views.all_of(asked.portion(asked.with_status(found)), asked.partition(), asked.now_ns))
+
+
+def waiting_in_queue(asked: RequestContext) -> Pieces:
+    """Ours: who waits in a leaf, in the order in which they are tried."""
+    return array(asked.portion(application_views.line(asked.queue(), asked.partition())))
+
+
+def one_application(asked: RequestContext) -> Pieces:
+    """Row 12."""
+    return one(application_views.application(asked.application(), asked.partition(), asked.now_ns))
+
+
+def application_of_queue(asked: RequestContext) -> Pieces:
+    """Row 13."""
+    queue = asked.queue()
+    return one(application_views.application(asked.application(queue), asked.partition(), asked.now_ns))
+
+
+def all_nodes(asked: RequestContext) -> Pieces:
+    """Row 14."""
+    return array(cluster_views.all_nodes(asked.partition(), asked.portion))
+
+
+def one_node(asked: RequestContext) -> Pieces:
+    """Row 15."""
+    return one(cluster_views.node(asked.partition(), asked.node()))
+
+
+def node_utilizations(asked: RequestContext) -> Pieces:
+    """Row 16."""
+    return array(found for item in list(asked.world.partitions.values()) for found in cluster_views.by_use(item))
+
+
+def all_users(asked: RequestContext) -> Pieces:
+    """Row 17."""
+    partition = asked.partition()
+    found = queue_views.by_user(partition).items()
+    return array(queue_views.user(partition, name, apps) for name, apps in asked.portion(found))
+
+
+def one_user(asked: RequestContext) -> Pieces:
+    """Row 18."""
+    name, partition = asked.user(), asked.partition()
+    apps = queue_views.by_user(partition).get(name)
+    if apps is None:
+        raise not_found(responses.NO_USER)
+    return one(queue_views.user(partition, name, apps))
+
+
+def all_groups(asked: RequestContext) -> Pieces:
+    """Row 19."""
+    found = queue_views.by_group(asked.partition()).items()
+    return array(queue_views.group(name, apps) for name, apps in asked.portion(found))
+
+
+def one_group(asked: RequestContext) -> Pieces:
+    """Row 20."""
+    name = asked.group()
+    apps = queue_views.by_group(asked.partition()).get(name)
+    if apps is None:
+        raise not_found(responses.NO_GROUP)
+    return one(queue_views.group(name, apps))
+
+
+def application_history(asked: RequestContext) -> Pieces:
+    """Row 21."""
+    return array(asked.desk.history.applications())
+
+
+def container_history(asked: RequestContext) -> Pieces:
+    """Row 22."""
+    return array(asked.desk.history.containers())
+
+
+def health(asked: RequestContext) -> Pieces:
+    """Row 23."""
+    if asked.desk.health is None:
+        raise not_found("Health check is not available")
+    return one(asked.desk.health)
+
+
+def autoscaling(asked: RequestContext) -> Pieces:
+    """Ours: what waits for nodes that are not there."""
+    return array(cluster_views.outstanding(asked.partition()))
+
+
+def _in_queue(asked: RequestContext) -> list[Application]:
+    queue, partition = asked.queue(), asked.partition()
+    return [partition.applications[name] for name in queue.applications]
+
+
+_JSON: Final = "application/json"
+
+
+_FILE_SUFFIX: Final = ".yaml"
+
+
+#: YuniKorn's JSON writes the keys of the file so; all others begin with a capital letter only.
+_NAMES: Final = {
+    "placementrules": "PlacementRules",
+    "quotapreemptionenabled": "QuotaPreemptionEnabled",
+    "nodesortpolicy": "NodeSortPolicy",
+    "resourceweights": "ResourceWeights",
+    "usergroupresolver": "UserGroupResolver",
+    "maxapplications": "MaxApplications",
+    "maxresources": "MaxResources",
+    "adminacl": "AdminACL",
+    "submitacl": "SubmitACL",
+    "childtemplate": "ChildTemplate",
+}
+
+
+#: Below these are people's own names.
+_OWN_NAMES: Final = frozenset({"properties", "guaranteed", "max", "resourceweights", "maxresources"})
+
+
+_FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenabled"})
+
+
+async def config(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 3: JSON where exactly that is accepted, else YAML."""
+    session = _session(desk, request.query.get("rmId", ""))
+    text = session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
+    extra = _settings(session.extra_config if session else {})
+    async with desk.checking:
+        data = await asyncio.to_thread(document.read, text)
+    found = data if isinstance(data, dict) else {}
+    if request.headers.get(hdrs.ACCEPT) == _JSON:
+        partitions = _typed(found.get("partitions"), _go_name)
+        shape = Config(
+            Partitions=partitions if isinstance(partitions, list) else [],
+            Checksum=checksum(text),
+            Extra=extra,
+            DeadlockDetectionEnabled=False,
+            DeadlockTimeoutSeconds=0,
+        )
+        return await write(request, one(shape))
+    shown = {
+        "partitions": _typed(found.get("partitions"), str),
+        "checksum": checksum(text),
+        "extra": extra,
+        "deadlockdetectionenabled": False,
+        "deadlocktimeoutseconds": 0,
+    }
+    return web.Response(text=_yaml(shown), content_type="application/x-yaml", charset="utf-8")
+
+
+async def validate_conf(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 4: always an answer; what is wrong with the text stands in it."""
+    body = await request.read()
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        return await write(request, one(ValidationInfo(allowed=False, reason=f"the text is not UTF-8: {error.reason}")))
+    async with desk.checking:
+        found = await asyncio.to_thread(validate, text)
+    shape = ValidationInfo(
+        allowed=found.allowed,
+        reason=found.reason or None,
+        checksum=found.checksum,
+        checksumMatch=found.checksum_match,
+    )
+    return await write(request, one(shape))
+
+
+def _yaml(shown: object) -> str:
+    return str(yaml.dump(shown, Dumper=yaml.CSafeDumper, sort_keys=False))
+
+
+def _session(desk: RestContext, wanted: str) -> Session | None:
+    sessions = desk.core.outlet.sessions
+    if wanted:
+        named = next((session for rm, session in sessions.items() if rm == wanted), None)
+        if named is None:
+            raise not_found("Resource manager not found")
+        return named
+    return min(sessions.values(), key=lambda session: (not session.is_open, session.rm), default=None)
+
+
+def _settings(extra: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in sorted(extra.items()) if not key.endswith(_FILE_SUFFIX)}
+
+
+def _typed(data: object, name_of: Callable[[str], str], key: str = "") -> object:
+    """The same data with other names for the file's keys, and flags and counts as such."""
+    if isinstance(data, list):
+        return [_typed(item, name_of, key) for item in data]
+    if isinstance(data, dict):
+        if key in _OWN_NAMES:
+            return {name: _number(value) if key == "resourceweights" else value for name, value in data.items()}
+        return {name_of(name): _typed(value, name_of, name) for name, value in data.items()}
+    if key in _FLAGS and isinstance(data, str):
+        return data.lower() in {"true", "yes", "on"}
+    return int(data) if key == "maxapplications" and isinstance(data, str) else data
+
+
+def _go_name(name: str) -> str:
+    return _NAMES.get(name, name.capitalize())
+
+
+def _number(value: object) -> object:
+    return float(value) if isinstance(value, str) else value
+
+
+#: A reader that takes nothing for so long is dropped (contract 4, row 25).
+_WRITE_S: Final = 5.0
+
+
+def event_batch(asked: RequestContext) -> Pieces:
+    """Row 24."""
+    core = asked.desk.core
+    _require_tracking(asked.desk)
+    most = core.outlet.settings.response_size
+    count = asked.number("count", most)
+    if not count:
+        raise bad_request('0 is not a valid value for "count"')
+    return _pieces(core.events.batch(asked.number("start", 0), min(count, most)))
+
+
+async def event_stream(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 25: the instance first, then events as they come, one JSON object a line, until either side has enough."""
+    _require_tracking(desk)
+    asked = RequestContext(desk, request.match_info, request.query, desk.now_ns())
+    try:
+        records = desk.core.events.subscribe(request.host, asked.number("count", 0))
+    except TooManyStreams as error:
+        raise RestFailure(503, str(error)) from error
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: JSON_TYPE})
+    try:
+        await response.prepare(request)
+        await _write(response, orjson.dumps({"InstanceUUID": desk.core.events.instance}) + b"\n")
+        async for portion in records:
+            await _write(response, _lines(portion))
+    except (TimeoutError, ConnectionError):
+        request.protocol.force_close()  # it takes nothing any more
+    finally:
+        records.close()
+    return response
+
+
+async def _write(response: web.StreamResponse, lines: bytes) -> None:
+    await asyncio.wait_for(response.write(lines), _WRITE_S)
+
+
+def _lines(records: Sequence[Record]) -> bytes:
+    return b"".join(orjson.dumps(as_json(record)) + b"\n" for record in records)
+
+
+def _require_tracking(desk: RestContext) -> None:
+    if not desk.core.events.tracking:
+        raise RestFailure(500, "Event tracking is disabled")
+
+
+def _pieces(found: Batch) -> Pieces:
+    head = {"InstanceUUID": found.instance, "LowestID": found.lowest_id, "HighestID": found.highest_id}
+    yield orjson.dumps(head)[:-1] + b',"EventRecords":'
+    if found.records is None:
+        yield b"null}"
+        return
+    before = b"["
+    for record in found.records:
+        yield before + orjson.dumps(as_json(record))
+        before = b","
+    yield b"[]}" if before == b"[" else b"]}"
+
+
+class LogLevelRequest(BaseModel):
+    """The body of a change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    level: LogLevel
+
+
+async def get_log_level(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """The level in force."""
+    return await write(request, one(schemas.LogLevelInfo(level=_control(desk).level.value)))
+
+
+async def set_log_level(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Another from now on, until the next change or start."""
+    control = _control(desk)
+    try:
+        wanted = LogLevelRequest.model_validate_json(await request.read())
+    except ValidationError as error:
+        raise bad_request('write {"level": "debug"}, or info, warning or error') from error
+    control.set(wanted.level)
+    return await write(request, one(schemas.LogLevelInfo(level=control.level.value)))
+
+
+def _control(desk: RestContext) -> LevelControl:
+    if desk.levels is None:
+        raise RestFailure(501, "the log belongs to the process that this core is embedded in")
+    return desk.levels
+
+
+async def liveness(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Liveness: the loop runs and completes its iterations. A loop that waits for work is alive."""
+    loop = desk.core.loop
+    if not loop.is_running:
+        return web.Response(text="the scheduling loop does not run", status=503)
+    stalled_s = loop.stalled_s()
+    if stalled_s > LONGEST_STALL_S:
+        text = f"the scheduling loop has work but stalled for {stalled_s:.0f} s (limit {LONGEST_STALL_S} s)"
+        return web.Response(text=text, status=503)
+    return web.Response(text="ok")
+
+
+async def readiness(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Whether it schedules: the loop runs, and every resource manager that registered has told all it has."""
+    if not desk.core.loop.is_running:
+        return web.Response(text="the scheduling loop does not run", status=503)
+    managers = desk.core.loop.world.managers.values()
+    telling = sorted(item.id for item in managers if item.fence_up and item.state is ManagerState.RUNNING)
+    if telling:
+        return web.Response(text=f"still being told what exists by {', '.join(telling)}", status=503)
+    return web.Response(text="ok")
+
+
+async def metrics(desk: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 2."""
+    return await write(request, desk.core.metrics.pieces(), CONTENT_TYPE_LATEST)

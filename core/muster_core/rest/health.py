@@ -1,0 +1,253 @@
+"""Health checks in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from muster_core.model.ids import NodeId
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.rest.auth import ServerContext
+from muster_core.rest.requests import EVERY_S, RestContext
+from muster_core.rest.schemas import Health, HealthCheck
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+#: Of each check, so that a message stays readable.
+_MOST_TOLD: Final = 10
+
+
+#: Yielded by a walk: nothing is wrong here, others may run.
+_FINE: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was counted since the start: steps and cycles that failed, nodes that were refused."""
+
+    failures: int
+    nodes_refused: int
+
+
+@dataclass(slots=True)
+class _Finding:
+    """One check, and the first of what it found."""
+
+    name: str
+    description: str
+    wrong: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def found(self, what: str) -> None:
+        self.count += 1
+        if len(self.wrong) < _MOST_TOLD:
+            self.wrong.append(what)
+
+    def shape(self) -> HealthCheck:
+        told = "; ".join(self.wrong)
+        if self.count > len(self.wrong):
+            told += f"; and {self.count - len(self.wrong)} more"
+        return HealthCheck(
+            Name=self.name,
+            Succeeded=not self.count,
+            Description=self.description,
+            DiagnosisMessage=told or "nothing found",
+        )
+
+
+def checks(world: SchedulerState, counts: Counts) -> Iterator[Health | None]:
+    """None, None, … and at last what was found."""
+    errors = _Finding("Scheduling errors", "no step and no cycle of the scheduler failed")
+    if counts.failures:
+        errors.found(f"{counts.failures} steps or cycles failed since the start; each is in the log")
+    failed = _Finding("Failed nodes", "no node was refused")
+    if counts.nodes_refused:
+        failed.found(f"{counts.nodes_refused} nodes were refused since the start")
+    findings = [errors, failed]
+    for name, description, walk in _WALKS:
+        finding = _Finding(name, description)
+        findings.append(finding)
+        for partition in list(world.partitions.values()):
+            for broken in walk(partition):
+                if broken:
+                    finding.found(f"{partition.id}: {broken}")
+                yield None
+    shapes = [finding.shape() for finding in findings]
+    yield Health(Healthy=all(shape.Succeeded for shape in shapes), HealthChecks=shapes)
+
+
+def _negative_queues(partition: Partition) -> Iterator[str]:
+    for path, queue in list(partition.queues.by_path.items()):
+        wrong = _below_nothing(queue.allocated) or _below_nothing(queue.pending)
+        yield f"queue {path} has {wrong}" if wrong else _FINE
+
+
+def _negative_nodes(partition: Partition) -> Iterator[str]:
+    for name in _nodes_of(partition):
+        wrong = _below_nothing(partition.nodes.allocated(name))
+        yield f"node {name} has {wrong}" if wrong else _FINE
+
+
+def _totals(partition: Partition) -> Iterator[str]:
+    total = Counter[str]()
+    for name in partition.nodes:
+        total.update(dict(partition.nodes.record(name).spec.capacity.items()))
+    kept, counted = partition.nodes.capacity_total, Resources(total)
+    yield f"capacity is kept as {kept}, counted over the nodes as {counted}" if kept != counted else _FINE
+
+
+def _sums_of_nodes(partition: Partition) -> Iterator[str]:
+    for name in _nodes_of(partition):
+        counted = sum((item.spec.resources for item in partition.placed.get(name, {}).values()), NOTHING)
+        for app_id, key in partition.targets.get(name, {}):
+            app = partition.applications.get(app_id)
+            ask = app.asks.get(key) if app else None
+            counted += ask.spec.resources if ask else NOTHING
+        kept = partition.nodes.allocated(name)
+        yield f"node {name}: allocated is kept as {kept}, counted as {counted}" if kept != counted else _FINE
+
+
+def _within_capacity(partition: Partition) -> Iterator[str]:
+    for name in _nodes_of(partition):
+        capacity, taken = partition.nodes.record(name).spec.capacity, partition.nodes.allocated(name)
+        yield _FINE if capacity.covers(taken) else f"node {name} has {capacity}, allocated is {taken}"
+
+
+def _orphans_on_nodes(partition: Partition) -> Iterator[str]:
+    for name in _nodes_of(partition):
+        lost = [
+            item.spec.key
+            for (app_id, identity), item in partition.placed.get(name, {}).items()
+            if (app := partition.applications.get(app_id)) is None or app.allocations.get(identity) is not item
+        ]
+        yield f"node {name}: no application knows {', '.join(lost)}" if lost else _FINE
+
+
+def _orphans_of_applications(partition: Partition) -> Iterator[str]:
+    for app in list(partition.applications.values()):
+        lost = [item.spec.key for item in app.allocations.values() if item.node not in partition.nodes]
+        yield f"application {app.id}: no node holds {', '.join(lost)}" if lost else _FINE
+
+
+def _reservations(partition: Partition) -> Iterator[str]:
+    for hold in list(partition.reservations.by_ask.values()):
+        app = partition.applications.get(hold.application)
+        is_known = app is not None and hold.key in app.asks and hold.node in partition.nodes
+        if hold.ask in partition.reservations.by_ask and not is_known:
+            yield f"room on {hold.node} is held for {hold.key} of {hold.application}, one of which is gone"
+        else:
+            yield _FINE
+
+
+def _nodes_of(partition: Partition) -> Iterator[NodeId]:
+    for name in list(partition.nodes):
+        if name in partition.nodes:
+            yield name
+
+
+def _below_nothing(amounts: Resources) -> str:
+    return ", ".join(f"{name}={amount}" for name, amount in amounts.items() if amount < 0)
+
+
+_WALKS: Final[tuple[tuple[str, str, Callable[[Partition], Iterator[str]]], ...]] = (
+    ("Negative resources", "no queue of a partition has less than nothing", _negative_queues),
+    ("Negative resources", "no node has less than nothing", _negative_nodes),
+    ("Consistency of data", "a partition has what its nodes have", _totals),
+    ("Consistency of data", "a node's allocated amount is the sum of its allocations", _sums_of_nodes),
+    ("Consistency of data", "no node has more allocated than it has", _within_capacity),
+    ("Reservation check", "what is reserved, and for whom, is there", _reservations),
+    ("Orphan allocation on node check", "every allocation on a node belongs to an application", _orphans_on_nodes),
+    ("Orphan allocation on app check", "every allocation of an application is on a node", _orphans_of_applications),
+)
+
+
+_SECOND: Final = 1_000_000_000
+
+
+#: How long checks run before others do.
+_SLICE_S: Final = 0.005
+
+
+#: How often a switched off check looks whether it was switched on.
+_OFF_S: Final = 5.0
+
+
+_CERTIFICATE_S: Final = 10.0
+
+
+_SWEEP_S: Final = 2.0
+
+
+class Background:
+    """Runs from `start` to `stop`."""
+
+    def __init__(self, desk: RestContext, runner: web.AppRunner, context: ServerContext | None) -> None:
+        self._desk = desk
+        self._runner = runner
+        self._context = context
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin."""
+        work: dict[str, Coroutine[None, None, None]] = {
+            "history": _sample(self._desk),
+            "health": _check(self._desk),
+            "connections": _sweep(self._desk, self._runner),
+        }
+        if self._context is not None:
+            work["certificate"] = _renew(self._context)
+        self._tasks = [asyncio.create_task(each, name=f"muster-rest-{name}") for name, each in work.items()]
+
+    async def stop(self) -> None:
+        """End, and wait for the end."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def check_health(desk: RestContext) -> None:
+    """One round of checks, letting others run every few milliseconds; its result is what is served from then on."""
+    metrics = desk.core.metrics
+    failures = int(metrics.registry.get_sample_value("muster_core_failures_total") or 0)
+    until = time.perf_counter() + _SLICE_S
+    for found in checks(desk.core.loop.world, Counts(failures, metrics.nodes_refused)):
+        if found is not None:
+            desk.health = found
+            metrics.healthy = found.Healthy
+        if time.perf_counter() >= until:
+            await asyncio.sleep(0)
+            until = time.perf_counter() + _SLICE_S
+
+
+async def _sample(desk: RestContext) -> None:
+    while True:
+        desk.history.sample(desk.core.loop.world, desk.now_ns())
+        await asyncio.sleep(EVERY_S)
+
+
+async def _check(desk: RestContext) -> None:
+    while True:
+        interval_ns = desk.core.outlet.settings.health_interval_ns
+        if interval_ns:
+            await check_health(desk)
+        else:
+            desk.health = None
+        await asyncio.sleep(interval_ns / _SECOND or _OFF_S)
+
+
+async def _sweep(desk: RestContext, runner: web.AppRunner) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        if runner.server is not None:
+            desk.connections.sweep(runner.server.connections, time.monotonic())
+
+
+async def _renew(context: ServerContext) -> None:
+    while True:
+        await asyncio.sleep(_CERTIFICATE_S)
+        context.renew()

@@ -1,0 +1,329 @@
+"""The HTTP server and its OpenAPI document."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Final, get_args
+
+import orjson
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from muster_core.config.document import MOST_CHARACTERS
+from muster_core.rest import auth, responses
+from muster_core.rest.auth import (
+    OPEN_READS,
+    AccessLevel,
+    AccessSettings,
+    Authorizer,
+    Reviewer,
+    ServerContext,
+    ServerTls,
+    TokenFile,
+    is_loopback,
+)
+from muster_core.rest.health import Background
+from muster_core.rest.requests import RestContext
+from muster_core.rest.responses import JSON_TYPE, RestFailure
+from muster_core.rest.routes import MOVED, ROUTES, Media, Query, Route
+from muster_core.rest.schemas import FailureInfo
+from muster_core.runtime.log_level import LevelControl
+from muster_core.runtime.service import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """address, port: where to listen; port 0 = any free one.
+    tls: None = plain HTTP. access: who is let in.
+    levels: steers the process's log; None = it is not ours to steer.
+    """
+
+    address: str = "127.0.0.1"
+    port: int = 9080
+    tls: ServerTls | None = None
+    access: AccessSettings = OPEN_READS
+    levels: LevelControl | None = None
+
+
+_PART: Final = re.compile(r"{(\w+)}")
+
+
+_REF: Final = "#/components/schemas/{model}"
+
+
+_SAID: Final = {
+    400: "a parameter is wrong",
+    401: "a token is needed, or is not accepted",
+    403: "the token's owner may not",
+    404: "there is no such thing",
+    409: "another one is at work",
+    413: "the body is too large",
+    500: "it cannot be answered",
+    501: "there is no such thing in this scheduler",
+    503: "not now",
+}
+
+
+Json = dict[str, Any]
+
+
+@cache
+def document() -> Json:
+    """OpenAPI 3.1; made once, and not to be changed."""
+    paths: dict[str, Json] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    for path, target in MOVED.items():
+        moved = {"description": "moved", "headers": {"Location": {"schema": {"type": "string"}}}}
+        paths[path] = {"get": {"summary": f"Moved to {target}.", "responses": {"301": moved}}}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Muster",
+            "version": "1",
+            "description": "The scheduler as people and their tools see it. Memory is in bytes, vcore in millicores, "
+            "times in nanoseconds since the epoch unless it says otherwise. Unstable: everything below /debug.",
+        },
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route) -> Json:
+    found: Json = {
+        "summary": route.about,
+        "parameters": [
+            *(
+                {"name": name, "in": "path", "required": True, "schema": _part(name)}
+                for name in _PART.findall(route.path)
+            ),
+            *(_parameter(query) for query in route.query),
+        ],
+        "responses": {"200": _answer(route)},
+    }
+    guarded = (401, 403, 503) if route.door is not AccessLevel.OPEN else ()
+    for status in sorted({*route.failures, *guarded}):
+        content = {"text/plain": {}} if route.door is AccessLevel.OPEN else _content(FailureInfo)
+        found["responses"][str(status)] = {"description": _SAID[status], "content": content}
+    if route.takes is not None:
+        found["requestBody"] = {"required": True, "content": _content(route.takes)}
+    if route.door is AccessLevel.GUARDED:
+        found["security"] = [{"bearer": []}]
+    return found
+
+
+def _answer(route: Route) -> Json:
+    content = _content(route.shape)
+    if route.path.endswith("/config"):
+        content |= _content(Media.YAML)
+    return {"description": "as asked", "content": content}
+
+
+def _content(shape: object) -> Json:
+    if isinstance(shape, Media):
+        schema = {"schema": {"type": "string"}} if shape is Media.TEXT else {}
+        return {shape.value: schema}
+    [element] = get_args(shape) or (shape,)
+    ref = {"$ref": _REF.format(model=element.__name__)}
+    return {"application/json": {"schema": {"type": "array", "items": ref} if get_args(shape) else ref}}
+
+
+def _part(name: str) -> Json:
+    if name == "state":
+        return {"type": "string", "enum": ["active", "rejected", "completed"]}
+    return {"type": "string", "minLength": 1}
+
+
+def _parameter(query: Query) -> Json:
+    schema: Json = {"type": query.form}
+    if query.form == "integer":
+        schema |= {"minimum": query.least, "maximum": 10**18 - 1}
+    if query.choices:
+        schema["enum"] = list(query.choices)
+    return {"name": query.name, "in": "query", "description": query.about, "schema": schema}
+
+
+def _schemas() -> Json:
+    shapes: dict[str, type[BaseModel]] = {"Failure": FailureInfo}
+    for route in ROUTES:
+        for item in (route.shape, route.takes):
+            element = (get_args(item) or (item,))[0]
+            if isinstance(element, type) and issubclass(element, BaseModel):
+                shapes[element.__name__] = element
+    _, found = models_json_schema([(shape, "serialization") for shape in shapes.values()], ref_template=_REF)
+    return dict(sorted(found["$defs"].items()))
+
+
+_log = structlog.get_logger(__name__)
+
+
+#: How long answers that are being written are waited for at the end.
+_SHUTDOWN_S: Final = 1.0
+
+
+_ALLOWED_HEADERS: Final = "X-Requested-With,Content-Type,Accept,Origin"
+
+
+_MOST_BYTES: Final = MOST_CHARACTERS
+
+
+_OPENAPI: Final = "/openapi.json"
+
+
+#: Of the headers of a no.
+_KEPT: Final = (hdrs.ALLOW, hdrs.LOCATION)
+
+
+class RestServer:
+    """One address, from `start` to `stop`. Raises StartFailure where it cannot be what the settings say."""
+
+    def __init__(self, scheduler: Scheduler, settings: RestSettings) -> None:
+        _check_token(settings)
+        self._settings = settings
+        self._desk = RestContext(scheduler, levels=settings.levels)
+        self._reviewer = _reviewer(settings)
+        self._context = _context(settings)
+        self._runner = web.AppRunner(
+            application(self._desk, Authorizer(settings.access, self._reviewer)),
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,  # a reader of events that goes gives its place to another
+            shutdown_timeout=_SHUTDOWN_S,
+        )
+        self._background = Background(self._desk, self._runner, self._context)
+
+    async def start(self) -> int:
+        """Listen; returns the port, chosen by the system where 0 was asked for. Raises OSError."""
+        settings = self._settings
+        await self._runner.setup()
+        context = self._context.context if self._context else None
+        await web.TCPSite(self._runner, settings.address, settings.port, ssl_context=context).start()
+        self._background.start()
+        takes_tokens = settings.access.token_file or settings.access.kubernetes
+        if takes_tokens and context is None and not is_loopback(settings.address):
+            _log.warning("bearer tokens come in the clear: REST listens beyond loopback without TLS")
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Listen no longer."""
+        await self._background.stop()
+        await self._runner.cleanup()
+        if self._reviewer is not None:
+            await self._reviewer.close()
+
+
+class StartFailure(Exception):
+    """REST cannot be served as it is configured; the message is for people."""
+
+
+def application(desk: RestContext, guard: Authorizer) -> web.Application:
+    """All routes, guarded."""
+    made = web.Application(middlewares=[_failures_as_json], client_max_size=_MOST_BYTES)
+    methods: dict[str, list[str]] = {path: ["GET"] for path in (_OPENAPI, *MOVED)}
+    for route in ROUTES:
+        methods.setdefault(route.path, []).append(route.method)
+    #: What is guarded is not shared with other sites' pages.
+    shared: dict[object, Mapping[str, str]] = {}
+    for route in ROUTES:
+        handler = partial(_admitted, route, desk, guard)
+        if route.door is not AccessLevel.GUARDED:
+            shared[handler] = _sharing(methods[route.path])
+        made.router.add_route(route.method, route.path, handler)
+        if route.method == "GET":
+            made.router.add_route("HEAD", route.path, handler)
+    described = partial(_described, guard, orjson.dumps(document()))
+    shared[described] = _sharing(["GET"])
+    made.router.add_get(_OPENAPI, described)
+    for path, target in MOVED.items():
+        made.router.add_get(path, partial(_moved, target))
+    for path, names in methods.items():
+        made.router.add_route("OPTIONS", path, partial(_options, _sharing(names)))
+    made.on_response_prepare.append(partial(_add_headers, shared))
+    return made
+
+
+async def _admitted(route: Route, desk: RestContext, guard: Authorizer, request: web.Request) -> web.StreamResponse:
+    """Guard first, then the answer."""
+    desk.connections.heard(request.protocol)
+    await guard.admit(request, route.door)
+    return await route.endpoint(desk, request)
+
+
+def _sharing(methods: list[str]) -> Mapping[str, str]:
+    """Contract 4: any page may read, with these methods."""
+    allowed = "OPTIONS, POST" if methods == ["POST"] else ", ".join([*methods, "OPTIONS"])
+    return {
+        hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
+        hdrs.ACCESS_CONTROL_ALLOW_METHODS: allowed,
+        hdrs.ACCESS_CONTROL_ALLOW_HEADERS: _ALLOWED_HEADERS,
+    }
+
+
+async def _described(guard: Authorizer, body: bytes, request: web.Request) -> web.StreamResponse:
+    await guard.admit(request, AccessLevel.READ)
+    return web.Response(body=body, headers={hdrs.CONTENT_TYPE: JSON_TYPE})
+
+
+async def _moved(target: str, request: web.Request) -> web.StreamResponse:
+    asked = request.rel_url.raw_query_string  # as it came: unescaped it could break the header
+    query = f"?{asked}" if asked else ""
+    return web.Response(status=301, headers={hdrs.LOCATION: target + query})
+
+
+async def _options(headers: Mapping[str, str], request: web.Request) -> web.StreamResponse:
+    return web.Response(headers={hdrs.ALLOW: headers[hdrs.ACCESS_CONTROL_ALLOW_METHODS], **headers})
+
+
+async def _add_headers(
+    shared: Mapping[object, Mapping[str, str]], request: web.Request, response: web.StreamResponse
+) -> None:
+    """Before the first byte goes out, of whatever answer."""
+    for name, value in shared.get(request.match_info.handler, {}).items():
+        response.headers.setdefault(name, value)
+    response.headers[hdrs.X_CONTENT_TYPE_OPTIONS] = "nosniff"
+
+
+@web.middleware
+async def _failures_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except RestFailure as failure:
+        return responses.answer(failure)
+    except web.HTTPException as error:
+        kept: dict[str, str] = {name: error.headers[name] for name in _KEPT if name in error.headers}
+        return responses.answer(RestFailure(error.status, error.reason, kept))
+
+
+def _reviewer(settings: RestSettings) -> Reviewer | None:
+    if not settings.access.kubernetes:
+        return None
+    try:
+        return Reviewer(auth.found())
+    except auth.NoApiServer as error:
+        raise StartFailure(f"tokens of the cluster: {error}") from error
+
+
+def _check_token(settings: RestSettings) -> None:
+    if settings.access.token_file is None:
+        return
+    if problem := TokenFile(settings.access.token_file).problem():
+        raise StartFailure(problem)
+
+
+def _context(settings: RestSettings) -> ServerContext | None:
+    if settings.tls is None:
+        return None
+    try:
+        return ServerContext(settings.tls)
+    except (OSError, ssl.SSLError) as error:
+        raise StartFailure(f"TLS: {settings.tls.certificate} and {settings.tls.key}: {error}") from error

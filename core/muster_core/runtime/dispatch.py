@@ -1,0 +1,260 @@
+"""Dispatches effects to sessions, timers and the event store."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count, groupby
+from typing import Final, cast
+
+import orjson
+import structlog
+
+from muster_core.config.settings import DEFAULT_SETTINGS, CoreSettings
+from muster_core.metrics.counters import Metrics
+from muster_core.model.effects import (
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationSummarized,
+    ApplicationUpdated,
+    Effect,
+    NodeAccepted,
+    NodeRecommended,
+    NodeRejected,
+    PlacementsProposed,
+    SchedulingStateChanged,
+    TimerSet,
+    VictimsProposed,
+)
+from muster_core.model.events import TimerFired
+from muster_core.model.ids import RmId
+from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, Recorded
+from muster_core.runtime.supervision import Supervisor
+from muster_core.si import encode
+from muster_core.si.events import EventStore, PushFilter, is_pushed
+from muster_core.si.session import Session
+from muster_si import si_pb2
+from muster_si.words import words
+
+
+class TimerHeap:
+    """What is to ring, the earliest first; equal moments in the order they were set."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, TimerFired]] = []
+        self._order = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def set(self, effect: TimerSet) -> None:
+        """Remember to ring."""
+        heapq.heappush(self._heap, (effect.at_ns, next(self._order), TimerFired(effect.clock)))
+
+    def due(self, now_ns: int) -> TimerFired | None:
+        """Take out the earliest deadline if its moment has come."""
+        if not self._heap or self._heap[0][0] > now_ns:
+            return None
+        return heapq.heappop(self._heap)[2]
+
+    def next_ns(self) -> int | None:
+        """When the next one is due, None if nothing is set."""
+        return self._heap[0][0] if self._heap else None
+
+    def clear(self) -> None:
+        """Forget everything: the world they belong to is gone."""
+        self._heap.clear()
+
+
+_MS = 1_000_000
+
+
+def line(summed: ApplicationSummarized) -> str:
+    """`YK_APP_SUMMARY: {…}`, with the names that YuniKorn's documents show. Times in ms, 0 = it never ran."""
+    submitted_ns, started_ns, ended_ns = summed.times_ns
+    found = {
+        "appId": summed.application,
+        "submissionTime": submitted_ns // _MS,
+        "startTime": started_ns // _MS,
+        "finishTime": ended_ns // _MS,
+        "user": summed.user,
+        "queue": summed.queue,
+        "state": summed.state.value,
+        "rmID": summed.rm,
+        "resourceUsage": summed.used,
+        "preemptedResource": summed.preempted,
+        "placeholderResource": summed.placeholders,
+    }
+    return f"YK_APP_SUMMARY: {orjson.dumps(found).decode()}"
+
+
+_log = structlog.get_logger(__name__)
+
+
+_NOTED: Final = (EventRecorded, AskRecorded, AllocationsRecorded)
+
+
+_APPLICATION = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
+
+
+_NODE = (NodeAccepted, NodeRejected)
+
+
+class Dispatcher:
+    """`sessions`: the newest session of each resource manager, filled by scheduler.py.
+    `broken`: sessions whose callback failed, for the loop to end.
+    """
+
+    def __init__(self, metrics: Metrics, supervisor: Supervisor, events: EventStore) -> None:
+        self.sessions: dict[RmId, Session] = {}
+        self.deadlines = TimerHeap()
+        self.events = events
+        self.settings = DEFAULT_SETTINGS
+        #: Who else is told the settings that come into force.
+        self.followers: list[Callable[[CoreSettings], None]] = []
+        self.pushes = PushFilter()
+        self.broken: list[Session] = []
+        self._metrics = metrics
+        self._supervisor = supervisor
+
+    def carry(self, effects: Iterable[Effect], now_ns: int) -> None:
+        """Hand out everything, in order; what was noted comes after what is said."""
+        said: list[Effect] = []
+        noted: list[Recorded] = []
+        for effect in effects:
+            if isinstance(effect, _NOTED):
+                noted.append(effect)
+            else:
+                said.append(effect)
+        for (_, rm), run in groupby(said, key=_run_of):
+            self._carry_run(rm, list(run), now_ns)
+        if noted:
+            self._note(noted, now_ns)
+
+    def configure(self, settings: CoreSettings) -> None:
+        """Put the settings in force."""
+        self.settings = settings
+        for follow in self.followers:
+            follow(settings)
+        self.pushes.capacity = settings.request_capacity
+        self.events.configure(
+            tracking=settings.tracks_events,
+            capacity=settings.ring_capacity,
+            most_streams=settings.most_streams,
+            most_per_host=settings.most_streams_per_host,
+        )
+
+    def _carry_run(self, rm: RmId | None, run: Sequence[Effect], now_ns: int) -> None:
+        """One or more effects of one kind for one resource manager."""
+        for effect in run:
+            self._metrics.said(effect)
+        first = run[0]
+        if isinstance(first, TimerSet):
+            for effect in run:
+                self.deadlines.set(cast("TimerSet", effect))
+            return
+        with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
+            _show(run)
+        if isinstance(first, ApplicationSummarized):
+            return
+        self._tell(rm, partial(_say, run=run), run)
+
+    def _note(self, noted: Sequence[Recorded], now_ns: int) -> None:
+        """Into the store; resource managers are told what people act on."""
+        if self.events.tracking:
+            self.events.add(noted, now_ns)
+        told: dict[RmId, list[EventRecorded]] = {}
+        for each in noted:
+            if isinstance(each, EventRecorded) and is_pushed(each):
+                told.setdefault(each.rm, []).append(each)
+        for rm, notes in told.items():
+            self._push(rm, self.pushes.chosen(notes, now_ns), now_ns)
+
+    def _push(self, rm: RmId, notes: Sequence[EventRecorded], now_ns: int) -> None:
+        none: list[si_pb2.EventRecord] = []
+        records = self._supervisor.attempt(lambda: [encode.event_record(each, now_ns) for each in notes], none, notes)
+        if records:
+            self._tell(rm, partial(_say_events, records=records), notes)
+
+    def _tell(self, rm: RmId | None, say: Callable[[Session], None], run: Sequence[Effect]) -> None:
+        session = self.sessions.get(rm) if rm is not None else None
+        if session is None or not session.is_open or not session.is_in_force:
+            self._metrics.unheard("effects of a session that is over")
+            return
+        if not self._supervisor.attempt(lambda: _done(say, session), instead=False, cause=run):
+            self._supervisor.take_failure()  # the callback's, not the world's
+            self.broken.append(session)
+
+
+def _done(say: Callable[[Session], None], session: Session) -> bool:
+    say(session)
+    return True
+
+
+def _say_events(session: Session, records: Sequence[si_pb2.EventRecord]) -> None:
+    session.callback.call_back(encode.events(records))
+
+
+def _run_of(effect: Effect) -> tuple[object, RmId | None]:
+    """What may share a message with its neighbour has an equal key."""
+    if isinstance(effect, TimerSet):
+        return TimerSet, None
+    if isinstance(effect, AllocationResponse):
+        return id(effect), effect.rm
+    return type(effect), effect.rm
+
+
+def _say(session: Session, run: Sequence[Effect]) -> None:
+    first = run[0]
+    if isinstance(first, AllocationResponse):
+        response = encode.allocation_response(first)
+        session.words += words(response)
+        session.callback.update_allocation(response)
+    elif isinstance(first, _APPLICATION):
+        news = cast("Sequence[encode.ApplicationNews]", run)
+        told = encode.application_response(news)
+        session.words += words(told)
+        session.callback.update_application(told)
+    elif isinstance(first, _NODE):
+        session.callback.update_node(encode.node_response(cast("Sequence[encode.NodeNews]", run)))
+    elif isinstance(first, NodeRecommended):
+        session.callback.call_back(encode.node_recommendations(cast("Sequence[NodeRecommended]", run)))
+    elif isinstance(first, PlacementsProposed):
+        for asked in cast("Sequence[PlacementsProposed]", run):
+            session.callback.call_back(encode.places_asked(asked))
+    elif isinstance(first, VictimsProposed):
+        for one in cast("Sequence[VictimsProposed]", run):
+            session.callback.call_back(encode.victims_asked(one))
+    elif isinstance(first, SchedulingStateChanged):
+        states = cast("Sequence[SchedulingStateChanged]", run)
+        session.callback.call_back(encode.scheduling_states(states))
+
+
+def _show(run: Sequence[Effect]) -> None:
+    """What a user can see is logged (style 32); allocations are too many for more than a count."""
+    for effect in run:
+        match effect:
+            case ApplicationAccepted():
+                _log.info("application accepted", application=effect.application)
+            case ApplicationRejected():
+                _log.info("application rejected", application=effect.application, reason=effect.reason)
+            case ApplicationUpdated():
+                _log.info(
+                    "application changed state",
+                    application=effect.application,
+                    state=effect.state.value,
+                    message=effect.message,
+                )
+            case ApplicationSummarized():
+                _log.info(line(effect))
+            case NodeRecommended():
+                _log.warning("node recommended", node=effect.node, message=effect.message)
+            case NodeRejected():
+                _log.warning("node rejected", node=effect.node, reason=effect.reason)
+            case AllocationResponse():
+                _log.debug("allocations", new=len(effect.new), released=len(effect.released))
+            case _:
+                pass

@@ -1,0 +1,163 @@
+"""The journal of events, and its replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType, ModuleType
+from typing import BinaryIO, Final, cast
+
+import orjson
+
+from muster_core import model
+from muster_core.metrics.counters import Metrics
+from muster_core.model.effects import Effect
+from muster_core.model.events import Event
+from muster_core.model.resources import Limit, Resources
+from muster_core.runtime.supervision import Supervisor
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.scheduler_state import SchedulerState
+
+#: All of model/, so that a value that is added there can be written at once.
+_MODULES: Final[tuple[ModuleType, ...]] = tuple(
+    import_module(f"{model.__name__}.{module.name}") for module in iter_modules(model.__path__)
+)
+
+
+_CLASSES: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        name: found
+        for module in _MODULES
+        for name, found in vars(module).items()
+        if isinstance(found, type) and (is_dataclass(found) or (issubclass(found, StrEnum) and found is not StrEnum))
+    }
+)
+
+
+#: Nothing of the core nests deeper: a queue's path is bounded (semantics 26).
+_DEPTH: Final = 200
+
+
+def to_plain(value: object, depth: int = _DEPTH) -> object:
+    """JSON of a value. Raises TypeError for what is no value of the core."""
+    if depth == 0:
+        raise TypeError("a value that nests without end")
+    deeper = depth - 1
+    match value:
+        case StrEnum():
+            return {"$enum": type(value).__name__, "is": value.value}
+        case None | bool() | int() | float() | str():
+            return value
+        case Resources() | Limit():
+            return {"$": type(value).__name__, "amounts": dict(value.items())}
+        case tuple() | list():
+            return [to_plain(item, deeper) for item in value]
+        case frozenset():
+            return {"$set": sorted(value)}
+        case Mapping():
+            return {"$map": {str(key): to_plain(item, deeper) for key, item in value.items()}}
+        case _ if is_dataclass(value) and type(value).__name__ in _CLASSES:
+            found = {one.name: to_plain(getattr(value, one.name), deeper) for one in fields(value) if one.init}
+            return {"$": type(value).__name__, **found}
+        case _:
+            raise TypeError(f"{type(value).__name__} is no value of the core")
+
+
+def from_plain(found: object) -> object:
+    """The value of such JSON. Raises KeyError or TypeError for what `to_plain` did not write."""
+    if isinstance(found, list):
+        return tuple(from_plain(item) for item in found)
+    if not isinstance(found, dict):
+        return found
+    if "$enum" in found:
+        return _CLASSES[found["$enum"]](found["is"])
+    if "$set" in found:
+        return frozenset(found["$set"])
+    if "$map" in found:
+        return {key: from_plain(item) for key, item in found["$map"].items()}
+    name = cast("str", found["$"])
+    if name in ("Resources", "Limit"):
+        return (Resources if name == "Resources" else Limit)(found["amounts"])
+    return _CLASSES[name](**{key: from_plain(item) for key, item in found.items() if key != "$"})
+
+
+class Journal:
+    """Appends to a file that its owner opens and closes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def stepped(self, now_ns: int, event: Event, effects: Sequence[Effect]) -> None:
+        """An event was taken in."""
+        self._write({"now": now_ns, "event": to_plain(event), "effects": to_plain(effects)})
+
+    def cycled(self, now_ns: int, leave: CycleBudget, effects: Sequence[Effect]) -> None:
+        """A cycle was run."""
+        self._write({"now": now_ns, "granted": leave.granted, "effects": to_plain(effects)})
+
+    def started_anew(self) -> None:
+        """The world was thrown away."""
+        self._write({"anew": True})
+
+    def _write(self, line: object) -> None:
+        self._file.write(orjson.dumps(line) + b"\n")
+
+
+class CycleBudget:
+    """Asked by a cycle whether it may go on; counts how often it may."""
+
+    def __init__(self, may_go_on: Callable[[], bool]) -> None:
+        self._may_go_on = may_go_on
+        self.granted = 0
+
+    def __call__(self) -> bool:
+        """Whether there is time left."""
+        if not self._may_go_on():
+            return False
+        self.granted += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A line (from 1) of the journal whose effects are others this time."""
+
+    line: int
+    written: object
+    now: object
+
+
+def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
+    """Do everything over in an empty world; nothing is yielded where all is as it was."""
+    world, supervisor = SchedulerState(), Supervisor(Metrics())
+    for number, text in enumerate(lines, start=1):
+        line = cast("dict[str, object]", orjson.loads(text))
+        if "anew" in line:
+            world = SchedulerState()
+            continue
+        now_ns = cast("int", line["now"])
+        if "event" in line:
+            event = cast("Event", from_plain(line["event"]))
+            redo = partial(step, world, event, now_ns)
+        else:
+            leave = _leave_for(cast("int", line["granted"]))
+            redo = partial(_cycled, world, now_ns, leave)
+        taken = supervisor.attempt(redo, None, number)
+        effects = world.outbox.drain() if taken is None else taken  # as the loop does
+        plain = to_plain(effects)
+        if plain != line["effects"]:
+            yield Deviation(number, line["effects"], plain)
+
+
+def _cycled(world: SchedulerState, now_ns: int, leave: Callable[[], bool]) -> list[Effect]:
+    return cycle(world, now_ns, leave).effects
+
+
+def _leave_for(times: int) -> Callable[[], bool]:
+    left = iter(range(times))
+    return lambda: next(left, None) is not None

@@ -1,0 +1,390 @@
+"""The scheduler task: the only task that owns the scheduler state."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from muster_core.metrics.counters import CyclePhases, Metrics
+from muster_core.model.effects import Effect
+from muster_core.model.events import (
+    ConnectionLost,
+    Event,
+    ManagerRegistered,
+    RecoveryBarrierPassed,
+    TimerFired,
+    TimerKind,
+)
+from muster_core.runtime.dispatch import Dispatcher
+from muster_core.runtime.journal import CycleBudget, Journal
+from muster_core.runtime.supervision import GarbageCollectorFreezer, SteadyClock, Supervisor, size
+from muster_core.scheduling import invariants
+from muster_core.scheduling.cycle import CycleResult, cycle
+from muster_core.scheduling.step import step
+from muster_core.si import encode
+from muster_core.si.session import EventQueue, QueuedMessage, Session
+from muster_core.state.scheduler_state import SchedulerState
+
+#: It sleeps no longer, so that a wall clock that was put right is noticed.
+_LONGEST_SLEEP_S: Final = 600.0
+
+
+class WakeUpTimer:
+    """`ring` is called once per setting, at the moment set or soon after."""
+
+    def __init__(self, now_ns: Callable[[], int], ring: Callable[[], None]) -> None:
+        self._now_ns = now_ns
+        self._ring = ring
+        self._at_ns: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, at_ns: int | None) -> None:
+        """Ring at this moment since the epoch instead of the one before; None = never."""
+        if at_ns == self._at_ns and self._timer is not None:
+            return
+        self.stop()
+        self._at_ns = at_ns
+        if at_ns is not None:
+            delay = min(max((at_ns - self._now_ns()) / 1e9, 0.0), _LONGEST_SLEEP_S)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
+
+    def stop(self) -> None:
+        """Not ring any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._ring()
+
+
+#: From one cycle's beginning to the next one's, at least: what somebody may wait who asks just after another.
+_LEAST_S: Final = 0.004
+
+
+#: From its end, at most, however long it took.
+_MOST_S: Final = 0.040
+
+
+#: Cycles' share of the time is one of so many parts.
+_PARTS: Final = 5
+
+
+class CyclePacing:
+    """Seconds of any steady clock. `ring` is called when a pause that somebody met is over."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._until_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether somebody met a pause, and has not been rung yet."""
+        return self._timer is not None
+
+    def cycled(self, began_s: float, ended_s: float) -> None:
+        """A cycle was made."""
+        took_s = ended_s - began_s
+        self.begin(ended_s + min(max(_LEAST_S - took_s, (_PARTS - 1) * took_s), _MOST_S))
+
+    def begin(self, until_s: float) -> None:
+        """From now until then no cycle begins."""
+        self._until_s = until_s
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds until the next one may begin; 0 = now."""
+        return max(0.0, self._until_s - now_s)
+
+    def holds(self, now_s: float) -> bool:
+        """Whether a cycle has to wait; then its end is rung."""
+        left_s = self.left_s(now_s)
+        if left_s and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._over)
+        return left_s > 0
+
+    def stop(self) -> None:
+        """Not ring any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _over(self) -> None:
+        self._timer = None
+        self._ring()
+
+
+#: Clocks that make the engine look for victims.
+_PREEMPTING: Final = (TimerKind.PREEMPTION, TimerKind.QUOTA)
+
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """How the loop shares the process.
+
+    budget_s: longest run of steps, and of planning, before others run. More makes
+        big batches a little faster and everything else wait longer.
+    mailbox: messages that wait for the world before senders wait (back-pressure).
+    checks: check the invariants after every turn; for development, slow.
+    freeze: keep what a recovery brought out of the garbage collector's sight (semantics 26);
+        only where the process is the core's own.
+    """
+
+    budget_s: float = 0.010
+    mailbox: int = 1024
+    checks: bool = False
+    freeze: bool = False
+
+
+class Loop:  # long: one method for each part of a turn
+    """Owns the world from `run` to `close`. `now_ns` is in nanoseconds since the epoch and never goes back.
+    `on_end` is called when `run` ends, for whatever reason.
+
+    `world` is for reading between two turns; it is another one after `_start_anew`.
+    """
+
+    def __init__(
+        self,
+        outlet: Dispatcher,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        settings: LoopSettings,
+        now_ns: Callable[[], int] | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.world = SchedulerState()
+        self._outlet = outlet
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._settings = settings
+        self._now_ns = now_ns = now_ns or SteadyClock()
+        self._journal = journal
+        self.mailbox = EventQueue(settings.mailbox)
+        self._alarm = WakeUpTimer(now_ns, self.mailbox.news.set)
+        self._freezer = GarbageCollectorFreezer(is_on=settings.freeze)
+        self._unfinished = False  # the last cycle said there is more, or something changed since
+        self._heard = 0  # events of this turn
+        self._decided = 0  # effects and allocations of this turn's cycle
+        self._is_pressing = False  # the last cycle said there is more
+        self._waiting_since_s: float | None = None  # when the first was heard that no cycle saw
+        self._pauses = CyclePacing(self.mailbox.news.set)
+        self._closed = False
+        self.is_running = False
+        self.on_end: Callable[[], None] = _nothing
+        self._completed_s = time.perf_counter()  # when the last turn was over
+
+    def close(self) -> None:
+        """Ends `run` after the present turn; what waits is not read."""
+        self._closed = True
+        self.mailbox.news.set()
+
+    async def run(self) -> None:
+        """Until `close`. To be run as the one task that touches the world."""
+        self.is_running = True
+        try:
+            while not self._closed:
+                await self.mailbox.news.wait()
+                self.mailbox.news.clear()
+                more = True
+                while more:
+                    more = self._supervised_turn()
+                    self._completed_s = time.perf_counter()
+                    await asyncio.sleep(0)
+        finally:
+            self.is_running = False
+            self.on_end()
+            self._alarm.stop()
+            self._pauses.stop()
+
+    def stalled_s(self) -> float:
+        """Seconds since the last completed turn, while there is something to do; 0 = it is idle, or not long busy."""
+        next_ns = self._outlet.deadlines.next_ns()
+        is_due = next_ns is not None and next_ns <= self._now_ns()
+        if not is_due and not len(self.mailbox) and not (self._unfinished and not self._pauses.is_on):
+            return 0.0
+        waited_s = self.mailbox.oldest_s() if not is_due else (self._now_ns() - (next_ns or 0)) / 1e9
+        return min(waited_s, time.perf_counter() - self._completed_s)
+
+    def _supervised_turn(self) -> bool:
+        """Run one iteration. An exception outside of the supervised steps may lose effects, so it starts a recovery."""
+        ended = self._supervisor.attempt(self._turn, None, "an iteration of the scheduling loop")
+        if ended is not None:
+            return ended
+        self._start_anew("the scheduler failed while delivering decisions")
+        return True
+
+    def _turn(self) -> bool:
+        """One slice of work; whether there is more to do at once."""
+        started = time.perf_counter()
+        self._heard = self._decided = 0
+        self._read_mail(started + self._settings.budget_s)
+        self._hear_clocks()
+        if self._unfinished and self._is_time(time.perf_counter()):
+            self._schedule()
+        self._doubt()
+        self._end_broken()
+        self._alarm.set(self._outlet.deadlines.next_ns())
+        self._freezer.heard(self._heard + self._decided)
+        self._metrics.turned(time.perf_counter() - started)
+        return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
+
+    def _is_time(self, now_s: float) -> bool:
+        """Whether to schedule now. What follows on the heels of what was just heard is waited for, one yield at a time
+        and no longer than the budget, and so is the end of the pause after the last cycle: a burst is then planned in
+        few passes, and a lone ask waits for nobody.
+        """
+        if self._is_pressing:
+            return True
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now_s
+        if self._pauses.holds(now_s):
+            return False
+        return not self._heard or now_s - self._waiting_since_s >= self._settings.budget_s
+
+    def _read_mail(self, until: float) -> None:
+        while (mail := self.mailbox.take()) is not None:
+            self._metrics.waited(self.mailbox.clock() - mail.posted_s)
+            if mail.session is None or mail.session.is_open:
+                self._read(mail)
+            else:
+                self._metrics.unheard("mail of a session that is over")
+            if time.perf_counter() >= until:
+                return
+
+    def _read(self, mail: QueuedMessage) -> None:
+        if mail.session is not None and any(isinstance(event, ManagerRegistered) for event in mail.events):
+            mail.session.is_in_force = True  # what was decided before was decided for the session before
+        if mail.answers:
+            self._outlet.carry(mail.answers, self._now_ns())
+        if mail.events:
+            self._hear(mail.events)
+        session = mail.session
+        if session is None:
+            return
+        if mail.kind is not None:
+            session.taken[mail.kind] += 1
+        if mail.fence is not None:
+            session.fences.append(mail.fence)
+        if session.fences:
+            self._pass_fences(session)
+
+    def _pass_fences(self, session: Session) -> None:
+        passed = session.take_passed_fences()
+        if not passed:
+            return
+        if any(fence.recovers for fence in passed):
+            self._hear([RecoveryBarrierPassed(session.rm)])
+            self._freezer.recovered()
+        for fence in passed:
+            fence.open()
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        """Take in what one message said, and say at once what is to be said to all of it."""
+        now_ns = self._now_ns()
+        self._heard += len(events)
+        self._metrics.heard(events)
+        effects = [effect for event in events for effect in self._step(now_ns, event)]
+        self._unfinished = True
+        if effects:
+            self._outlet.carry(effects, now_ns)
+
+    def _step(self, now_ns: int, event: Event) -> list[Effect]:
+        taken = self._supervisor.attempt(partial(step, self.world, event, now_ns), None, event)
+        effects = self.world.outbox.drain() if taken is None else taken  # an exception loses no effect
+        self._report_failures()
+        if self._journal is not None:
+            write = partial(self._journal.stepped, now_ns, event, effects)
+            self._supervisor.attempt(write, None, "the journal")
+        return effects
+
+    def _hear_clocks(self) -> None:
+        now_ns = self._now_ns()
+        due: TimerFired | None
+        while (due := self._outlet.deadlines.due(now_ns)) is not None:
+            started = time.perf_counter()
+            self._hear([due])
+            if due.clock.kind in _PREEMPTING:
+                self._metrics.sought(time.perf_counter() - started)
+
+    def _schedule(self) -> None:
+        self._pauses.stop()
+        now_ns = self._now_ns()
+        started = time.perf_counter()
+        until = started + self._settings.budget_s
+        leave = CycleBudget(lambda: time.perf_counter() < until)
+        faulty_before = sum(partition.void_decisions for partition in self.world.partitions.values())
+        laps = CyclePhases()
+        plan = partial(cycle, self.world, now_ns, leave, laps)
+        result = self._supervisor.attempt(plan, None, "a scheduling cycle")
+        if result is None:
+            result = CycleResult(self.world.outbox.drain())
+        self._report_failures()
+        if self._journal is not None:
+            write = partial(self._journal.cycled, now_ns, leave, result.effects)
+            self._supervisor.attempt(write, None, "the journal")
+        faulty = sum(partition.void_decisions for partition in self.world.partitions.values())
+        self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, laps)
+        self._unfinished = self._is_pressing = result.more
+        self._waiting_since_s = None
+        self._decided = size(result.effects)
+        self._outlet.carry(result.effects, now_ns)
+        self._pauses.cycled(started, time.perf_counter())
+
+    def _report_failures(self) -> None:
+        """Log the errors of applications and partitions that backed off, and count them."""
+        for failure in self.world.outbox.take_failures():
+            self._metrics.failures.inc()
+            _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
+
+    def _doubt(self) -> None:
+        """After a failure, or always where asked for: is the world still sound?"""
+        failure = self._supervisor.take_failure()
+        if failure is None and not self._settings.checks:
+            return
+        broken = self._supervisor.attempt(
+            partial(invariants.check, self.world), ["the check itself failed"], "a check of the invariants"
+        )
+        self._supervisor.take_failure()
+        if broken:
+            _log.error("the world is unsound and is thrown away", broken=broken[:20])
+            self._start_anew(f"the scheduler lost trust in what it knew: {broken[0]}")
+
+    def _start_anew(self, reason: str) -> None:
+        self.world = SchedulerState()
+        if self._journal is not None:
+            self._supervisor.attempt(self._journal.started_anew, None, "the journal")
+        self._outlet.deadlines.clear()
+        self._unfinished = self._is_pressing = False
+        self._waiting_since_s = None
+        for session in self._outlet.sessions.values():
+            if session.is_open:
+                self._supervisor.attempt(partial(_ask_to_register, session, reason), None, "a request to register")
+                session.end(reason)
+        self._supervisor.take_failure()
+
+    def _end_broken(self) -> None:
+        """Sessions whose callback failed are lost like those whose connection broke."""
+        while self._outlet.broken:
+            session = self._outlet.broken.pop()
+            if session.is_open:
+                session.end("the resource manager's callback failed")
+                self.mailbox.post(QueuedMessage([ConnectionLost(session.rm)]))
+
+
+def _nothing() -> None:
+    """Default of `on_end`: do nothing."""
+
+
+def _ask_to_register(session: Session, reason: str) -> None:
+    session.callback.call_back(encode.reregister(reason))
+    session.callback.session_lost(reason)

@@ -1,0 +1,485 @@
+"""The Scheduler Interface and the administration service of the core."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
+
+import structlog
+
+from muster_core.config.load import validate
+from muster_core.metrics.collector import CollectorSources, StateCollector
+from muster_core.metrics.counters import Metrics
+from muster_core.model.events import (
+    ApplicationAdded,
+    CallbacksDeclared,
+    ClusterObjectsReported,
+    ConfigurationReplaced,
+    ConnectionLost,
+    ManagerLeft,
+    ManagerRegistered,
+    PlacementsEvaluated,
+    UtilizationReported,
+    VictimsEvaluated,
+)
+from muster_core.model.ids import ROOT, AllocationId, ApplicationId, NodeId, RmId, Termination, partition_id
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.model.states import NodeState
+from muster_core.placement.autoscaling import outstanding
+from muster_core.runtime.dispatch import Dispatcher
+from muster_core.runtime.journal import Journal
+from muster_core.runtime.loop import Loop, LoopSettings
+from muster_core.runtime.supervision import Supervisor
+from muster_core.runtime.user_groups import GroupRetries, Groups
+from muster_core.si import encode, pod_tags, storage
+from muster_core.si import session as si_session
+from muster_core.si.decode import Decoder, Intake
+from muster_core.si.events import EventStore
+from muster_core.si.pod_tags import AmountReader, Partitions
+from muster_core.si.session import MessageKind, QueuedMessage, RecoveryBarrier, Session
+from muster_core.si.values import NAME_LIMIT, InvalidField
+from muster_core.state.applications import Allocation, Application
+from muster_core.state.nodes import NodeRecord
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_si import keys, muster_pb2, si_pb2
+from muster_si.api import ResourceManagerCallback
+from muster_si.errors import RefusalCode, Refused, SessionLost
+
+#: Names and keys in one part at most, whatever is asked for: some 5 ms of work.
+LIMIT: Final = 2_000
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def take_inventory(partition: Partition, request: muster_pb2.InventoryRequest, words: int) -> muster_pb2.Inventory:
+    """The part that is asked for, without what the resource manager is never told of (places without pods).
+    `words`: how much was said so far.
+    """
+    inventory = muster_pb2.Inventory(words=words)
+    limit = min(request.limit, LIMIT) if request.limit > 0 else LIMIT
+    if request.part == muster_pb2.InventoryRequest.APPLICATIONS:
+        applications = partition.applications
+        for name in _page(inventory, applications, request.beyond, limit, lambda name: _keys(applications[name])):
+            inventory.applications.append(_application(applications[name]))
+    else:
+        for node in _page(inventory, partition.nodes, request.beyond, limit, lambda _: 0):
+            inventory.nodes.append(_node(partition, partition.nodes.record(node)))
+    return inventory
+
+
+def _page(
+    inventory: muster_pb2.Inventory, names: Iterable[Name], beyond: str, limit: int, size: Callable[[Name], int]
+) -> Iterator[Name]:
+    """The names that follow, in their order, until the part is full; it then says how far it went."""
+    filled = 0
+    following = heapq.nsmallest(limit, (name for name in names if name > beyond))
+    for name in following:
+        yield name
+        filled += 1 + size(name)
+        if filled >= limit:
+            inventory.last = name
+            return
+
+
+def _keys(app: Application) -> int:
+    return len(app.asks) + len(app.allocations)  # more than are said of one whose places have no pods
+
+
+def _application(app: Application) -> muster_pb2.ApplicationInventory:
+    return muster_pb2.ApplicationInventory(
+        applicationID=app.id,
+        askKeys=[key for key, ask in app.asks.items() if not ask.spec.is_virtual],
+        allocations=[_allocation(one) for one in app.allocations.values() if not one.spec.is_virtual],
+    )
+
+
+def _allocation(allocation: Allocation) -> muster_pb2.AllocationInventory:
+    return muster_pb2.AllocationInventory(
+        allocationKey=allocation.spec.key,
+        allocationID=allocation.id,
+        nodeID=allocation.node,
+        releasing=_type_of(allocation.releasing),
+    )
+
+
+def _type_of(releasing: Termination | None) -> si_pb2.TerminationType.ValueType:
+    return encode.termination(releasing) if releasing is not None else si_pb2.UNKNOWN_TERMINATION_TYPE
+
+
+def _node(partition: Partition, record: NodeRecord) -> muster_pb2.NodeInventory:
+    return muster_pb2.NodeInventory(
+        nodeID=record.spec.id,
+        schedulable=record.state is NodeState.SCHEDULABLE,
+        foreignKeys=[partition.foreign[identity].key for identity in record.foreign_pods],
+    )
+
+
+def read_utilization(
+    reports: Iterable[muster_pb2.UtilizationReport], partitions: Partitions
+) -> tuple[list[UtilizationReported], list[muster_pb2.RejectedUtilizationReport]]:
+    """The reports that mean something, and why the others do not."""
+    amounts = AmountReader()
+    taken: list[UtilizationReported] = []
+    rejected: list[muster_pb2.RejectedUtilizationReport] = []
+    for report in reports:
+        try:
+            taken.append(_report(report, partitions, amounts))
+        except InvalidField as unfit:
+            rejected.append(muster_pb2.RejectedUtilizationReport(ID=pod_tags.shown(report.ID), reason=str(unfit)))
+    return taken, rejected
+
+
+def _report(report: muster_pb2.UtilizationReport, partitions: Partitions, amounts: AmountReader) -> UtilizationReported:
+    identity = pod_tags.named(report.ID, "ID")
+    application = ApplicationId(pod_tags.bounded(report.applicationID, "applicationID"))
+    return UtilizationReported(
+        partition=partitions.find(report.partitionName or keys.DEFAULT_PARTITION),
+        used=amounts.read(report.actualUsedResource, "actualUsedResource"),
+        node=None if application else NodeId(identity),
+        application=application,
+        allocation=AllocationId(identity if application else ""),
+    )
+
+
+_log = structlog.get_logger(__name__)
+
+
+#: Utilization reports, or facts, that are heard without letting others run.
+_REPORTS_AT_ONCE: Final = 256
+
+
+class Scheduler:  # long: one method for each call of the interface
+    """One core: its loop, its sessions. `run` has to be going for anything to happen.
+
+    `instance` is its name since its start, for readers of events: numbers begin anew with each.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings | None = None,
+        now_ns: Callable[[], int] | None = None,
+        journal: Journal | None = None,
+        instance: str = "",
+        groups: Groups | None = None,
+    ) -> None:
+        self.groups = groups or Groups()
+        self.metrics = Metrics()
+        supervisor = Supervisor(self.metrics)
+        self.events = EventStore(instance)
+        self.outlet = Dispatcher(self.metrics, supervisor, self.events)
+        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
+        self.group_retries = GroupRetries(self.groups, self.loop.mailbox, lambda: self.loop.world)
+        outlet, loop = self.outlet, self.loop
+        owners = CollectorSources(
+            world=lambda: loop.world,
+            mailbox=loop.mailbox,
+            events=self.events,
+            pushes=outlet.pushes,
+            sessions=outlet.sessions,
+            metrics=self.metrics,
+        )
+        self.metrics.registry.register(StateCollector(owners))
+
+    # -- SchedulerAPI ---------------------------------------------------------
+
+    async def register_resource_manager(
+        self, request: si_pb2.RegisterResourceManagerRequest, callback: ResourceManagerCallback
+    ) -> si_pb2.RegisterResourceManagerResponse:
+        """Open a session; the older one of the same rmID is over, and its world dropped. Raises Refused."""
+        rm = si_session.rm_id(request.rmID)
+        si_session.require_version(request.version)
+        extra = dict(request.extraConfig)
+        text = si_session.text_of(request.policyGroup, request.config, extra)
+        loaded = si_session.configuration_of(text, extra, request.policyGroup)
+        decoder = Decoder(rm, si_session.partition_names(loaded))
+        session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
+        session.resolvers = si_session.resolvers(rm, loaded)
+        session.has_queues = not loaded.is_default
+        _replace(self.outlet.sessions, session)
+        self.outlet.pushes.forget(rm)
+        self.outlet.configure(loaded.settings)
+        _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
+        fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
+        event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
+        await self.loop.mailbox.put(QueuedMessage([event], session, si_session.warnings(rm, loaded)))
+        return si_pb2.RegisterResourceManagerResponse()
+
+    async def update_allocation(self, request: si_pb2.AllocationRequest) -> None:
+        """Take asks, releases, confirmations, existing allocations. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        await _take(self.loop, session, session.decoder.allocations(request), MessageKind.ALLOCATION)
+
+    async def update_application(self, request: si_pb2.ApplicationRequest) -> None:
+        """Take new and removed applications, once their users' groups are known. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        async with session.turn:
+            intake = session.decoder.applications(request)
+            intake.events, said = await self.groups.fill(session.rm, intake.events, session.resolvers)
+            intake.answers += said
+            await _take(self.loop, session, intake, MessageKind.APPLICATION)
+            if any(isinstance(event, ApplicationAdded) and event.spec.groups_unknown for event in intake.events):
+                self.group_retries.watch(session)
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        """Take node actions. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        await _take(self.loop, session, session.decoder.nodes(request), MessageKind.NODE)
+
+    async def update_configuration(self, request: si_pb2.UpdateConfigurationRequest) -> None:
+        """Put another configuration in force. Raises Refused, which leaves the old one, and SessionLost."""
+        session = self._session(request.rmID)
+        extra = dict(request.extraConfig)
+        async with session.turn:
+            try:
+                text = si_session.text_of(request.policyGroup, request.config, extra)
+                # Aside: thousands of queues take longer to read than the loop may stand still.
+                loaded = await asyncio.to_thread(si_session.configuration_of, text, extra, request.policyGroup)
+                if session.has_queues:
+                    si_session.require_queues(loaded, request.policyGroup)
+            except Refused as refused:
+                await _keep_configuration(self.loop, session, refused)
+                raise
+            session.require_open()
+            session.config_text, session.extra_config = text, extra
+            session.has_queues = not loaded.is_default
+            session.resolvers = si_session.resolvers(session.rm, loaded)
+            session.decoder.know_partitions(si_session.partition_names(loaded))
+            self.outlet.configure(loaded.settings)
+            event = ConfigurationReplaced(session.rm, loaded.configuration)
+            await self.loop.mailbox.put(QueuedMessage([event], session, si_session.warnings(session.rm, loaded)))
+            self.group_retries.watch(session)
+        _log.info("configuration replaced", rm=session.rm, checksum=loaded.configuration.checksum)
+
+    async def update_utilization(self, request: muster_pb2.UtilizationRequest) -> muster_pb2.UtilizationResponse:
+        """Take reports of what is really used; those that cannot be read come back. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        taken, rejected = read_utilization(request.reports, session.decoder.partitions)
+        for start in range(0, len(taken), _REPORTS_AT_ONCE):
+            await self.loop.mailbox.put(QueuedMessage(taken[start : start + _REPORTS_AT_ONCE], session))
+        return muster_pb2.UtilizationResponse(rejected=rejected)
+
+    async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
+        """Take facts about other objects; those that cannot be read come back. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        partition = _known_partition(self.loop.world, session, request.partitionName)
+        taken, rejected = storage.read_cluster_object(request.facts)
+        for start in range(0, len(taken), _REPORTS_AT_ONCE):
+            told = ClusterObjectsReported(partition.id, taken[start : start + _REPORTS_AT_ONCE])
+            await self.loop.mailbox.put(QueuedMessage([told], session))
+        return muster_pb2.FactsResponse(rejected=rejected)
+
+    async def answer(self, rm_id: str, answer: muster_pb2.Answer) -> None:
+        """Take an attendance or an answer; one that nobody asked for is counted. Raises Refused, SessionLost."""
+        session = self._session(rm_id)
+        match answer.WhichOneof("kind"):
+            case "attendance":
+                session.attendance = answer.attendance
+                wanted = answer.attendance
+                event = CallbacksDeclared(session.rm, wanted.predicates, wanted.preemptionPredicates)
+                self.loop.mailbox.post(QueuedMessage([event], session))
+            case "predicates" if session.attendance.predicates:
+                judged = PlacementsEvaluated(session.rm, answer.predicates.id, tuple(answer.predicates.refusals))
+                self.loop.mailbox.post(QueuedMessage([judged], session))
+            case "preemptionPredicates" if session.attendance.preemptionPredicates:
+                found = answer.preemptionPredicates
+                self.loop.mailbox.post(
+                    QueuedMessage([VictimsEvaluated(session.rm, found.id, found.response.success)], session)
+                )
+            case "stateDump" if answer.stateDump.id in session.questions:
+                future = session.questions.pop(answer.stateDump.id)
+                if not future.done():
+                    future.set_result(answer.stateDump)
+            case kind:
+                self.metrics.unheard(f"answer {kind or 'of no kind'}, unasked")
+
+    async def fence(self, request: muster_pb2.FenceRequest) -> None:
+        """Return when the world has seen all that the request counts. Raises Refused, SessionLost."""
+        await _pass(self.loop, self._session(request.rmID), request, recovers=not request.more)
+
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        """Show a part of what the world holds once it has seen what the request counts. Raises Refused, SessionLost."""
+        session = self._session(request.after.rmID)
+        await _pass(self.loop, session, request.after, recovers=False)
+        session.require_open()
+        partition = _known_partition(self.loop.world, session, request.partitionName)
+        return take_inventory(partition, request, session.words)
+
+    async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
+        """The resource manager leaves: its session is over, its world goes. Raises Refused, SessionLost."""
+        session = self._session(request.rmID)
+        session.end("unregistered")
+        _log.info("resource manager left", rm=session.rm)
+        self.loop.mailbox.post(QueuedMessage([ManagerLeft(session.rm)]))
+
+    async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
+        """The way to this callback broke: paused, until it registers again or its clock rings."""
+        session = self.outlet.sessions.get(RmId(rm_id))
+        if session is None or session.callback is not callback or not session.is_open:
+            return
+        session.end("the connection was lost")
+        _log.warning("connection to the resource manager lost", rm=session.rm)
+        self.loop.mailbox.post(QueuedMessage([ConnectionLost(session.rm)]))
+
+    # -- around it ------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until `close`."""
+        await self.loop.run()
+
+    def close(self) -> None:
+        """The core shuts down: every session is over."""
+        for session in self.outlet.sessions.values():
+            _lose(session, "the scheduler shuts down")
+        self.events.close()
+        self.group_retries.close()
+        self.groups.close()
+        self.loop.close()
+
+    def _session(self, rm_id: str) -> Session:
+        session = self.outlet.sessions.get(si_session.rm_id(rm_id))
+        if session is None:
+            raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
+        session.require_open()
+        return session
+
+
+def _known_partition(world: SchedulerState, session: Session, name: str) -> Partition:
+    """The partition of that name. Raises Refused."""
+    partition = world.partitions.get(partition_id(session.rm, name))
+    if partition is None:
+        raise Refused(RefusalCode.NOT_FOUND, f"partition {name[:NAME_LIMIT]!r} is not there")
+    return partition
+
+
+async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, *, recovers: bool) -> None:
+    """Wait until the world has seen as many messages of the session. Raises Refused, SessionLost."""
+    counts = {
+        MessageKind.APPLICATION: request.applicationRequests,
+        MessageKind.NODE: request.nodeRequests,
+        MessageKind.ALLOCATION: request.allocationRequests,
+    }
+    if min(counts.values()) < 0:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, "a fence counts no less than 0 messages")
+    fence = RecoveryBarrier(counts, asyncio.get_running_loop().create_future(), recovers)
+    await loop.mailbox.put(QueuedMessage([], session, fence=fence))
+    session.require_open()  # the loop does not read mail of a session that is over
+    await fence.passed
+
+
+async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:
+    _log.warning("configuration refused, the one before stays in force", rm=session.rm, reason=refused.reason)
+    text = f"the new configuration is refused, the one before stays in force: {refused.reason}"
+    await loop.mailbox.put(QueuedMessage([], session, [EventRecorded(session.rm, Notice.QUEUE, ROOT, text)]))
+
+
+async def _take(loop: Loop, session: Session, intake: Intake, kind: MessageKind) -> None:
+    await loop.mailbox.put(QueuedMessage(intake.events, session, intake.answers, kind))
+    await asyncio.sleep(0)  # a sender in this process that never waits leaves the loop its turns
+    session.require_open()
+
+
+def _replace(sessions: dict[RmId, Session], session: Session) -> None:
+    older = sessions.get(session.rm)
+    sessions[session.rm] = session
+    if older is not None:
+        _lose(older, f"resource manager {session.rm!r} registered again")
+
+
+def _lose(session: Session, reason: str) -> None:
+    if session.is_open:
+        session.end(reason)
+        session.callback.session_lost(reason)
+
+
+class Administration:
+    """An AdministrationAPI (muster_si.api) over one core."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._judging = asyncio.Semaphore(1)
+
+    async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
+        """Put a configuration in force, or say why not. Raises Refused where the resource manager is not there."""
+        session = self._scheduler.outlet.sessions.get(self._manager(request.rmID))
+        if session is None or not session.is_open:
+            raise _unknown(request.rmID)
+        old, extra = session.config_text, dict(request.extraConfig) or dict(session.extra_config)
+        told = si_pb2.UpdateConfigurationRequest(
+            rmID=session.rm, policyGroup=request.policyGroup, config=request.config, extraConfig=extra
+        )
+        try:
+            await self._scheduler.update_configuration(told)
+        except Refused as refused:
+            return muster_pb2.UpdateConfigResponse(success=False, oldConfig=old, reason=refused.reason)
+        except SessionLost as lost:
+            raise Refused(RefusalCode.FAILED_PRECONDITION, lost.reason) from lost
+        return muster_pb2.UpdateConfigResponse(success=True, oldConfig=old)
+
+    async def validate_configuration(
+        self, request: muster_pb2.ValidateConfigurationRequest
+    ) -> muster_pb2.ValidateConfigurationResponse:
+        """Judge by the rules of a registration; a thread's work, for a large text takes its time."""
+        async with self._judging:
+            found = await asyncio.to_thread(validate, request.config, dict(request.extraConfig))
+        return muster_pb2.ValidateConfigurationResponse(findings=found.findings, warnings=found.warnings)
+
+    async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
+        """Resource managers, also those that left, and the partitions of those that did not."""
+        world = self._scheduler.loop.world
+        sessions = self._scheduler.outlet.sessions
+        managers = [
+            muster_pb2.ManagerState(
+                rmID=manager.id,
+                state=manager.state.value,
+                recovering=manager.fence_up,
+                buildInfo=session.build_info if (session := sessions.get(manager.id)) is not None else None,
+            )
+            for manager in world.managers.values()
+            if request.rmID in ("", manager.id)
+        ]
+        if request.rmID and not managers:
+            raise _unknown(request.rmID)
+        partitions = [_partition(one) for one in self._partitions(request.rmID, "")]
+        return muster_pb2.SchedulerState(managers=managers, partitions=partitions)
+
+    async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
+        """What is outstanding for lack of nodes; of a partition that is not there, nothing."""
+        partitions = self._partitions(request.rmID, request.partitionName)
+        return encode.autoscaling([found for one in partitions for found in outstanding(one)])
+
+    def _partitions(self, rm: str, name: str) -> Iterator[Partition]:
+        for partition in self._scheduler.loop.world.partitions.values():
+            if rm in ("", partition.rm) and name.lower() in ("", encode.partition_name(partition.id)):
+                yield partition
+
+    def _manager(self, name: str) -> RmId:
+        """The one that is named, or the only one."""
+        sessions = [session.rm for session in self._scheduler.outlet.sessions.values() if session.is_open]
+        if name:
+            return RmId(name)
+        if len(sessions) != 1:
+            raise Refused(RefusalCode.INVALID_ARGUMENT, f"rmID is missing, and {len(sessions)} are registered")
+        return sessions[0]
+
+
+def _partition(found: Partition) -> muster_pb2.PartitionState:
+    apps = found.applications.values()
+    root = found.queues.root
+    return muster_pb2.PartitionState(
+        rmID=found.rm,
+        partitionName=encode.partition_name(found.id),
+        nodes=len(found.nodes),
+        applications=len(apps),
+        allocations=sum(len(app.allocations) for app in apps),
+        waitingAsks=sum(len(app.asks) for app in apps),
+        capacity=encode.resource(found.nodes.capacity_total),
+        allocated=encode.resource(root.allocated),
+        pending=encode.resource(root.pending),
+    )
+
+
+def _unknown(rm: str) -> Refused:
+    return Refused(RefusalCode.NOT_FOUND, f"resource manager {rm!r} is not registered")

@@ -1,0 +1,467 @@
+"""User group lookups: operating system and LDAP, with cache and retries.
+
+Differs: names of attributes are compared without case, as LDAP says; YuniKorn finds no groups where the server spells
+GroupAttr another way. Differs: referrals are not followed, so that the password goes to one server only.
+
+Differs: if a user's groups cannot be found, the application waits if a placement rule, an access list or a limit
+depends on them, and continues otherwise; YuniKorn rejects it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import pwd
+import re
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import ldap3
+import structlog
+from ldap3.core.exceptions import LDAPException, LDAPInvalidDnError
+from ldap3.utils.conv import escape_filter_chars
+from ldap3.utils.dn import parse_dn
+
+from muster_core.model import limits
+from muster_core.model.config import GroupResolver
+from muster_core.model.events import ApplicationAdded, Event, GroupsResolved
+from muster_core.model.ids import PartitionId, RmId
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.scheduling import lifecycle
+from muster_core.si.session import EventQueue, QueuedMessage, Session
+from muster_core.si.values import NAME_LIMIT
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsAnswer:
+    """`problem`: why there are no groups; empty = these are they. `is_silent`: the directory itself
+    could not be asked, so that it makes no sense to ask it about others at once.
+    """
+
+    groups: tuple[str, ...] = ()
+    problem: str = ""
+    is_silent: bool = False
+
+
+Directory = Callable[[str], GroupsAnswer]
+
+
+#: How long groups are believed.
+GROUPS_S: Final = 300.0
+
+
+#: How long a "no" is believed.
+PROBLEM_S: Final = 30.0
+
+
+#: Users that are remembered; beyond it the one that was told first is forgotten.
+_MOST: Final = 10_000
+
+
+Key = tuple[GroupResolver, str]
+
+
+class Cache:
+    """Answers by resolver and user. Times are seconds of any clock that only goes forward."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._answers: OrderedDict[Key, tuple[float, GroupsAnswer]] = OrderedDict()
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: Key, now_s: float) -> GroupsAnswer | None:
+        """What is known; None = nothing, or not any more."""
+        known = self._answers.get(key)
+        if known is None:
+            return None
+        until_s, answer = known
+        if now_s >= until_s:
+            del self._answers[key]
+            return None
+        return answer
+
+    def put(self, key: Key, answer: GroupsAnswer, now_s: float) -> None:
+        """Remember an answer from now on."""
+        self._answers.pop(key, None)
+        self._answers[key] = (now_s + (PROBLEM_S if answer.problem else GROUPS_S), answer)
+        if len(self._answers) > self._most:
+            self._answers.popitem(last=False)
+
+
+def of_system(user: str) -> GroupsAnswer:
+    """The user's groups by name, the primary one first; groups without a name are left out."""
+    try:
+        entry = pwd.getpwnam(user)
+        numbers = os.getgrouplist(user, entry.pw_gid)
+    except (KeyError, ValueError):
+        return GroupsAnswer(problem=f"the operating system knows no user {user!r}")
+    except OSError as error:
+        return GroupsAnswer(problem=f"the user database of the operating system: {error.strerror}", is_silent=True)
+    names = (_name(number) for number in dict.fromkeys((entry.pw_gid, *numbers)))
+    return GroupsAnswer(tuple(name for name in names if name))
+
+
+def _name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return ""
+
+
+#: Where the secret is mounted (contract 2.9).
+SECRET: Final = Path("/run/secrets/ldap")
+
+
+#: For connecting, and for each answer.
+_PATIENCE_S: Final = 2
+
+
+#: Beyond it nobody's groups are looked at.
+_MOST_GROUPS: Final = 1000
+
+
+_USER: Final = "%s"
+
+
+_GROUP_TYPE: Final = "cn"
+
+
+_ESCAPED: Final = re.compile(rb"\\([0-9a-fA-F]{2})|\\(.)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LdapSettings:
+    """The secret's keys, with their defaults (contract 2.9)."""
+
+    host: str = "localhost"
+    port: int = 389
+    base: str = "dc=example,dc=com"
+    filter: str = f"(&(sAMAccountName={_USER}))"
+    group_attribute: str = "memberOf"
+    attributes: tuple[str, ...] = ("memberOf",)
+    user: str = ""
+    password: str = ""
+    is_insecure: bool = False
+    is_tls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LdapDirectory:
+    """Callable: a directory. `secret`: the folder with the settings."""
+
+    secret: Path = SECRET
+
+    def __call__(self, user: str) -> GroupsAnswer:
+        """The user's groups by the server's word."""
+        try:
+            return _search(read_settings(self.secret), user)
+        except LDAPException as error:  # one of the network is an OSError too
+            return GroupsAnswer(problem=f"the LDAP server: {error}"[:300], is_silent=True)
+        except (OSError, ValueError) as error:
+            return GroupsAnswer(problem=f"the LDAP settings in {self.secret}: {error}", is_silent=True)
+
+
+def read_settings(secret: Path) -> LdapSettings:
+    """The settings in the folder. Raises OSError where it cannot be read, ValueError where a key has no meaning."""
+    found = {path.name: path.read_text().strip() for path in secret.iterdir() if path.is_file()}
+    default = LdapSettings()
+    template = found.get("Filter") or default.filter
+    if _USER not in template:
+        raise ValueError(f"Filter has no {_USER} for the user")
+    return LdapSettings(
+        host=found.get("Host") or default.host,
+        port=int(found.get("Port") or default.port),
+        base=found.get("BaseDN") or default.base,
+        filter=template,
+        group_attribute=found.get("GroupAttr") or default.group_attribute,
+        attributes=tuple(re.findall(r"[^\s,\[\]]+", found.get("ReturnAttr", ""))) or default.attributes,
+        user=found.get("BindUser", ""),
+        password=found.get("BindPassword", ""),
+        is_insecure=found.get("Insecure", "").lower() == "true",
+        is_tls=found.get("SSL", "").lower() == "true",
+    )
+
+
+def group_name(value: str) -> str:
+    """The group that a value of the group attribute names; empty = none."""
+    try:
+        parts = parse_dn(value, strip=True)
+    except LDAPInvalidDnError:
+        return "" if "=" in value else value.strip()
+    return next((_unescaped(text) for kind, text, _ in parts if kind.lower() == _GROUP_TYPE), "")
+
+
+def _search(settings: LdapSettings, user: str) -> GroupsAnswer:
+    tls = ldap3.Tls(validate=ssl.CERT_NONE if settings.is_insecure else ssl.CERT_REQUIRED)
+    server = ldap3.Server(
+        settings.host,
+        port=settings.port,
+        use_ssl=settings.is_tls,
+        tls=tls if settings.is_tls else None,
+        get_info=ldap3.NONE,
+        connect_timeout=_PATIENCE_S,
+    )
+    connection = ldap3.Connection(
+        server,
+        user=settings.user or None,
+        password=settings.password or None,
+        receive_timeout=_PATIENCE_S,
+        auto_referrals=False,
+        read_only=True,
+    )
+    try:
+        if not connection.bind():
+            return GroupsAnswer(problem=f"the LDAP server refuses BindUser: {_said(connection.result)}", is_silent=True)
+        wanted = settings.filter.replace(_USER, escape_filter_chars(user))
+        connection.search(settings.base, wanted, attributes=[*{*settings.attributes, settings.group_attribute}])
+        return _answer(connection.response or [], connection.result, settings, user)
+    finally:
+        _close(connection)
+
+
+def _close(connection: ldap3.Connection) -> None:
+    opened = connection.socket
+    connection.unbind()
+    if opened is not None:  # ldap3 leaves one open that could not connect
+        opened.close()
+
+
+def _answer(
+    entries: list[Mapping[str, Any]], result: Mapping[str, Any], settings: LdapSettings, user: str
+) -> GroupsAnswer:
+    found = [entry for entry in entries if entry.get("type") == "searchResEntry"]
+    if not found:
+        return GroupsAnswer(problem=f"the LDAP server knows no user {user!r} ({_said(result)})")
+    names = (group_name(value) for entry in found for value in _values(entry, settings.group_attribute))
+    fit = (name for name in names if 0 < len(name) <= NAME_LIMIT)
+    return GroupsAnswer(tuple(dict.fromkeys(fit))[:_MOST_GROUPS])
+
+
+def _values(entry: Mapping[str, Any], attribute: str) -> Iterator[str]:
+    for name, values in entry["raw_attributes"].items():
+        if name.lower() == attribute.lower():
+            yield from (value.decode(errors="replace") for value in values)
+
+
+def _said(result: Mapping[str, Any]) -> str:
+    return str(result.get("description", "no reason"))
+
+
+def _unescaped(text: str) -> str:
+    def plain(match: re.Match[bytes]) -> bytes:
+        return bytes.fromhex(match[1].decode()) if match[1] else match[2]
+
+    return _ESCAPED.sub(plain, text.encode()).decode(errors="replace")
+
+
+_log = structlog.get_logger(__name__)
+
+
+_THREADS: Final = 4
+
+
+#: A silent directory is believed to be gone after so long.
+_LOOKUP_PATIENCE_S: Final = 3.0
+
+
+#: One message waits no longer, however steadily its users are answered.
+_MOST_S: Final = 30.0
+
+
+def of_tests(user: str) -> GroupsAnswer:
+    """The resolver `test`: every user is in a group of its own name, and in `testgroup`."""
+    return GroupsAnswer((user, "testgroup"))
+
+
+def directories(ldap: Directory | None = None) -> dict[GroupResolver, Directory]:
+    """Who is asked, by resolver; `ldap`: another than the one of the mounted secret."""
+    return {
+        GroupResolver.OS: of_system,
+        GroupResolver.LDAP: ldap or LdapDirectory(),
+        GroupResolver.TEST: of_tests,
+    }
+
+
+class Groups:
+    """The groups of users, remembered. Used from one event loop. `retry_s`: after how long users that something waits
+    for are looked up again (retries.py); a "no" is believed no longer than that.
+    """
+
+    def __init__(
+        self,
+        asked: Mapping[GroupResolver, Directory] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        patience_s: float = _LOOKUP_PATIENCE_S,
+        retry_s: float = PROBLEM_S + 1.0,
+    ) -> None:
+        self.retry_s = retry_s
+        self.cache = Cache()
+        self._directories = directories() if asked is None else asked
+        self._now_s = now_s
+        self._patience_s = patience_s
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="groups")
+        #: Until when a directory that did not answer is left alone, and what to say meanwhile.
+        self._silent: dict[GroupResolver, tuple[float, str]] = {}
+        self._is_closed = False
+
+    async def fill(
+        self, rm: RmId, events: Sequence[Event], resolvers: Mapping[PartitionId, GroupResolver]
+    ) -> tuple[list[Event], list[EventRecorded]]:
+        """The same events with the groups filled in, and what is to be said where they could not be found."""
+        wanted = {
+            key
+            for event in events
+            if isinstance(event, ApplicationAdded) and (key := _key(event, resolvers)) is not None
+        }
+        answers = await self._answers(wanted)
+        filled: list[Event] = []
+        said: list[EventRecorded] = []
+        for event in events:
+            if not isinstance(event, ApplicationAdded) or event.spec.groups:
+                filled.append(event)
+                continue
+            key = _key(event, resolvers)
+            answer = GroupsAnswer((event.spec.user,)) if key is None else answers[key]
+            filled.append(replace(event, spec=replace(event.spec, groups=answer.groups, groups_unknown=answer.problem)))
+            if answer.problem:
+                said.append(_problem(rm, event, answer.problem))
+        return filled, said
+
+    async def look_up(self, resolver: GroupResolver, users: Sequence[str]) -> dict[str, GroupsAnswer]:
+        """Return the directory's groups of these users, each once."""
+        answers = await self._answers({(resolver, user) for user in users})
+        return {user: answer for (_, user), answer in answers.items()}
+
+    def close(self) -> None:
+        """No more lookups; those under way are not waited for, and whoever asks later is told so."""
+        self._is_closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _answers(self, wanted: Iterable[Key]) -> dict[Key, GroupsAnswer]:
+        now_s = self._now_s()
+        found: dict[Key, GroupsAnswer] = {}
+        asked: dict[Key, asyncio.Future[GroupsAnswer]] = {}
+        loop = asyncio.get_running_loop()
+        for key in sorted(wanted):
+            known = self.cache.get(key, now_s) or self._excuse(key[0], now_s)
+            if known is not None:
+                found[key] = known
+                continue
+            asked[key] = loop.run_in_executor(self._threads, self._directories[key[0]], key[1])
+        await self._wait(asked.values())
+        for key, future in asked.items():
+            found[key] = self._take(key, future)
+        return found
+
+    def _excuse(self, resolver: GroupResolver, now_s: float) -> GroupsAnswer | None:
+        if self._is_closed:
+            return GroupsAnswer(problem="the scheduler shuts down")
+        until_s, why = self._silent.get(resolver, (now_s, ""))
+        return GroupsAnswer(problem=why) if now_s < until_s else None
+
+    async def _wait(self, asked: Iterable[asyncio.Future[GroupsAnswer]]) -> None:
+        """Until all have answered, or none has for a while, or one could not ask, or it takes too long in all."""
+        left = set(asked)
+        until_s = self._now_s() + _MOST_S
+        while left and self._now_s() < until_s:
+            done, left = await asyncio.wait(left, timeout=self._patience_s)
+            if not done or any(future.result().is_silent for future in done if future.exception() is None):
+                return
+
+    def _take(self, key: Key, future: asyncio.Future[GroupsAnswer]) -> GroupsAnswer:
+        resolver, _ = key
+        now_s = self._now_s()
+        if not future.done():
+            future.cancel()
+            answer = GroupsAnswer(problem=f"{resolver.value} does not answer", is_silent=True)
+        elif (error := future.exception()) is not None:
+            answer = GroupsAnswer(problem=f"{resolver.value} failed: {error}", is_silent=True)
+        else:
+            answer = future.result()
+        if answer.is_silent and self._excuse(resolver, now_s) is None:
+            self._silent[resolver] = (now_s + PROBLEM_S, answer.problem)
+            _log.warning("groups cannot be looked up for a while", resolver=resolver.value, reason=answer.problem)
+        elif not answer.is_silent:
+            self.cache.put(key, answer, now_s)
+        return answer
+
+
+def _key(event: ApplicationAdded, resolvers: Mapping[PartitionId, GroupResolver]) -> Key | None:
+    """Whom to ask about whom; None = nobody: the groups are given, or are the user's own name (contract 2.9)."""
+    resolver = resolvers.get(event.spec.partition, GroupResolver.NONE)
+    if event.spec.groups or resolver is GroupResolver.NONE:
+        return None
+    return resolver, event.spec.user
+
+
+def _problem(rm: RmId, event: ApplicationAdded, problem: str) -> EventRecorded:
+    spec = event.spec
+    message = f"groups of user {spec.user} are unknown: {problem}"
+    return EventRecorded(rm, Notice.APPLICATION, spec.id, message, app_name=spec.shown_as)
+
+
+class GroupRetries:
+    """All sessions' rounds; `groups.retry_s` lies between two of a session."""
+
+    def __init__(self, groups: Groups, mailbox: EventQueue, world: Callable[[], SchedulerState]) -> None:
+        self._groups = groups
+        self._mailbox = mailbox
+        self._world = world
+        self._tasks: dict[Session, asyncio.Task[None]] = {}
+        #: Sessions with something that the world may not have seen when their last round began.
+        self._new: set[Session] = set()
+
+    def watch(self, session: Session) -> None:
+        """Something of the session may wait for groups."""
+        self._new.add(session)
+        if session not in self._tasks:
+            self._tasks[session] = asyncio.create_task(self._run(session))
+
+    def close(self) -> None:
+        """Stop the retries of the session."""
+        for task in [*self._tasks.values()]:
+            task.cancel()
+
+    async def _run(self, session: Session) -> None:
+        try:
+            await self._rounds(session)
+        finally:
+            # In the step that found nothing left: what `watch` reports later needs another task.
+            del self._tasks[session]
+
+    async def _rounds(self, session: Session) -> None:
+        after = ""  # the last user of the round before, so that many users take turns
+        while True:
+            await asyncio.sleep(self._groups.retry_s)
+            is_new = session in self._new
+            self._new.discard(session)
+            partitions = [one for one in self._world().partitions.values() if one.rm == session.rm]
+            waiting = {one.id: (one, users) for one in partitions if (users := lifecycle.unresolved_users(one))}
+            if not session.is_open or not (waiting or is_new):
+                return
+            for partition, users in waiting.values():
+                after = await self._look_up(session, partition, users, after)
+
+    async def _look_up(self, session: Session, partition: Partition, users: list[str], after: str) -> str:
+        """Run one round; return the last user that was looked up."""
+        resolver = session.resolvers.get(partition.id, GroupResolver.NONE)
+        asked = sorted(users, key=lambda user: (user <= after, user))[: limits.GROUP_LOOKUPS_PER_ROUND]
+        if resolver is GroupResolver.NONE:  # the configuration asks nobody any more: a user is its own group
+            found: dict[str, tuple[str, ...]] = {user: (user,) for user in asked}
+        else:
+            answers = await self._groups.look_up(resolver, asked)
+            found = {user: answer.groups for user, answer in answers.items() if not answer.problem}
+        events = [GroupsResolved(partition.id, user, groups) for user, groups in sorted(found.items())]
+        if events:
+            await self._mailbox.put(QueuedMessage([*events], session))
+        return asked[-1]

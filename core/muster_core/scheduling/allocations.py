@@ -1,0 +1,311 @@
+"""Reported, changed and released allocations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from muster_core.model.effects import AllocationResponse, Rejection, Release
+from muster_core.model.events import AllocationReleased
+from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id, is_virtual_key
+from muster_core.model.records import Detail
+from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.model.states import ApplicationState
+from muster_core.scheduling import commit, gangs, ledger, lifecycle, preemption, records, requeue, selectors
+from muster_core.state.applications import Allocation, Application, GroupCount, lacking
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+
+def update_allocation(
+    partition: Partition, app: Application, allocation: Allocation, told: AllocationSpec, now_ns: int
+) -> None:
+    """Put what is told of an application's allocation in the place of what was; the same once more changes nothing."""
+    old = allocation.spec
+    new = replace(
+        old,
+        resources=told.resources,
+        tags=told.tags,
+        common={},
+        facts=told.facts,
+        priority=told.priority,
+        allow_preempt_self=told.allow_preempt_self,
+        allow_preempt_other=told.allow_preempt_other,
+    )
+    if new == old:
+        return
+    selectors.read(partition, new)
+    ledger.update_spec(partition, allocation, new)
+    if new.resources != old.resources:
+        _resize(partition, app, allocation, old, now_ns)
+
+
+def _resize(partition: Partition, app: Application, allocation: Allocation, old: AskSpec, now_ns: int) -> None:
+    ledger.resize(partition, app, allocation, old, now_ns)
+    for queue in app.queue.path_up():
+        preemption.went_over(partition, queue, now_ns)
+    if not allocation.spec.placeholder or not app.is_reserving:
+        return
+    left = lacking(app)
+    if app.gang.quota_reservation:
+        ledger.set_quota_reservation(partition, app, left, granted=app.gang.granted and bool(left))
+    gangs.after_placing(partition, app, now_ns)
+    partition.requeue_one(app)  # it lacks another amount, which may fit where the one that it waits for does not
+
+
+def update_foreign_allocation(partition: Partition, identity: AllocationId, told: AllocationSpec) -> None:
+    """The same of one that belongs to no application: its node has to give more room to it, or less."""
+    old = partition.foreign[identity]
+    selectors.read(partition, told)
+    ledger.enter(partition, told.node, told)  # first: what both use is in use all the time
+    ledger.leave(partition, old.node, old)
+    partition.foreign[identity] = told
+    selectors.join(partition, told)
+    selectors.part(partition, old)
+    if told.resources != old.resources:
+        partition.nodes.take(told.node, told.resources, foreign=True)
+        partition.nodes.give_back(told.node, old.resources, foreign=True)
+
+
+def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
+    """Count an allocation that exists; it needs no room: it has it. One that is known is told anew (semantics 3)."""
+    app = partition.applications.get(spec.application)
+    if spec.node not in partition.nodes:
+        _reject(partition, spec, f"node {spec.node} is not known")
+    elif spec.foreign or not spec.application:
+        _report_foreign(partition, spec)
+    elif app is None:
+        _reject(partition, spec, f"application {spec.application} is not known")
+    else:
+        _report_own(partition, app, spec, now_ns)
+
+
+def _report_own(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
+    known = app.allocations.get(_identity(spec))
+    waiting = app.asks.get(spec.key)
+    is_own = app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key)
+    if is_own or (known is not None and known.spec.is_virtual):
+        _reject(partition, spec, f"{spec.key} is the scheduler's own key")
+        return
+    if known is not None:
+        refusal = _contradiction(known.spec.key, known.node, spec)
+        if refusal:
+            _reject(partition, spec, refusal)
+        else:
+            update_allocation(partition, app, known, spec, now_ns)
+        return
+    if waiting is not None:
+        ledger.unlink(partition, app, spec.key)
+        ledger.uncount_placeholder(app, waiting.spec, waiting.left)
+        ledger.remove_ask(partition, app, waiting, Detail.REQUEST_ALLOC)
+    gangs.release_virtual_placeholders(partition, app, spec, now_ns)
+    _enter(partition, app, spec, now_ns)
+    for queue in app.queue.path_up():
+        preemption.went_over(partition, queue, now_ns)
+    _after_report(partition, app, spec, now_ns)
+
+
+def release_allocation(world: SchedulerState, partition: Partition, event: AllocationReleased, now_ns: int) -> None:
+    """The resource manager says that allocations are gone, of its own or as we asked."""
+    app = partition.applications.get(event.application)
+    gone = _meant(app, event) if app is not None else []
+    if app is None or not gone:
+        _release_foreign(world, partition, event)
+        return
+    answer, was = partition.outbox.answer(partition.rm), event.termination
+    if event.key is None and event.id is None:
+        _stop_swaps(partition, app)
+    for allocation in gone:
+        if was is Termination.STOPPED_BY_RM:
+            key = allocation.spec.key
+            answer.released.append(Release(partition.id, app.id, key, allocation.id, was, event.message))
+        end_allocation(partition, app, allocation, now_ns)
+
+
+def _stop_swaps(partition: Partition, app: Application) -> None:
+    """All of the application is released: no ask of it takes over from a placeholder that goes with the rest."""
+    for ask in [ask for ask in app.asks.values() if ask.replacement is not None]:
+        ledger.unlink(partition, app, ask.spec.key)
+        ledger.wait_again(partition, app, ask, as_usual=True)
+
+
+def end_allocation(
+    partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
+) -> None:
+    """An allocation is gone: a swap that waited for it goes on, or the ledgers shrink."""
+    replaced_by = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
+    if replaced_by is not None and replaced_by.replacement is not None:
+        commit.confirm_swap(partition, app, allocation, replaced_by, now_ns)
+        lifecycle.settle(partition, app, now_ns)
+        return
+    was = allocation.releasing
+    ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
+    if allocation.spec.placeholder:
+        if was is not Termination.TIMEOUT:
+            ledger.uncount_placeholder(app, allocation.spec, 1)
+        if app.is_reserving and app.gang.quota_reservation:
+            ledger.set_quota_reservation(partition, app, lacking(app), granted=app.gang.granted)
+        gangs.lost_placeholder(partition, app, was, now_ns)
+    else:
+        lifecycle.complete_if_done(partition, app, now_ns)
+    lifecycle.settle(partition, app, now_ns)
+
+
+def _meant(app: Application, event: AllocationReleased) -> list[Allocation]:
+    """Of those that the resource manager was told of."""
+    if event.key is not None and event.id is None:
+        return [app.allocations[identity] for identity in app.ids.get(event.key, ())]
+    found = app.allocations.values() if event.id is None else filter(None, [app.allocations.get(event.id)])
+    return [allocation for allocation in found if not allocation.spec.is_virtual]
+
+
+def _identity(spec: AllocationSpec) -> AllocationId:
+    return spec.id or allocation_id(spec.key, 0)
+
+
+def _enter(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
+    ask = _ask_of(spec)
+    selectors.read(partition, ask)
+    allocation = Allocation(ask, _identity(spec), spec.node, spec.allocated_ns or now_ns)
+    if ask.placeholder:
+        requeue.fix_key(app, ask.priority)
+        group = app.gang.groups.setdefault(ask.group, GroupCount(ask.resources))
+        group.count += 1
+    ledger.book(partition, app, allocation)
+    selectors.join(partition, ask)
+    ledger.count_in(partition, app, ask, 1)
+    records.places_came(partition, app, (allocation,), asked=False)
+    partition.nodes.take(spec.node, ask.resources)
+    ledger.tolerate(app, ask.resources)
+    requeue.path_shrank(partition, app)
+
+
+def _contradiction(key: AllocationKey, node: NodeId, spec: AllocationSpec) -> str:
+    """Why this cannot be said of an allocation of the same identity; empty = it can."""
+    if key != spec.key:
+        return f"allocation {spec.id} is known already, of ask {key}"
+    if node != spec.node:
+        return f"allocation {spec.key} is on node {node} already: release it there before it is on node {spec.node}"
+    return ""
+
+
+def _ask_of(spec: AllocationSpec) -> AskSpec:
+    """The ask that an existing allocation would have had (seed 000, "Application recovery")."""
+    return AskSpec(
+        partition=spec.partition,
+        application=spec.application,
+        key=spec.key,
+        resources=spec.resources,
+        group=spec.group,
+        placeholder=spec.placeholder,
+        originator=spec.originator,
+        priority=spec.priority,
+        namespace=spec.namespace,
+        tags=spec.tags,
+        facts=spec.facts,
+        required_node=spec.required_node,
+        allow_preempt_self=spec.allow_preempt_self,
+        allow_preempt_other=spec.allow_preempt_other,
+        created_ns=spec.created_ns,
+    )
+
+
+def _after_report(partition: Partition, app: Application, spec: AllocationSpec, now_ns: int) -> None:
+    if app.state is ApplicationState.FAILING:
+        gangs.take_back_everything(partition, app, "the application has failed", now_ns)
+        return
+    if spec.placeholder and (app.state is ApplicationState.RESUMING or app.ending):
+        gangs.take_back_placeholders(partition, app, "the reservation of the application is over", now_ns)
+        return
+    if app.state is ApplicationState.NEW:
+        lifecycle.accept(partition, app, now_ns)
+    since_ns = spec.allocated_ns or now_ns
+    if not spec.placeholder:
+        _after_real(partition, app, since_ns, now_ns)
+        return
+    app.gang.recovered[_identity(spec)] = None
+    _recover_clock(partition, app, since_ns)
+    gangs.after_placing(partition, app, now_ns)
+    requeue.note_holding(partition, app)
+
+
+def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: int) -> None:
+    """One bound real member means that the gang ran already: no placeholder is made any more (semantics 17)."""
+    if app.is_reserving and app.spec.uses_virtual_placeholders:
+        _after_member(partition, app, since_ns)
+    elif app.is_reserving:
+        gangs.finish(partition, app)
+        gangs.call_off(partition, app, "a member of the gang is bound already")
+    is_earlier = since_ns < (app.started_ns or now_ns + 1)
+    if is_earlier:
+        app.started_ns = since_ns
+    if app.state in (ApplicationState.ACCEPTED, ApplicationState.COMPLETING):
+        lifecycle.run(partition, app, now_ns)
+    elif is_earlier:
+        lifecycle.run_clock(partition, app, now_ns)
+
+
+def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
+    """A Direct gang ran, so it had its places: those that are left are held anew, by the clock of that time."""
+    _recover_clock(partition, app, since_ns)
+    if gangs.is_reserved(app):
+        gangs.finish(partition, app)
+
+
+def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
+    """The placeholder clock goes on from the earliest placeholder's moment (semantics 10)."""
+    gang = app.gang
+    if gang.clock and gang.since_ns <= since_ns:
+        gang.is_early = False
+    else:
+        gangs.start_timer(partition, app, since_ns)
+
+
+def _report_foreign(partition: Partition, spec: AllocationSpec) -> None:
+    identity = _identity(spec)
+    known = partition.foreign.get(identity)
+    if known is not None:
+        refusal = _contradiction(known.key, known.node, spec)
+        if refusal:
+            _reject(partition, spec, refusal)
+        else:
+            update_foreign_allocation(partition, identity, spec)
+        return
+    selectors.read(partition, spec)
+    partition.foreign[identity] = spec
+    selectors.join(partition, spec)
+    ledger.enter(partition, spec.node, spec)
+    partition.nodes.record(spec.node).foreign_pods[identity] = None
+    partition.nodes.take(spec.node, spec.resources, foreign=True)
+
+
+def _release_foreign(world: SchedulerState, partition: Partition, event: AllocationReleased) -> None:
+    answer, was = partition.outbox.answer(partition.rm), event.termination
+    is_known = False
+    for identity in _foreigners_meant(partition, event):
+        spec = partition.foreign.pop(identity)
+        selectors.part(partition, spec)
+        ledger.leave(partition, spec.node, spec)
+        partition.nodes.give_back(spec.node, spec.resources, foreign=True)
+        del partition.nodes.record(spec.node).foreign_pods[identity]
+        is_known = True
+        if was is Termination.STOPPED_BY_RM:
+            answer.released.append(Release(partition.id, spec.application, spec.key, identity, was, event.message))
+    if not is_known:
+        world.ignore("release of an unknown allocation")
+
+
+def _foreigners_meant(partition: Partition, event: AllocationReleased) -> list[AllocationId]:
+    """By identity, or all of the key; the application has to be the one they were reported with, if any."""
+    foreign = partition.foreign
+    identity = event.id or (allocation_id(event.key, 0) if event.key else None)
+    if identity in foreign:
+        found = [identity]
+    elif event.id is None:
+        found = [one for one, spec in foreign.items() if spec.key == event.key]
+    else:
+        found = []
+    return [one for one in found if foreign[one].application == event.application]
+
+
+def _reject(partition: Partition, spec: AllocationSpec, reason: str) -> None:
+    refusal = Rejection(spec.application, spec.key, reason)
+    partition.outbox.put(AllocationResponse(partition.rm, rejected_allocations=(refusal,)))

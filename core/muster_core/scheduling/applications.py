@@ -1,0 +1,358 @@
+"""Added and removed applications and requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from muster_core.model import limits
+from muster_core.model.config import QueueConfig
+from muster_core.model.constraints import Tags
+from muster_core.model.effects import (
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
+    AskRelease,
+    Rejection,
+    Release,
+)
+from muster_core.model.events import ApplicationRemoved, AskReleased, GroupsResolved
+from muster_core.model.ids import ApplicationId, QueuePath, Termination, is_virtual_key
+from muster_core.model.records import Detail, Notice
+from muster_core.model.specs import ApplicationSpec, AskSpec, NamespaceQuota
+from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
+from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, recovery_queue
+from muster_core.queues.quota import configured_bounds, gang_blocking_reason
+from muster_core.scheduling import extensions, gangs, ledger, lifecycle, preemption, queues, records, selectors
+from muster_core.state.applications import Application, Ask
+from muster_core.state.queues import Queue, nowhere
+from muster_core.state.request_classes import class_like, class_of
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+#: How long ago an application may have completed without its resource manager knowing.
+_MOMENT_NS: Final = 60 * 1_000_000_000
+
+
+_ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
+
+
+def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
+    """Let the ask wait, in place of an older one of the same key; or refuse it with a reason."""
+    app = partition.applications.get(spec.application)
+    if app is None:
+        if _completed_meanwhile(partition, spec.application, now_ns):
+            _return(partition, spec, f"application {spec.application} completed before the ask came")
+            return
+        is_undecided = spec.application in partition.undecided
+        what = "is not accepted yet: the groups of its user are unknown" if is_undecided else "is not known"
+        _reject(partition, spec, f"application {spec.application} {what}")
+        return
+    if spec.placeholder and _is_late(app, spec):
+        # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
+        _return(partition, spec, f"the reservation of application {app.name} is over: a placeholder comes too late")
+        return
+    reason = _refusal(app, spec) or selectors.refusal(partition, spec)
+    if reason:
+        _reject(partition, spec, reason)
+        return
+    selectors.read(partition, spec)
+    tags = partition.nodes.pods_on_nodes.tags.project(spec.tags)
+    known = app.asks.get(spec.key)
+    if known is not None:
+        if _is_like(known, spec, tags):
+            selectors.part(partition, known.spec)
+            known.spec = spec
+            selectors.join(partition, spec)
+            return
+        _forget(partition, app, known, Detail.APP_REQUEST)
+    if spec.avoid:
+        extensions.note_refusals(partition, spec, now_ns)
+    _wake(partition, app, spec, now_ns)
+    kind = app.newest = class_like(app.newest, spec, as_usual=spec.placeholder or not spec.group, tags=tags)
+    asked_ns = min(spec.created_ns or now_ns, now_ns)
+    ledger.add_ask(partition, app, Ask(spec, kind, spec.max_allocations, asked_ns=asked_ns))
+    if spec.placeholder:
+        gangs.await_asks(partition, app, now_ns)
+
+
+def release_ask(world: SchedulerState, partition: Partition, event: AskReleased, now_ns: int) -> None:
+    """Drop one ask, or all of the application; STOPPED_BY_RM is confirmed, the rest are confirmations."""
+    app = partition.applications.get(event.application)
+    if app is None:
+        world.ignore("release of an ask of an unknown application")
+        return
+    keys = [event.key] if event.key is not None else list(app.asks)
+    gone = [app.asks[key] for key in keys if key in app.asks and not app.asks[key].spec.is_virtual]
+    if not gone:
+        world.ignore("release of an unknown ask")
+        return
+    answer, was = partition.outbox.answer(partition.rm), event.termination
+    for ask in gone:
+        _forget(partition, app, ask, Detail.REQUEST_CANCEL)
+        if was is Termination.STOPPED_BY_RM:
+            answer.released_asks.append(AskRelease(partition.id, app.id, ask.spec.key, was, event.message))
+    if app.is_reserving:
+        # The last missing member may just have been called off (semantics 9).
+        gangs.after_placing(partition, app, now_ns)
+    if app.is_reserving:
+        gangs.stop_claiming(partition, app)
+        if any(ask.spec.placeholder for ask in gone):
+            gangs.await_anew(partition, app, now_ns)
+    if any(not ask.spec.placeholder for ask in gone):
+        lifecycle.complete_if_done(partition, app, now_ns)
+
+
+def _is_late(app: Application, spec: AskSpec) -> bool:
+    """Whether the gang has no use for a placeholder any more; one of the core's own places never had."""
+    is_over = app.gang.over or app.spec.uses_virtual_placeholders
+    return is_over and app.state not in _ENDING and spec.key not in app.ids
+
+
+def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
+    """Whether a plan sees no difference, so that the ask keeps its turn, its swap and the room that is held for it."""
+    is_same_class = class_of(spec, as_usual=known.kind.as_usual, tags=tags) == known.kind
+    return is_same_class and spec.max_allocations == known.spec.max_allocations
+
+
+def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:
+    """A parked ask's placeholder was told to go already: it is simply gone (semantics 14)."""
+    ledger.unlink(partition, app, ask.spec.key)
+    ledger.uncount_placeholder(app, ask.spec, ask.left)
+    ledger.remove_ask(partition, app, ask, why)
+    partition.requeue_one(app)
+
+
+def _wake(partition: Partition, app: Application, spec: AskSpec, now_ns: int) -> None:
+    match app.state:
+        case ApplicationState.NEW:
+            lifecycle.accept(partition, app, now_ns)
+        case ApplicationState.COMPLETING if not spec.placeholder:
+            lifecycle.run(partition, app, now_ns)
+        case _:
+            pass
+
+
+def _refusal(app: Application, spec: AskSpec) -> str:
+    if app.state in _ENDING:
+        return f"application {app.name} is {app.state}"
+    if app.spec.uses_virtual_placeholders and is_virtual_key(app.id, spec.key):
+        return f"ask {spec.key} is the scheduler's own"
+    if spec.key in app.ids:
+        return f"ask {spec.key} is allocated already; release its allocation first"
+    if not spec.placeholder:
+        return ""
+    if not app.spec.is_gang:
+        return f"application {app.name} came without a placeholderAsk: it has no place for placeholders"
+    return ""
+
+
+def _completed_meanwhile(partition: Partition, name: ApplicationId, now_ns: int) -> bool:
+    """Whether it ended well so lately that the resource manager may not have known when it asked."""
+    for app in reversed(partition.history):
+        if app.ended_ns < now_ns - _MOMENT_NS:
+            return False
+        if app.id == name:
+            return app.state is ApplicationState.COMPLETED
+    return False
+
+
+def _return(partition: Partition, spec: AskSpec, why: str) -> None:
+    """Nothing is wrong with the ask: it is given back, to be asked again with a new application."""
+    gone = AskRelease(partition.id, spec.application, spec.key, Termination.TIMEOUT, why)
+    partition.outbox.put(AllocationResponse(partition.rm, released_asks=(gone,)))
+
+
+def _reject(partition: Partition, spec: AskSpec, reason: str) -> None:
+    refusal = Rejection(spec.application, spec.key, reason)
+    partition.outbox.put(AllocationResponse(partition.rm, rejected_asks=(refusal,)))
+
+
+def add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
+    """Find the application its leaf queue, or refuse it with a reason."""
+    known = partition.applications.get(spec.id)
+    undecided = partition.undecided.get(spec.id)
+    if spec.is_renewal:
+        if undecided is not None:
+            partition.undecided[spec.id] = replace(undecided, quota=spec.quota)
+        elif known is not None:
+            _renew(partition, known, spec, now_ns)
+    elif partition.is_closing:
+        _applications_reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
+    elif known is not None:
+        _applications_reject(
+            partition, spec, now_ns, f"application {spec.name} exists already, its state is {known.state}"
+        )
+    else:
+        if undecided is not None:
+            _forget_undecided(partition, undecided)
+        _decide(partition, gangs.sum_member_asks(spec), now_ns)
+
+
+def _decide(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
+    chosen = choose_queue(partition.queues, partition.config.rules, spec)
+    if isinstance(chosen, GroupsNeeded):
+        if not spec.forced:
+            _put_off(partition, spec, chosen.reader, now_ns)
+            return
+        chosen = recovery_queue(partition.queues)
+    if not isinstance(chosen, Chosen):
+        _applications_reject(partition, spec, now_ns, chosen)
+        return
+    on_demand = queues.leaf_on_demand(partition.queues, chosen.path, spec.quota) if chosen.create else None
+    reader = lifecycle.reader(partition, spec, queues.nearest(partition.queues, chosen.path))
+    if reader and not spec.forced:
+        _put_off(partition, spec, reader, now_ns)
+    elif reason := _gang_refusal(partition, spec, chosen.path, on_demand):
+        _applications_reject(partition, spec, now_ns, reason)
+    elif on_demand is not None:
+        _enter(partition, queues.open_leaf(partition, chosen, on_demand), spec, now_ns)
+    else:
+        leaf = partition.queues.by_path[chosen.path]
+        _enter(partition, leaf, spec, now_ns)
+        _retune(partition, leaf, spec.quota, now_ns)
+
+
+def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int) -> None:
+    app = Application(spec, leaf, partition.next_number(), spec.created_ns or now_ns)
+    app.state_log.append((now_ns, app.state))
+    leaf.applications[spec.id] = None
+    partition.applications[spec.id] = app
+    partition.outbox.put(ApplicationAccepted(partition.rm, spec.id))
+    lifecycle.note_unresolved(partition, spec)
+    lifecycle.withhold_recovered(partition, app)
+    selectors.announce(partition, spec.members, spec.namespace)
+    records.app_came(partition, app)
+    if spec.is_gang:
+        lifecycle.set_wait_timer(partition, app, app.submitted_ns)
+    if not spec.uses_virtual_placeholders:
+        return
+    if gangs.direct_gang_refusal(spec):  # it had bound pods when it came: it goes on without places
+        app.gang.over = True
+    else:
+        gangs.ask_virtual_placeholders(partition, app, now_ns)
+
+
+def _put_off(partition: Partition, spec: ApplicationSpec, reader: str, now_ns: int) -> None:
+    """Neither accept nor reject the application before the groups of its user are known."""
+    reason = lifecycle.unresolved_reason(spec, reader)
+    if len(partition.undecided) >= limits.UNDECIDED_APPLICATIONS:
+        _applications_reject(
+            partition,
+            spec,
+            now_ns,
+            f"{reason}; the limit of {limits.UNDECIDED_APPLICATIONS} applications that wait for groups is reached",
+        )
+        return
+    partition.undecided[spec.id] = spec
+    lifecycle.note_unresolved(partition, spec)
+    partition.note(Notice.APPLICATION, spec.id, message=reason)
+
+
+def _forget_undecided(partition: Partition, spec: ApplicationSpec) -> None:
+    del partition.undecided[spec.id]
+    lifecycle.forget_unresolved(partition, spec.user, spec.id)
+
+
+def resolve_groups(partition: Partition, event: GroupsResolved, now_ns: int) -> None:
+    """The groups of a user are known now: decide on its applications, and let withheld requests go on."""
+    for name in partition.unresolved.pop(event.user, {}):
+        undecided, app = partition.undecided.pop(name, None), partition.applications.get(name)
+        if undecided is not None:
+            add_application(partition, replace(undecided, groups=event.groups, groups_unknown=""), now_ns)
+        elif app is not None:
+            app.spec = replace(app.spec, groups=event.groups, groups_unknown="")
+            lifecycle.update_groups(partition, app)
+            lifecycle.withhold_recovered(partition, app)
+    lifecycle.place_recovered(partition)
+
+
+def reconsider_groups(partition: Partition, now_ns: int) -> None:
+    """Other rules, access lists and limits are in force: what waits for groups may not depend on them any more, and
+    what did not may now.
+    """
+    for name in [name for names in partition.unresolved.values() for name in names]:
+        app, undecided = partition.applications.get(name), partition.undecided.get(name)
+        if app is not None:
+            lifecycle.withhold_recovered(partition, app)
+        elif undecided is not None:
+            add_application(partition, undecided, now_ns)
+
+
+def reject_undecided(partition: Partition, reason: str, now_ns: int) -> None:
+    """Reject the applications that wait for groups: the partition accepts no new applications."""
+    for spec in list(partition.undecided.values()):
+        _forget_undecided(partition, spec)
+        _applications_reject(partition, spec, now_ns, reason)
+
+
+def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns: int) -> None:
+    """The namespace says something else: a leaf on demand becomes what it would be if it were made now. One that it
+    shares with other namespaces keeps what this one does not say.
+
+    Differs: YuniKorn hears of it with the next application, and of an annotation that was removed never.
+    """
+    leaf, said = app.queue, spec.quota
+    sharers = (partition.applications[name].spec.namespace for name in leaf.applications)
+    if all(namespace == spec.namespace for namespace in sharers):
+        fresh = queues.leaf_on_demand(partition.queues, leaf.path, said)
+        said = NamespaceQuota(max=fresh.max, guaranteed=fresh.guaranteed, max_applications=fresh.max_applications)
+    _retune(partition, leaf, said, now_ns)
+
+
+def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int) -> None:
+    """Apply the namespace's quota to the leaf; no application fails by it (semantics 11)."""
+    before, was = leaf.max, {leaf.path: preemption.before(partition, leaf)}
+    if queues.apply_quota(partition, leaf, said) and leaf.max != before:
+        preemption.reconsider(partition, was, now_ns)
+
+
+def remove_application(world: SchedulerState, partition: Partition, event: ApplicationRemoved, now_ns: int) -> None:
+    """Take the application away with all it has and wants; that is confirmed (semantics 4)."""
+    app = partition.applications.get(event.application)
+    undecided = partition.undecided.get(event.application)
+    if undecided is not None:
+        _forget_undecided(partition, undecided)
+        return
+    if app is None:
+        world.ignore("removal of an unknown application")
+        return
+    why = "the application was removed"
+    answer = partition.outbox.answer(partition.rm)
+    told = [key for key, ask in app.asks.items() if not ask.spec.is_virtual]
+    for key in list(app.asks):
+        ledger.unlink(partition, app, key)
+    for allocation in list(app.allocations.values()):
+        ledger.drop(partition, app, allocation, now_ns)
+        if not allocation.spec.is_virtual:
+            key = allocation.spec.key
+            answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.STOPPED_BY_RM, why))
+    lifecycle.conclude(partition, app, now_ns)
+    lifecycle.leave(partition, app)
+    answer.released_asks += [AskRelease(partition.id, app.id, key, Termination.STOPPED_BY_RM, why) for key in told]
+    lifecycle.remember_application(partition, app, now_ns)
+
+
+def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, on_demand: QueueConfig | None) -> str:
+    """Why a gang can never have its places there; `on_demand`: what a leaf that is to be made will be."""
+    if not spec.is_gang or spec.forced:
+        return ""
+    if refused := gangs.direct_gang_refusal(spec) or selectors.refusal(partition, spec):
+        return refused
+    if on_demand is not None:
+        above = configured_bounds(queues.nearest(partition.queues, path))
+        return gang_blocking_reason(spec, on_demand.policies.order, [(path, on_demand.max), *above])
+    leaf = partition.queues.by_path[path]
+    most = queues.maximum(leaf, spec.quota)
+    above = configured_bounds(leaf.parent) if leaf.parent is not None else ()
+    return gang_blocking_reason(spec, leaf.policies.order, [(path, most), *above])
+
+
+def _applications_reject(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> None:
+    """Refuse the application, and keep it for people to look at."""
+    app = Application(spec, nowhere(spec.queue), partition.next_number(), spec.created_ns or now_ns)
+    app.state = follow(APPLICATION, app.state, ApplicationEvent.REJECT)
+    app.state_log.append((now_ns, app.state))
+    app.rejected_message = reason
+    partition.outbox.put(ApplicationRejected(partition.rm, spec.id, reason))
+    records.app_moved(partition, app, reason)
+    lifecycle.remember_application(partition, app, now_ns)

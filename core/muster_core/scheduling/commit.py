@@ -1,0 +1,353 @@
+"""Commits decisions after it has checked them against the state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from muster_core.model.decisions import (
+    Decision,
+    NodeReservationDecision,
+    PlaceholderRelease,
+    PlaceholderReplacement,
+    Placement,
+    Preemption,
+    QuotaPreemption,
+    QuotaReservation,
+)
+from muster_core.model.effects import NewAllocation, Release, SchedulingState, SchedulingStateChanged
+from muster_core.model.errors import BrokenDecision, CommitFailed
+from muster_core.model.events import TimerKind
+from muster_core.model.ids import AllocationKey, NodeId, Termination
+from muster_core.model.records import Notice
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import NO_PROPERTIES, AskSpec
+from muster_core.model.states import ApplicationState, NodeState
+from muster_core.model.storage import NO_CHOICE, Choice
+from muster_core.scheduling import gangs, ledger, lifecycle, records, requeue, reservations, victims
+from muster_core.state.applications import Allocation, Application, Ask, lacking
+from muster_core.state.request_classes import AskClass
+from muster_core.state.scheduler_state import Partition, ResponseBuilder
+
+
+def commit(partition: Partition, decision: Decision, now_ns: int) -> None:
+    """Carry out one decision whole; its effects go into the outbox as it is written.
+
+    Raises BrokenDecision before the first write if it no longer holds, CommitFailed for any other exception.
+    """
+    try:
+        _commit(partition, decision, now_ns)
+    except BrokenDecision:
+        raise
+    except Exception as error:
+        raise CommitFailed(type(decision).__name__) from error
+
+
+def _commit(partition: Partition, decision: Decision, now_ns: int) -> None:
+    if isinstance(decision, QuotaPreemption):
+        victims.enforce(partition, decision, now_ns)
+        return
+    app = partition.applications.get(decision.application)
+    if app is None:
+        raise BrokenDecision(type(decision).__name__, f"application {decision.application} is gone")
+    match decision:
+        case Placement():
+            _place(partition, app, decision, now_ns)
+        case PlaceholderReplacement():
+            _swap(partition, app, decision, now_ns)
+        case PlaceholderRelease():
+            _evict(partition, app, decision, now_ns)
+        case QuotaReservation():
+            ledger.set_quota_reservation(partition, app, decision.amount, granted=decision.granted)
+            requeue.note_holding(partition, app)
+        case NodeReservationDecision():
+            reservations.reserve(partition, app, decision, now_ns)
+        case Preemption():
+            victims.preempt(partition, app, decision, now_ns)
+        case _:
+            assert_never(decision)
+
+
+def may_place(partition: Partition, app: Application, decision: Placement) -> bool:
+    """Whether a placement that was planned earlier still holds."""
+    try:
+        _check_placement(partition, app, decision)
+    except BrokenDecision:
+        return False
+    return all(partition.nodes.record(node).state is NodeState.SCHEDULABLE for _, node in decision.places)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What a placement makes, and the answer that says it."""
+
+    volumes: Mapping[str, str]
+    answer: ResponseBuilder
+    made: list[Allocation] = field(default_factory=list)
+
+
+def _place(partition: Partition, app: Application, decision: Placement, now_ns: int) -> None:
+    wanted = _check_placement(partition, app, decision)
+    for resources, counts in wanted.items():
+        partition.nodes.take_all(counts, resources)
+    batch = _Batch(dict(decision.volumes), partition.outbox.answer(partition.rm))
+    totals: dict[tuple[bool, Resources], tuple[AskSpec, int]] = {}
+    for spec, places in _runs(app, decision):
+        for ask, node in places:
+            _make(partition, app, ask, node, now_ns, batch)
+        shape = (spec.placeholder, spec.resources)
+        first, count = totals.get(shape, (spec, 0))
+        totals[shape] = (first, count + len(places))
+    for spec, count in totals.values():
+        ledger.count_in(partition, app, spec, count)
+        ledger.count_pending(partition, app, spec.resources, -count)
+    ledger.note_waiting(partition, app)
+    records.places_came(partition, app, batch.made, asked=True)
+    _after_placement(partition, app, now_ns)
+
+
+def _runs(app: Application, decision: Placement) -> list[tuple[AskSpec, list[tuple[Ask, NodeId]]]]:
+    """The places of a decision by what follows each other of one class, with the first spec of each: what is the same
+    for all of them is then done once.
+    """
+    runs: list[tuple[AskSpec, list[tuple[Ask, NodeId]]]] = []
+    kind: AskClass | None = None
+    for key, node in decision.places:
+        ask = app.asks[key]
+        if ask.kind is not kind:
+            kind = ask.kind
+            runs.append((ask.spec, []))
+        runs[-1][1].append((ask, node))
+    return runs
+
+
+def _make(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, batch: _Batch) -> None:
+    """One allocation; its sums are the batch's."""
+    spec = ask.spec
+    if ask.said is not None:
+        say_found(partition, app, ask, node)
+    if partition.reservations and _use_hold(partition, app, spec.key, node):
+        reservations.watch(partition, app, now_ns)
+    allocation = Allocation(spec, ledger.next_id(app, ask), node, now_ns)
+    ledger.count_made(partition, app, ask)
+    ledger.book(partition, app, allocation)
+    batch.made.append(allocation)
+    choice = ledger.assume(partition, spec, node, batch.volumes) if spec.facts is not NO_PROPERTIES else NO_CHOICE
+    if not spec.is_virtual:
+        batch.answer.new.append(NewAllocation(spec, allocation.id, node, choice))
+    if spec.timeout_ns:
+        run_clock(partition, app, allocation, now_ns)
+
+
+def _check_placement(partition: Partition, app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
+    """How many of each amount go to each node. Raises BrokenDecision."""
+    wanted = _counts(app, decision)
+    _check_volumes(partition, decision.volumes)
+    total = NOTHING
+    for resources, counts in wanted.items():
+        total = total.plus(resources, sum(counts.values()))
+        node = partition.nodes.without_room(counts, resources)
+        if node is not None:
+            raise BrokenDecision("placement", f"node {node} has no room for {counts[node]} of {resources}")
+    _check_together(partition, app, decision, wanted)
+    _check_part(app, total)
+    for queue in app.queue.path_up():
+        if queue.max:
+            excess = queue.max.excess(queue.allocated + total)
+            if any(total[name] for name in excess):
+                raise BrokenDecision("placement", f"queue {queue.path} would exceed its maximum by {excess}")
+    for holder, limit, account in partition.users.limits(app):
+        excess = limit.max.excess(account.allocated + total)
+        if any(total[name] for name in excess):
+            raise BrokenDecision("placement", f"{holder.kind} {holder.name} would exceed the limit by {excess}")
+    return wanted
+
+
+def _check_together(
+    partition: Partition, app: Application, decision: Placement, wanted: Mapping[Resources, Mapping[NodeId, int]]
+) -> None:
+    """What single shapes do not show: different ones on one node, and what is reserved there for others."""
+    seen: set[NodeId] = set()
+    reserved = {
+        *partition.reservations.by_node,
+        *(node for one in partition.contention.open.values() for node in one.nodes),
+    }
+    checked = {node for node in reserved if any(node in counts for counts in wanted.values())}
+    for counts in wanted.values():
+        checked |= seen & counts.keys()
+        seen |= counts.keys()
+    if not checked:
+        return
+    required = {node for key, node in decision.places if node in checked and app.asks[key].spec.required_node}
+    for node in checked:
+        amount = sum((each.times(counts[node]) for each, counts in wanted.items() if node in counts), NOTHING)
+        kept = reservations.kept(partition, app, node, required_only=node in required)
+        if not (partition.nodes.available(node) - kept).covers(amount):
+            raise BrokenDecision("placement", f"node {node} has no room for {amount} next to its reservations")
+
+
+def _check_part(app: Application, total: Resources) -> None:
+    """A gang that wants all or nothing holds no part of its places (semantics 16)."""
+    if not app.is_reserving or not app.spec.is_whole:
+        return
+    if any(amount > total[name] for name, amount in lacking(app).items()):
+        raise BrokenDecision("placement", f"gang {app.id} would reserve only a part of its members")
+
+
+def _counts(app: Application, decision: Placement) -> dict[Resources, dict[NodeId, int]]:
+    wanted: dict[Resources, dict[NodeId, int]] = {}
+    given: dict[AllocationKey, int] = {}
+    resources, counts = NOTHING, dict[NodeId, int]()
+    for key, node in decision.places:
+        ask = app.asks.get(key)
+        given[key] = now = given.get(key, 0) + 1
+        if ask is None or ask.replacement is not None or ask.left < now:
+            raise BrokenDecision("placement", f"ask {key} does not wait for that many places")
+        if ask.spec.resources is not resources:
+            resources = ask.spec.resources
+            counts = wanted.setdefault(resources, {})
+        counts[node] = counts.get(node, 0) + 1
+    return wanted
+
+
+def _check_volumes(partition: Partition, volumes: Choice) -> None:
+    storage = partition.nodes.pods_on_nodes.attachments.storage
+    for claim, volume in volumes:
+        if volume and not storage.is_free(volume, claim):
+            raise BrokenDecision("choice of volumes", f"volume {volume} is not free for claim {claim} any more")
+
+
+def _after_placement(partition: Partition, app: Application, now_ns: int) -> None:
+    if app.is_reserving:
+        gangs.note_reservation(partition, app, now_ns)
+        gangs.after_placing(partition, app, now_ns)
+        requeue.note_holding(partition, app)
+    elif app.state is ApplicationState.ACCEPTED:
+        lifecycle.run(partition, app, now_ns)
+
+
+def _use_hold(partition: Partition, app: Application, key: AllocationKey, node: NodeId) -> bool:
+    """What was held for an ask that gets its place is free again, or in its use; whether anything was."""
+    hold = partition.reservations.by_ask.get((app.id, key))
+    if hold is not None:
+        ledger.unreserve(partition, hold.ask, used=hold.node == node)
+    return hold is not None
+
+
+def run_clock(partition: Partition, app: Application, allocation: Allocation, now_ns: int) -> None:
+    """The clock of an allocation's run time (semantics 2)."""
+    at_ns = now_ns + allocation.spec.timeout_ns
+    key = AllocationKey(allocation.id)
+    lifecycle.set_clock(partition, app, TimerKind.ALLOCATION_RUN, app.sequence, at_ns, key)
+
+
+def _swap(partition: Partition, app: Application, decision: PlaceholderReplacement, now_ns: int) -> None:
+    ask = app.asks.get(decision.ask)
+    placeholder = app.allocations.get(decision.placeholder)
+    if ask is None or ask.replacement is not None or placeholder is None or placeholder.releasing is not None:
+        raise BrokenDecision("swap", "the ask or its placeholder is not free any more")
+    if not placeholder.spec.resources.covers(ask.spec.resources):
+        raise BrokenDecision("swap", f"ask {ask.spec.key} is larger than its placeholder")
+    _check_volumes(partition, decision.volumes)
+    if not decision.same_node:
+        if decision.node not in partition.nodes:
+            raise BrokenDecision("swap", f"node {decision.node} is gone")
+        kept = reservations.kept(partition, app, decision.node, required_only=bool(ask.spec.required_node))
+        if not (partition.nodes.available(decision.node) - kept).covers(ask.spec.resources):
+            raise BrokenDecision("swap", f"node {decision.node} has no room")
+    if placeholder.spec.is_virtual:
+        _take_over(partition, app, placeholder, ask, decision, now_ns)
+        return
+    answer = partition.outbox.answer(partition.rm)
+    if not decision.same_node:
+        ledger.hold(partition, app, ask, decision.node)
+    ledger.park(partition, app, ask, decision)
+    ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
+    ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
+    placeholder.replaced_by = ask.spec.key
+    why = Termination.PLACEHOLDER_REPLACED
+    answer.released.append(
+        Release(partition.id, app.id, placeholder.spec.key, placeholder.id, why, message=ask.spec.key)
+    )
+    ask.clock = partition.next_number()
+    at_ns = now_ns + partition.timing.release_timeout_ns
+    lifecycle.set_clock(partition, app, TimerKind.RELEASE, ask.clock, at_ns, ask.spec.key)
+    say_found(partition, app, ask, decision.node)
+
+
+def _take_over(
+    partition: Partition,
+    app: Application,
+    placeholder: Allocation,
+    ask: Ask,
+    replacement: PlaceholderReplacement,
+    now_ns: int,
+) -> None:
+    """A place without a pod is the real ask's at once: nobody has to go first (semantics 16)."""
+    answer = partition.outbox.joined(partition.rm, app.id)
+    say_found(partition, app, ask, replacement.node)
+    ledger.unreserve(partition, (app.id, ask.spec.key))
+    app.gang.groups[placeholder.spec.group].replaced += 1
+    allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)
+    ledger.book(partition, app, allocation)
+    volumes = ledger.assume(partition, ask.spec, replacement.node, dict(replacement.volumes))
+    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
+    records.places_came(partition, app, (allocation,), asked=True)
+    app.mark_releasing(placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
+    ledger.hand_over(partition, app, placeholder, allocation, now_ns)
+    ledger.count_pending(partition, app, ask.spec.resources, -1)
+    ledger.count_made(partition, app, ask)
+    ledger.note_waiting(partition, app)
+    if ask.spec.timeout_ns:
+        run_clock(partition, app, allocation, now_ns)
+
+
+def say_found(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+    """Report that nothing keeps an ask waiting any more that was refused before (semantics 6).
+
+    One that replaces a placeholder waits for that to end, and for nothing that its user could do something about.
+    """
+    if ask.said is None:
+        return
+    ask.said = None
+    text = "all its places are held" if ask.spec.is_virtual else f"on node {node}"
+    partition.outbox.state(
+        SchedulingStateChanged(partition.rm, app.id, ask.spec.report_key, SchedulingState.SCHEDULED, text)
+    )
+
+
+def confirm_swap(partition: Partition, app: Application, placeholder: Allocation, ask: Ask, now_ns: int) -> None:
+    """The placeholder is gone: one update of application, queue, user and node (seed 000, "Scheduler logic")."""
+    replacement = ask.replacement
+    if replacement is None:
+        raise BrokenDecision("swap", "the ask is not parked")
+    answer = partition.outbox.answer(partition.rm)
+    app.gang.groups[placeholder.spec.group].replaced += 1
+    allocation = Allocation(ask.spec, ledger.next_id(app, ask), replacement.node, now_ns, replaced_placeholder=True)
+    # In this order: what is assumed of its claims is forgotten where nobody has a place.
+    ledger.book(partition, app, allocation)
+    ledger.arrive(partition, app, ask, replacement)
+    ledger.count_in(partition, app, ask.spec, 1)
+    volumes = ledger.assumed(partition, ask.spec)
+    answer.new.append(NewAllocation(ask.spec, allocation.id, allocation.node, volumes))
+    records.places_came(partition, app, (allocation,), asked=True)
+    # Only now: between the two a queue over a lowered maximum would look as if it were within it.
+    ledger.drop(partition, app, placeholder, now_ns)
+    if ask.spec.timeout_ns:
+        run_clock(partition, app, allocation, now_ns)
+    ledger.count_pending(partition, app, ask.spec.resources, -1)
+    ledger.count_made(partition, app, ask)
+    if ask.left:
+        ledger.wait_again(partition, app, ask, as_usual=False)
+
+
+def _evict(partition: Partition, app: Application, decision: PlaceholderRelease, now_ns: int) -> None:
+    ask = app.asks.get(decision.ask)
+    placeholder = app.allocations.get(decision.placeholder)
+    if ask is None or ask.replacement is not None or placeholder is None or placeholder.releasing is not None:
+        raise BrokenDecision("eviction", "the ask or its placeholder is not free any more")
+    answer = partition.outbox.answer(partition.rm)
+    victims.release_on_timeout(partition, app, [placeholder], decision.message, now_ns, answer)
+    ledger.wait_again(partition, app, ask, as_usual=True)
+    partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=decision.message)

@@ -1,0 +1,490 @@
+"""Scheduling cycle: tries applications of one queue after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from muster_core.gangs import planning
+from muster_core.model.config import ApplicationOrder
+from muster_core.model.decisions import PlaceholderReplacement, Placement, ReasonKind, UnschedulableReason
+from muster_core.model.effects import Effect, SchedulingState, SchedulingStateChanged
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import TimerKind
+from muster_core.model.ids import AllocationKey
+from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
+from muster_core.model.records import Detail, Notice
+from muster_core.model.states import ApplicationState, ManagerState
+from muster_core.placement import node_reservations, pods, replacement
+from muster_core.placement.snapshot import AllocationPlan, Unplaced, wanted
+from muster_core.queues import quota
+from muster_core.queues.quota import FREELY, CompetingQueue, FairnessQuantum, quantum_of
+from muster_core.scheduling import (
+    extensions,
+    failures,
+    gangs,
+    lifecycle,
+    preemption,
+    records,
+    requeue,
+    reservations,
+    selectors,
+    takeovers,
+    timers,
+)
+from muster_core.scheduling.commit import commit
+from muster_core.state import ordering
+from muster_core.state.applications import Application, Ask
+from muster_core.state.queues import Queue
+from muster_core.state.request_classes import AskClass
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.scheduling_queue import (
+    BlockingReason,
+    MembersDoNotFit,
+    NodeNotReserved,
+    NoNodeFits,
+    QueuedBehindGang,
+)
+
+
+class Step(StrEnum):
+    """QUEUE: choosing the next leaf; APPLICATION: ordering a leaf's applications; NODE: finding places for one of
+    them and carrying that out.
+    """
+
+    QUEUE = "queue"
+    APPLICATION = "app"
+    NODE = "node"
+
+
+PhaseTimer = Callable[[Step], None]
+
+
+def untimed(step: Step) -> None:
+    """Nobody times it."""
+
+
+_STATES: Final = {
+    ReasonKind.QUOTA: SchedulingState.SKIPPED,
+    ReasonKind.USER_QUOTA: SchedulingState.SKIPPED,
+    ReasonKind.APPLICATIONS: SchedulingState.SKIPPED,
+    ReasonKind.TURN: SchedulingState.SKIPPED,
+    ReasonKind.ADMISSION: SchedulingState.SKIPPED,
+    ReasonKind.NODES: SchedulingState.FAILED,
+    ReasonKind.RESERVED: SchedulingState.RESERVED,
+    ReasonKind.CLUSTER: SchedulingState.FAILED,
+}
+
+
+_NOTHING: Final = AllocationPlan()
+
+
+_STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+
+
+_NOTES: Final = {
+    Detail.APP_CANNOTRUN_QUEUE: Detail.APP_RUNNABLE_QUEUE,
+    Detail.APP_CANNOTRUN_QUOTA: Detail.APP_RUNNABLE_QUOTA,
+}
+
+
+@dataclass(slots=True)
+class QueueAttempt:
+    """Of `leaf`, with `left` places to give, or fewer where the pace says so. `pace`: None = it is not known yet."""
+
+    partition: Partition
+    leaf: Queue
+    pace: FairnessQuantum | None
+    left: int
+    now_ns: int
+    may_go_on: Callable[[], bool]
+    lap: PhaseTimer = untimed
+    #: The only application that is tried; None = all active applications.
+    only: Application | None = None
+    #: A decision did not hold: whoever it was for is not asked again before something changes.
+    is_broken: bool = False
+
+    def take(self) -> None:
+        """Try the applications in order. The rest stays in the scheduling queue; one that raises backs off."""
+        scheduling = self.partition.scheduling
+        app = self.only or scheduling.next_application(self.leaf)
+        self.lap(Step.APPLICATION)
+        while app is not None:
+            if failures.attempt(self.partition, app, self.now_ns, partial(self._take_one, app)):
+                self.lap(Step.NODE)
+            tried, app = app, None if self.only else scheduling.next_application(self.leaf)
+            if app is not None and (tried.unplanned or self._is_over(tried) or not self.may_go_on()):
+                break
+        preemption.watch_leaf(self.partition, self.leaf, self.now_ns)
+
+    def _take_one(self, app: Application) -> bool:
+        """Whether it was tried: it may be held, or not be worth it."""
+        is_worth = requeue.is_worth_trying(self.partition, app) or self.only is not None
+        if not is_worth or self._is_held(app):
+            return False
+        self._try(app)
+        return True
+
+    def _is_over(self, app: Application) -> bool:
+        """Whether no more is to be given; who comes first and wants more is not overtaken in a turn. Where no pace was
+        needed, the next leaf is chosen anew.
+        """
+        is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
+        return is_given or self.pace is None or self.pace.is_over()
+
+    def _is_held(self, app: Application) -> bool:
+        """Whether it may not be tried at all now."""
+        if app.asleep_until_ns or self._is_parked(app):
+            self._stand(app, [])  # a clock, or an answer, stirs it
+            return True
+        if waits := requeue.is_waiting(self.partition, app):
+            report_unschedulable(
+                self.partition,
+                app,
+                [Unplaced(kind, UnschedulableReason(ReasonKind.TURN, waits)) for kind in _told(app)],
+            )
+            self._stand(app, [])  # the end of the take-over stirs it
+            return True
+        gang = self._gang_before(app)
+        if gang is not None:
+            text = f"gang {gang.name} came first in queue {self.leaf.path} and waits for head room"
+            why = UnschedulableReason(ReasonKind.TURN, text)
+            report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
+            self._stand(app, [QueuedBehindGang(self.leaf.path)])
+            return True
+        held = quota.start_refusal(self.partition, app)
+        note_runnable(self.partition, app, held.detail if held is not None else Detail.NONE)
+        if held is None:
+            return False
+        requeue.note_short(self.partition, app)
+        requeue.set_blocking(self.partition, app, blocks=False)
+        report_unschedulable(self.partition, app, [Unplaced(kind, held.why) for kind in _told(app)])
+        self._stand(app, [held.obstacle])
+        return True
+
+    def _is_parked(self, app: Application) -> bool:
+        return self.partition.pending_callbacks.is_parked(self.partition.id, app.id)
+
+    def _gang_before(self, app: Application) -> Application | None:
+        """The gang whose turn it is; None = it is this application's (semantics 11)."""
+        blockers = self.leaf.blockers
+        if not blockers or _has_started(app) or self.leaf.policies.order is not ApplicationOrder.FIFO:
+            return None
+        mine = ordering.application_key(self.partition, app)
+        apps = map(self.partition.applications.__getitem__, blockers)
+        return next((other for other in apps if ordering.application_key(self.partition, other) < mine), None)
+
+    def _try(self, app: Application) -> None:
+        partition = self.partition
+        if app.withheld:
+            self._replace_only(app)
+            return
+        if app.is_reserving:
+            taken_over = takeovers.finish(partition, app)
+            allocation_plan = (
+                AllocationPlan([taken_over])
+                if taken_over is not None
+                else planning.plan_gang(partition, app, self.now_ns)
+            )
+            app.gang.searches = app.gang.searches + 1 if allocation_plan.in_vain else 0
+            if allocation_plan.checked:
+                app.gang.checked_at = partition.nodes.capacity_total
+                app.gang.exceeds_nodes = bool(allocation_plan.notice)
+            self._carry_out(app, allocation_plan)
+            if app.is_reserving:
+                gangs.note_impossible(partition, app, allocation_plan.impossible, self.now_ns)
+            requeue.set_blocking(partition, app, blocks=allocation_plan.blocks and app.is_reserving)
+            if not allocation_plan.more:
+                requeue.note_short(partition, app)
+            if requeue.waits_for_any_growth(partition, app, self.now_ns):
+                allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+            self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
+            return
+        held = swaps = _NOTHING
+        if app.id in partition.reservations.by_application:
+            held = node_reservations.plan_reservation(partition, app)
+            self._carry_out(app, held)
+        if app.gang.live and not self._is_parked(app):
+            swaps = replacement.plan_replacements(partition, app, self.left)
+            self._carry_out(app, swaps)
+        requeue.set_blocking(partition, app, blocks=False)
+        if self.left <= 0 or self._is_parked(app):  # what is asked about is in no draft: it would be planned twice
+            self._settle(app, [swaps], more=True)
+            return
+        allocation_plan = pods.plan_pods(partition, app, self.left, self._pace_of(app), self._budget(app))
+        self._carry_out(app, allocation_plan)
+        self._note_progress(app, allocation_plan)
+        self._settle(app, [held, swaps, allocation_plan], more=swaps.more or allocation_plan.more)
+        back_off(partition, app, allocation_plan, self.now_ns)
+
+    def _replace_only(self, app: Application) -> None:
+        """Let real pods take over from placeholders; the application's new requests wait (`withheld`)."""
+        partition = self.partition
+        is_idle = app.is_reserving or self._is_parked(app)
+        swaps = AllocationPlan() if is_idle else replacement.plan_replacements(partition, app, self.left)
+        self._carry_out(app, swaps)
+        requeue.set_blocking(partition, app, blocks=False)
+        why = UnschedulableReason(ReasonKind.ADMISSION, app.withheld)
+        kinds = [kind for kind in _told(app) if not replacement.has_placeholder(app, kind)]
+        report_unschedulable(partition, app, [Unplaced(kind, why) for kind in kinds])
+        self._settle(app, [swaps], more=swaps.more)
+
+    def _budget(self, app: Application) -> pods.SearchBudget:
+        """A part of the cycle for each attempt; a plan that changes made void too often runs to its end."""
+        return pods.UNBOUNDED if app.restarts >= MOST_RESTARTS else pods.SearchBudget(self.may_go_on, LOOKS_PER_ATTEMPT)
+
+    def _note_progress(self, app: Application, allocation_plan: AllocationPlan) -> None:
+        """Continue an unfinished plan in the next cycle. The leaf waits until then, and other leaves continue."""
+        app.restarts += 0 < app.unplanned <= allocation_plan.left
+        app.unplanned = allocation_plan.left
+        if allocation_plan.left:
+            self.partition.scheduling.pause(self.leaf)
+        else:
+            app.restarts = 0
+
+    def _pace_of(self, app: Application) -> FairnessQuantum:
+        """In a FAIR leaf the next application is a rival too. One place is always given: an application that wants no
+        more needs no pace.
+        """
+        if self.pace is None:
+            if len(app.waiting) == 1 and wanted(app, next(iter(app.waiting)), 2) == 1:
+                return FREELY
+            self.pace = quantum_of(self.partition, self.leaf)
+        if self.only is not None or self.leaf.policies.order is not ApplicationOrder.FAIR:
+            return self.pace
+        other = self.partition.scheduling.second_application(self.leaf)
+        if other is None:
+            return self.pace
+        if self.leaf.policies.sorts_by_priority and other.shown != app.shown:
+            return self.pace
+        partition = self.partition
+        rival = CompetingQueue(
+            lambda: app.allocated + app.gang.allocated,
+            partition.nodes.capacity_total.__getitem__,
+            ordering.application_share(partition, other),
+        )
+        return FairnessQuantum((*self.pace.rivals, rival))
+
+    def _settle(self, app: Application, outlines: list[AllocationPlan], *, more: bool) -> None:
+        if not app.waiting or app.id not in self.partition.applications:
+            return
+        if self._is_parked(app):
+            self._stand(app, [])
+            return
+        more = more and not self.is_broken
+        # Room that is held for it is room for nobody else: what others are told is not its answer.
+        held: list[BlockingReason] = [
+            NodeNotReserved(app.id, hold.node) for hold in self.partition.reservations.of(app.id)
+        ]
+        self._stand(
+            app, [] if more else [*held, *(one for allocation_plan in outlines for one in allocation_plan.obstacles)]
+        )
+        if more:
+            self.partition.requeue_one(app)
+
+    def _stand(self, app: Application, obstacles: list[BlockingReason]) -> None:
+        self.partition.dequeue_one(app)
+        self.partition.scheduling.mark_unschedulable(app, obstacles)
+
+    def _carry_out(self, app: Application, allocation_plan: AllocationPlan) -> None:
+        partition = self.partition
+        if allocation_plan.notice:
+            partition.note(
+                Notice.APPLICATION, app.id, reference=allocation_plan.short_of, message=allocation_plan.notice
+            )
+        parked: list[Placement | PlaceholderReplacement] = []
+        for decision in allocation_plan.decisions:
+            # Places without pods are nobody's to judge.
+            is_asked = partition.pending_callbacks.places and not (
+                app.spec.uses_virtual_placeholders and app.is_reserving
+            )
+            if isinstance(decision, Placement | PlaceholderReplacement) and is_asked:
+                parked.append(decision)
+                self.left -= len(decision.places) if isinstance(decision, Placement) else 1
+                continue
+            try:
+                commit(partition, decision, self.now_ns)
+            except BrokenDecision as broken:
+                # A plan of this very pass should hold. It wrote nothing: count it, tell it, leave it.
+                partition.void_decisions += 1
+                self.is_broken = True
+                partition.note(Notice.APPLICATION, app.id, message=str(broken))
+                continue
+            self.left -= len(decision.places) if isinstance(decision, Placement) else 1
+        if parked:
+            extensions.propose_placements(partition, app.id, parked, self.now_ns)
+        # Room for places that are only asked about is not taken yet: how much there is besides is not to be remembered.
+        unplaced = (
+            [replace(entry, room=None) for entry in allocation_plan.unplaced] if parked else allocation_plan.unplaced
+        )
+        report_unschedulable(partition, app, unplaced)
+        refused = [entry.kind for entry in allocation_plan.unplaced if entry.why.lack is ReasonKind.NODES]
+        if refused:
+            reservations.watch(partition, app, self.now_ns)
+            preemption.watch_required(partition, app, refused, self.now_ns)
+
+
+def report_unschedulable(partition: Partition, app: Application, unplaced: list[Unplaced]) -> None:
+    """Tell the resource manager, per ask, and only where the reason's kind is another than before.
+
+    Keys of a class keep their order and were all told together, so the walk
+    ends at the first one that knows: only newcomers are looked at, and those
+    whose room is held no more.
+    """
+    for entry in unplaced:
+        lack = entry.why.lack
+        if entry.room is not None:
+            then = requeue.held_by_nodes(partition, app, entry.kind) if entry.room else None
+            partition.unschedulable_classes.put(entry.kind, entry.room, entry.why, then)
+        if entry.kind in app.waiting:
+            app.refusals[entry.kind] = entry.told
+        text = entry.told.text()
+        told = _untold(app, app.waiting.get(entry.kind, {}), lack)
+        if told:
+            records.refused(partition, told, entry.told)
+        for ask in told:
+            ask.said = lack
+        speak = told[:1] if entry.kind.placeholder and app.spec.uses_virtual_placeholders else told
+        state = _STATES[lack]
+        for one in speak:
+            partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, one.spec.report_key, state, text, lack))
+
+
+def _untold(app: Application, keys: dict[AllocationKey, None], lack: ReasonKind) -> list[Ask]:
+    """Those of a class who do not know yet that this is why they wait."""
+    found: dict[AllocationKey, Ask] = {}
+    for key in reversed(keys):
+        ask = app.asks[key]
+        if ask.said is lack:
+            break
+        if ask.said is not ReasonKind.RESERVED:
+            found[key] = ask
+    for key in [key for key in app.unheld if key in keys]:
+        del app.unheld[key]
+        if app.asks[key].said is None:
+            found[key] = app.asks[key]
+    return list(found.values())
+
+
+def note_runnable(partition: Partition, app: Application, held: Detail) -> None:
+    """Note on change only that an application may not start for a maxapplications, or may again (contract 6.1)."""
+    if held is app.cannot_run:
+        return
+    detail = held if held is not Detail.NONE else _NOTES[app.cannot_run]
+    app.cannot_run = held
+    partition.note(Notice.APPLICATION, app.id, detail=detail)
+
+
+def back_off(partition: Partition, app: Application, allocation_plan: AllocationPlan, now_ns: int) -> None:
+    """Send an application to sleep of which so many asks had no node in one pass (contract 2.5)."""
+    policies = app.queue.policies
+    if not policies.backoff_after:
+        return
+    refused = dict.fromkeys(one.kind for one in allocation_plan.obstacles if isinstance(one, NoNodeFits))
+    most = policies.backoff_after
+    if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
+        return
+    app.asleep_until_ns = now_ns + policies.backoff_delay_ns
+    lifecycle.set_clock(partition, app, TimerKind.BACKOFF, app.sequence, app.asleep_until_ns)
+
+
+def _told(app: Application) -> list[AskClass]:
+    """Whose asks are told why the application waits: for a Direct gang that reserves its own asks speak."""
+    speaks = app.spec.uses_virtual_placeholders and app.is_reserving
+    return [kind for kind in app.waiting if kind.placeholder or not speaks]
+
+
+def _has_started(app: Application) -> bool:
+    return app.state in _STARTED or bool(app.real_allocations or app.gang.reserved or app.gang.quota_reservation)
+
+
+#: Places a leaf gets before another leaf (or, in a FAIR leaf, application) has its turn.
+_TURN: Final = 64
+
+
+#: The same while nobody else waits; bounds the time of one turn.
+_TURN_ALONE: Final = 250
+
+
+@dataclass(slots=True)
+class CycleResult:
+    """`more`: the pass stopped because its time was up; call again. `effects`: what was drained from the outbox."""
+
+    effects: list[Effect] = field(default_factory=list)
+    more: bool = False
+
+
+def cycle(world: SchedulerState, now_ns: int, may_go_on: Callable[[], bool], lap: PhaseTimer = untimed) -> CycleResult:
+    """Try everything that may have changed since the last pass; an application, or a partition, that raises backs off.
+
+    `lap` is told after each step which one it was. Raises UnsoundWorld; effects of before are in the outbox.
+    """
+    result = CycleResult()
+    for partition in _in_turn(world):
+        if _is_open(world, partition, now_ns):
+            failures.attempt_partition(partition, now_ns, partial(_pass, partition, now_ns, may_go_on, lap, result))
+            result.more |= partition.scheduling.resume()
+    result.effects = world.outbox.drain()
+    return result
+
+
+def _pass(
+    partition: Partition, now_ns: int, may_go_on: Callable[[], bool], lap: PhaseTimer, result: CycleResult
+) -> None:
+    selectors.tidy(partition)
+    requeue.absorb(partition)
+    is_first = True
+    while partition.scheduling.is_due:
+        if not is_first and not may_go_on():
+            result.more = True
+            return
+        is_first = False
+        partition.scheduling.requeue_some()
+    is_first = True
+    while partition.returning:
+        if not is_first and not may_go_on():
+            result.more = True
+            return
+        is_first = False
+        app = partition.applications.get(partition.returning.popleft())
+        if app is not None and app.is_reserving:
+            turn = QueueAttempt(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, lap, only=app)
+            turn.take()
+            requeue.absorb(partition)
+    is_taken_over = True
+    while is_taken_over:
+        while (leaf := partition.scheduling.next_leaf()) is not None:
+            if not is_first and not may_go_on():
+                result.more = True
+                return
+            is_first = False
+            lap(Step.QUEUE)
+            is_alone = partition.scheduling.is_alone(leaf)
+            places = _TURN_ALONE if is_alone and leaf.policies.order is ApplicationOrder.FIFO else _TURN
+            QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, lap).take()
+            requeue.absorb(partition)
+        is_taken_over = takeovers.resolve_takeovers(partition, now_ns, may_go_on)
+        requeue.absorb(partition)
+        if partition.contention.due:
+            result.more = True
+            return
+    preemption.watch_shrunk(partition, now_ns)
+    timers.watch_nodes(partition, now_ns)
+    extensions.node_to_empty(partition, now_ns)
+
+
+def _in_turn(world: SchedulerState) -> list[Partition]:
+    """All partitions, another one first in each cycle: each makes at least one attempt, the first ones use the time."""
+    partitions = list(world.partitions.values())
+    world.cycles += 1
+    first = world.cycles % len(partitions) if partitions else 0
+    return partitions[first:] + partitions[:first]
+
+
+def _is_open(world: SchedulerState, partition: Partition, now_ns: int) -> bool:
+    manager = world.managers[partition.rm]
+    is_awake = now_ns >= partition.asleep_until_ns
+    return manager.state is ManagerState.RUNNING and not manager.fence_up and is_awake

@@ -1,0 +1,351 @@
+"""Features that only other resource managers use: predicate callbacks, recommendations, utilization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from heapq import nsmallest
+from typing import Final
+
+from muster_core.model.decisions import PlaceholderReplacement, Placement, Preemption
+from muster_core.model.effects import NodeRecommended, PlacementsProposed, TimerSet, VictimsProposed
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import PlacementsEvaluated, Timer, TimerKind, UtilizationReported, VictimsEvaluated
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, RmId
+from muster_core.model.records import Notice
+from muster_core.model.resources import NOTHING
+from muster_core.model.specs import AskSpec
+from muster_core.model.states import NodeState
+from muster_core.placement import node_search
+from muster_core.placement.plugins import pod_refusal
+from muster_core.placement.search.backtracking import place_all
+from muster_core.placement.search.requests import Places
+from muster_core.placement.snapshot import RequestShape, Snapshot, shape_of
+from muster_core.scheduling.commit import commit
+from muster_core.state.applications import Allocation, Application
+from muster_core.state.nodes import NodeTable
+from muster_core.state.request_classes import occupant_of
+from muster_core.state.reservations import PendingCallback
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+#: What the resource manager refuses is its own answer's business.
+_NOT_ASKED: Final = frozenset({"Predicates"})
+
+
+#: Guards whose answers change with those who come and go.
+_OF_OTHERS: Final = _NOT_ASKED | {
+    "NodePorts",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "PlacementConstraint",
+}
+
+
+#: An ask and the node it is to go to.
+Place = tuple[AllocationKey, NodeId]
+
+
+def still_feasible(nodes: NodeTable, app: Application, replacement: PlaceholderReplacement) -> bool:
+    """Whether the real ask may still run on the node of its swap. Who else is there is not asked: there are the
+    placeholders of its gang, too, and what they count for is placement/replacement.py's to know.
+    """
+    ask = app.asks.get(replacement.ask)
+    if ask is None or replacement.node not in nodes:
+        return False
+    snapshot, shape = Snapshot(nodes), shape_of(ask.kind)
+    is_refused = (
+        bool(pod_refusal(snapshot, shape))
+        or not node_search.allowed(snapshot, shape, _OF_OTHERS)[nodes.rows.row(replacement.node)]
+    )
+    return not is_refused
+
+
+def remaining_placements(nodes: NodeTable, app: Application, decision: Placement) -> tuple[Place, ...]:
+    """The places of a decision that filters still allow: beside the others of it, or without them. In between was the
+    order in which they were found, which is not known any more.
+    """
+    bare, row = Snapshot(nodes), nodes.rows.row
+    known = [(key, node) for key, node in decision.places if key in app.asks and node in nodes]
+    shapes = {key: shape_of(app.asks[key].kind) for key, _ in known}
+    known = [(key, node) for key, node in known if not pod_refusal(bare, shapes[key])]
+    full = bare.fork()
+    for key, node in known:
+        node_search.charge(full, shapes[key], row(node))
+    allowed: dict[tuple[RequestShape, NodeId], bool] = {}
+    for key, node in known:
+        shape = shapes[key]
+        if (shape, node) not in allowed:
+            node_search.charge(full, shape, row(node), -1)
+            views = (node_search.allowed(snapshot, shape, _NOT_ASKED)[row(node)] for snapshot in (full, bare))
+            allowed[shape, node] = any(views)
+            if allowed[shape, node]:
+                node_search.charge(full, shape, row(node))
+    return tuple((key, node) for key, node in known if allowed[shapes[key], node])
+
+
+#: What a resource manager refused is asked again after this time: it does not say when its mind changes.
+REFUSED_NS: Final = 10 * 1_000_000_000
+
+
+#: A question without an answer counts as lost after this time.
+LOST_NS: Final = 30 * 1_000_000_000
+
+
+#: Why, where it gave no reason.
+REFUSED: Final = "node(s) were refused by the resource manager"
+
+
+#: Characters of a reason that are kept.
+_REASON_LIMIT: Final = 256
+
+
+Confirm = Callable[[Partition, Preemption, int], bool]
+
+
+def declare_callbacks(world: SchedulerState, rm: RmId, *, places: bool, victims: bool) -> None:
+    """From now on it is asked, or (both false) not any more; what is open stays so."""
+    manager = world.managers.get(rm)
+    if manager is not None:
+        manager.pending_callbacks.places, manager.pending_callbacks.victims = places, victims
+
+
+def propose_placements(
+    partition: Partition, app: ApplicationId, decisions: Sequence[Placement | PlaceholderReplacement], now_ns: int
+) -> None:
+    """Park them, and ask about all their places at once."""
+    inquiry = PendingCallback(partition.id, app, tuple(decisions))
+    number = partition.pending_callbacks.add(inquiry)
+    _set_clock(partition, app, number, now_ns)
+    partition.outbox.put(PlacementsProposed(partition.rm, number, tuple(_places(inquiry))))
+
+
+def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> None:
+    """Park it, and ask for each of its places whether it would do with the victims on its node gone."""
+    inquiry = PendingCallback(partition.id, decision.application, (decision,))
+    for place, (key, node) in enumerate(decision.places):
+        number = partition.pending_callbacks.add(inquiry, place)
+        _set_clock(partition, decision.application, number, now_ns)
+        victims = tuple(
+            allocation.spec.key
+            for app, identity in decision.victims
+            if (allocation := partition.applications[app].allocations[identity]).node == node
+            and not allocation.spec.is_virtual
+        )
+        partition.outbox.put(VictimsProposed(partition.rm, number, key, node, victims))
+
+
+def placements_evaluated(world: SchedulerState, event: PlacementsEvaluated, now_ns: int) -> None:
+    """Commit what may be, keep in mind what may not."""
+    found = _close(world, event.rm, event.number)
+    if found is None:
+        world.ignore("answer to a question that is not open")
+        return
+    partition, inquiry = found
+    asked = list(_places(inquiry))
+    # Too few verdicts are no verdict: what was not judged is not done.
+    verdicts = [*event.refusals, *([REFUSED] * (len(asked) - len(event.refusals)))]
+    refused = {place: why for place, why in zip(asked, verdicts, strict=False) if why}
+    app = partition.applications.get(inquiry.application)
+    is_whole = app is not None and app.is_reserving and app.spec.is_whole
+    for (key, node), why in refused.items():
+        _refuse(partition, inquiry.application, key, node, why, now_ns)
+    for decision in inquiry.decisions:
+        if not isinstance(decision, Preemption) and not (refused and is_whole):
+            _commit(partition, decision, refused, now_ns, is_whole=is_whole)
+    _wake(partition, inquiry.application)
+
+
+def victims_evaluated(world: SchedulerState, event: VictimsEvaluated, confirm: Confirm, now_ns: int) -> None:
+    """Once all places of a preemption are found good, it is planned again and carried
+    out if it still holds; with the first that is not, it is dropped."""
+    found = _close(world, event.rm, event.number)
+    if found is None:
+        world.ignore("answer to a question that is not open")
+        return
+    partition, inquiry = found
+    place = inquiry.questions.pop(event.number)
+    [decision] = inquiry.decisions
+    if not isinstance(decision, Preemption):
+        return
+    if not event.success:
+        for number in list(inquiry.questions):
+            partition.pending_callbacks.close(number)
+        key, node = decision.places[place]
+        _refuse(partition, inquiry.application, key, node, REFUSED, now_ns)
+    elif inquiry.questions:
+        return
+    elif not confirm(partition, decision, now_ns):
+        _note(partition, inquiry, "the preemption was dropped: nodes, queues or victims changed before the answer")
+    _wake(partition, inquiry.application)
+
+
+def lose_callbacks(partition: Partition, clock: Timer) -> None:
+    """No answer came in time: the plan is made anew."""
+    inquiry = partition.pending_callbacks.close(clock.generation)
+    if inquiry is None:
+        return
+    for number in [number for number in inquiry.questions if number != clock.generation]:
+        partition.pending_callbacks.close(number)
+    _note(partition, inquiry, f"the resource manager did not answer within {LOST_NS // 1_000_000_000} s")
+    _wake(partition, inquiry.application)
+
+
+def forget_callbacks(partition: Partition) -> None:
+    """What was refused may be asked again: anybody may find a place anywhere."""
+    if partition.nodes.refused:
+        partition.nodes.refused.clear()
+        partition.nodes.epoch += 1
+
+
+def _places(inquiry: PendingCallback) -> Iterator[Place]:
+    for decision in inquiry.decisions:
+        if isinstance(decision, PlaceholderReplacement):
+            yield decision.ask, decision.node
+        else:
+            yield from decision.places
+
+
+def _commit(
+    partition: Partition,
+    decision: Placement | PlaceholderReplacement,
+    refused: Container[Place],
+    now_ns: int,
+    *,
+    is_whole: bool,
+) -> None:
+    """What is left of it without the refused places, and those that hold no longer; `is_whole`: all or nothing."""
+    app = partition.applications.get(decision.application)
+    if app is None:
+        return
+    left: Placement | PlaceholderReplacement = decision
+    if isinstance(decision, PlaceholderReplacement):
+        if (decision.ask, decision.node) in refused or not still_feasible(partition.nodes, app, decision):
+            return
+    else:
+        places = tuple(place for place in decision.places if place not in refused)
+        places = remaining_placements(partition.nodes, app, replace(decision, places=places))
+        if not places or (is_whole and places != decision.places):
+            return
+        left = replace(decision, places=places)
+    with suppress(BrokenDecision):  # the room was given away meanwhile: it is planned anew
+        commit(partition, left, now_ns)
+
+
+def _refuse(partition: Partition, app: ApplicationId, key: AllocationKey, node: NodeId, why: str, now_ns: int) -> None:
+    """The class of the ask keeps off the node for a while; what it is asked about is its facts, not its name."""
+    owner = partition.applications.get(app)
+    ask = owner.asks.get(key) if owner is not None else None
+    if ask is None:
+        return
+    is_first = not partition.nodes.refused
+    partition.nodes.refused.setdefault(shape_of(ask.kind), {})[node] = why[:_REASON_LIMIT]
+    if is_first:
+        clock = Timer(TimerKind.REFUSED, partition.rm, partition.id, app, AllocationKey(""), 0)
+        partition.outbox.put(TimerSet(clock, now_ns + REFUSED_NS))
+
+
+def _close(world: SchedulerState, rm: RmId, number: int) -> tuple[Partition, PendingCallback] | None:
+    manager = world.managers.get(rm)
+    inquiry = manager.pending_callbacks.close(number) if manager is not None else None
+    partition = world.partitions.get(inquiry.partition) if inquiry is not None else None
+    return None if inquiry is None or partition is None else (partition, inquiry)
+
+
+def _wake(partition: Partition, name: ApplicationId) -> None:
+    app = partition.applications.get(name)
+    if app is not None:
+        partition.requeue_one(app)
+
+
+def _note(partition: Partition, inquiry: PendingCallback, message: str) -> None:
+    partition.note(Notice.APPLICATION, inquiry.application, message=message)
+
+
+def _set_clock(partition: Partition, app: ApplicationId, number: int, now_ns: int) -> None:
+    clock = Timer(TimerKind.INQUIRY, partition.rm, partition.id, app, AllocationKey(""), number)
+    partition.outbox.put(TimerSet(clock, now_ns + LOST_NS))
+
+
+#: So many asks have to come back from a node, within so long.
+REFUSALS: Final = 3
+
+
+WINDOW_NS: Final = 600 * 1_000_000_000
+
+
+#: Nodes that are looked at, and allocations on each, when one to be emptied is sought.
+_MOST_NODES: Final = 8
+
+
+_MOST_ALLOCATIONS: Final = 32
+
+
+def note_refusals(partition: Partition, spec: AskSpec, now_ns: int) -> None:
+    """An ask came that keeps off nodes where its pod could not be bound; each counts once for each node."""
+    for node in sorted(spec.avoid):
+        if node not in partition.nodes:
+            continue
+        refused = partition.nodes.record(node).refused
+        while refused and refused[0][0] <= now_ns - WINDOW_NS:
+            refused.popleft()
+        if all(key != spec.key for _, key in refused):
+            refused.append((now_ns, spec.key))
+        if len(refused) >= REFUSALS:
+            text = f"{len(refused)} pods could not be bound to it within {WINDOW_NS // 60_000_000_000} minutes"
+            refused.clear()
+            partition.outbox.put(NodeRecommended(partition.rm, node, f"{text}: it should be looked at", NOTHING))
+
+
+def node_to_empty(partition: Partition, now_ns: int) -> None:
+    """A node whose allocations would all fit elsewhere, sought at most once an interval, while nothing waits."""
+    interval_ns = partition.timing.empty_node_interval_ns
+    if not interval_ns or partition.waiting or now_ns - partition.sought_ns < interval_ns:
+        return
+    partition.sought_ns = now_ns
+    for node in nsmallest(_MOST_NODES, partition.placed, key=lambda name: (len(partition.placed[name]), name)):
+        movable = _movable(partition, node)
+        if movable and _fit_elsewhere(partition, node, movable):
+            text = f"it could be emptied: its {len(movable)} allocations would fit on the other nodes"
+            partition.outbox.put(NodeRecommended(partition.rm, node, text, NOTHING))
+            return
+
+
+def _movable(partition: Partition, node: NodeId) -> list[Allocation]:
+    """What would have to go elsewhere; nothing where that is not to be asked, or cannot be."""
+    record, here = partition.nodes.record(node), partition.placed[node].values()
+    is_busy = node in partition.targets or record.state is not NodeState.SCHEDULABLE
+    if is_busy or any(one.spec.placeholder or one.releasing is not None for one in here):
+        return []
+    # What may run on this node alone (a DaemonSet's) goes with it.
+    movable = [one for one in here if node not in (one.spec.required_node, one.spec.constraints.node_name)]
+    return movable if len(movable) <= _MOST_ALLOCATIONS else []
+
+
+def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]) -> bool:
+    counts: dict[RequestShape, int] = {}
+    for one in movable:
+        spec = one.spec
+        pod_on_node = occupant_of(spec.facts, partition.nodes.pods_on_nodes.tags.project(spec.tags))
+        shape = RequestShape(spec.resources, spec.constraints, spec.avoid | {node}, spec.placement, pod_on_node)
+        counts[shape] = counts.get(shape, 0) + 1
+    answer = place_all(Snapshot(partition.nodes), list(counts.items()), partition.config.node_sort)
+    return isinstance(answer, Places)
+
+
+def report_utilization(world: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
+    """Keep the newest report; one about something that is not there is counted and left."""
+    if event.node is not None:
+        if event.node in partition.nodes:
+            partition.nodes.report(event.node, event.used)
+        else:
+            world.ignore("utilization of an unknown node")
+        return
+    app = partition.applications.get(event.application)
+    allocation = app.allocations.get(event.allocation) if app is not None else None
+    if allocation is None:
+        world.ignore("utilization of an unknown allocation")
+    else:
+        allocation.utilization = event.used

@@ -1,0 +1,117 @@
+"""Isolation of failures: an exception of one application does not stop others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from muster_core.model.effects import TimerSet
+from muster_core.model.errors import CommitFailed, InconsistentState
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import AllocationKey, ApplicationId
+from muster_core.model.limits import FAILURE_BACKOFF_FIRST_NS, FAILURE_BACKOFF_MOST_NS, MESSAGE_CHARACTERS
+from muster_core.model.records import Notice
+from muster_core.scheduling import invariants, lifecycle, requeue
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Failure, Partition, SchedulerState
+
+T = TypeVar("T")
+
+
+def attempt(partition: Partition, app: Application, now_ns: int, act: Callable[[], bool]) -> bool:
+    """Attempt something for one application; whether it was attempted to its end. False: `act` says that it was not
+    attempted, or it raised and the application backs off. Raises UnsoundWorld.
+    """
+    found = _caught(act)
+    if isinstance(found, Exception):
+        _back_off(partition, app, found, now_ns)
+        return False
+    if found:
+        app.failures = 0
+    return found
+
+
+def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]) -> None:
+    """Schedule one partition; it backs off if something raised that no single application caused.
+
+    Raises UnsoundWorld.
+    """
+    error = _caught(act)
+    if error is None:
+        partition.failures = 0
+        return
+    partition.failures += 1
+    delay_ns = _delay_ns(partition.failures)
+    partition.asleep_until_ns = now_ns + delay_ns
+    nobody, no_key = ApplicationId(""), AllocationKey("")
+    clock = Timer(TimerKind.PARTITION_BACKOFF, partition.rm, partition.id, nobody, no_key, partition.failures)
+    partition.outbox.put(TimerSet(clock, partition.asleep_until_ns))
+    partition.outbox.failures.append(Failure(f"partition {partition.id}", error))
+    text = f"partition {partition.id} is not scheduled because of an internal error: {_text(error)}; {_retry(delay_ns)}"
+    partition.note(Notice.QUEUE, partition.queues.root.path, message=text)
+    _check(partition)
+
+
+def attempt_timer(world: SchedulerState, clock: Timer, now_ns: int, act: Callable[[], None]) -> None:
+    """Handle a timer that fired. If that raises, the timer fires again after a back-off: what waits for it would wait
+    forever. Raises what the handler raised.
+    """
+    try:
+        act()
+    except Exception:
+        failures = world.failed_timers[clock] = world.failed_timers.get(clock, 0) + 1
+        world.outbox.put(TimerSet(clock, now_ns + _delay_ns(failures)))
+        raise
+    world.failed_timers.pop(clock, None)
+
+
+def _caught(act: Callable[[], T]) -> T | Exception:
+    """What `act` returns or raises, UnsoundWorld excepted."""
+    try:
+        return act()
+    except InconsistentState:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one application or partition, the others go on
+        return error
+
+
+def _back_off(partition: Partition, app: Application, error: Exception, now_ns: int) -> None:
+    partition.outbox.failures.append(Failure(f"application {app.id}", error))
+    if isinstance(error, CommitFailed):
+        _check(partition)
+    if partition.applications.get(app.id) is not app:
+        return
+    app.failures += 1
+    delay_ns = _delay_ns(app.failures)
+    app.asleep_until_ns = now_ns + delay_ns
+    lifecycle.set_clock(partition, app, TimerKind.BACKOFF, app.sequence, app.asleep_until_ns)
+    text = f"application {app.id} is not scheduled because of an internal error: {_text(error)}"
+    partition.note(Notice.APPLICATION, app.id, message=f"{text}; {_retry(delay_ns)}")
+    app.unplanned = app.restarts = 0
+    requeue.set_blocking(partition, app, blocks=False)
+    partition.dequeue_one(app)
+    partition.scheduling.mark_unschedulable(app, [])
+
+
+def _check(partition: Partition) -> None:
+    broken = invariants.check_partition(partition)
+    if broken:
+        raise InconsistentState(broken)
+    partition.unschedulable_classes.clear()
+    partition.requeue_all()
+    partition.shrunk.update(dict.fromkeys(partition.waiting))
+
+
+def _delay_ns(failures: int) -> int:
+    """1 s, 2 s, 4 s, …, up to the bound."""
+    doublings = min(failures - 1, (FAILURE_BACKOFF_MOST_NS // FAILURE_BACKOFF_FIRST_NS).bit_length())
+    return min(FAILURE_BACKOFF_FIRST_NS << doublings, FAILURE_BACKOFF_MOST_NS)
+
+
+def _text(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error, CommitFailed) and error.__cause__ is not None else error
+    return f"{type(cause).__name__}: {cause}"[:MESSAGE_CHARACTERS]
+
+
+def _retry(delay_ns: int) -> str:
+    return f"retry in {delay_ns // 1_000_000_000} s; report this error with the core's log"

@@ -1,0 +1,618 @@
+"""Invariants of the scheduler state."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from muster_core.model.constraints import NAMESPACE, Tags
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, Termination, child_path, queue_name
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import AllocationSpec, AskSpec, PodProperties, Volumes
+from muster_core.model.states import ApplicationState, QueueState
+from muster_core.model.storage import AVAILABLE, VolumeHandle
+from muster_core.scheduling import gangs, selectors
+from muster_core.state import ordering
+from muster_core.state.affinity import Read
+from muster_core.state.applications import Application
+from muster_core.state.reservations import NodeReservation, RunningPreemption
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from muster_core.state.scheduling_queue import LeafQueue
+from muster_core.state.storage import Storage, meets
+from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
+
+_PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
+
+
+def check_reservations(partition: Partition) -> Iterator[str]:
+    """Every sentence that does not hold."""
+    yield from _permanent(partition)
+    holds = list(partition.reservations.by_ask.values())
+    for hold in holds:
+        yield from _hold(partition, hold)
+    yield from _held(partition, holds)
+    yield from _queues(partition, holds)
+    yield from _asks(partition)
+    for running in partition.preemptions.running.values():
+        yield from _running(partition, running)
+
+
+def _permanent(partition: Partition) -> Iterator[str]:
+    counted: dict[NodeId, Counter[str]] = {}
+    kept = (one for there in partition.placed.values() for one in there.values() if one.spec.required_node)
+    for node, amount in (
+        *((one.node, one.spec.resources) for one in kept),
+        *((spec.node, spec.resources) for spec in partition.foreign.values()),
+    ):
+        counted.setdefault(node, Counter()).update(dict(amount.items()))
+    for node in partition.nodes:
+        known, found = partition.nodes.permanent(node), Resources(counted.get(node, Counter()))
+        if known != found:
+            yield f"node {node}: what is never freed is kept as {known}, counted as {found}"
+
+
+def _hold(partition: Partition, hold: NodeReservation) -> Iterator[str]:
+    app = partition.applications.get(hold.application)
+    ask = app.asks.get(hold.key) if app is not None else None
+    if ask is None or ask.replacement is not None or ask.spec.resources != hold.resources:
+        yield f"room is held for ask {hold.key}, which does not wait for it"
+    if hold.node not in partition.nodes:
+        yield f"room is held for ask {hold.key} on node {hold.node}, which is gone"
+    index = partition.reservations
+    if hold.ask not in index.by_node.get(hold.node, {}) or hold.key not in index.by_application.get(
+        hold.application, {}
+    ):
+        yield f"the hold of ask {hold.key} is missing in an index"
+
+
+def _asks(partition: Partition) -> Iterator[str]:
+    for app in partition.applications.values():
+        for ask in app.asks.values():
+            running = partition.preemptions.running.get(ask.preemption)
+            if ask.preemption and (running is None or (app.id, ask.spec.key) not in running.asks):
+                yield f"ask {ask.spec.key} waits for victims of a preemption that is over"
+
+
+def _held(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
+    held: dict[NodeId, Counter[str]] = {}
+    others: Counter[NodeId] = Counter()
+    for hold in holds:
+        held.setdefault(hold.node, Counter()).update(dict(hold.resources.items()))
+        others[hold.node] += not (hold.required or hold.preempted)
+    for takeover in partition.contention.open.values():
+        for node, amount in takeover.nodes.items():
+            held.setdefault(node, Counter()).update(dict(amount.items()))
+    for node in partition.nodes:
+        counted = Resources(held.get(node, Counter()))
+        if partition.nodes.node_reserved(node) != counted:
+            yield f"node {node}: held is kept as {partition.nodes.node_reserved(node)}, counted as {counted}"
+        if others[node] > 1:
+            yield f"node {node} has {others[node]} ordinary holds, it may have one"
+    indexed = sum(map(len, partition.reservations.by_node.values()))
+    if not indexed == sum(map(len, partition.reservations.by_application.values())) == len(holds):
+        yield "an index of holds has more than there are"
+
+
+def _queues(partition: Partition, holds: list[NodeReservation]) -> Iterator[str]:
+    node_reserved: dict[QueuePath, Counter[str]] = {}
+    going: dict[QueuePath, Counter[str]] = {}
+    for hold in holds:
+        if hold.preempted:
+            _count(partition, node_reserved, hold.application, hold.resources)
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            running = partition.preemptions.running.get(allocation.preemption)
+            is_victim = running is not None and (app.id, allocation.id) in running.victims
+            if is_victim != bool(allocation.preemption) or (is_victim and allocation.releasing is not _PREEMPTED):
+                yield f"allocation {allocation.id} counts as a victim of preemption {allocation.preemption}, wrongly"
+            if allocation.preemption:
+                _count(partition, going, app.id, allocation.spec.resources)
+    ordinary = Counter(partition.applications[hold.application].queue.path for hold in holds if not hold.preempted)
+    for path, queue in partition.queues.by_path.items():
+        if queue.node_reservations != ordinary[path]:
+            yield f"queue {path}: {queue.node_reservations} node reservations are kept, {ordinary[path]} counted"
+        for name, kept, counted in (
+            ("node_reserved", queue.node_reserved, Resources(node_reserved.get(path, Counter()))),
+            ("preempting", queue.preempting, Resources(going.get(path, Counter()))),
+        ):
+            if kept != counted:
+                yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
+
+
+def _count(partition: Partition, sums: dict[QueuePath, Counter[str]], name: ApplicationId, amount: Resources) -> None:
+    for queue in partition.applications[name].queue.path_up():
+        sums.setdefault(queue.path, Counter()).update(dict(amount.items()))
+
+
+def _running(partition: Partition, running: RunningPreemption) -> Iterator[str]:
+    if not running.victims:
+        yield f"preemption {running.number} is over and still there"
+    for name, identity in running.victims:
+        app = partition.applications.get(name)
+        victim = app.allocations.get(identity) if app is not None else None
+        if victim is None or victim.preemption != running.number:
+            yield f"preemption {running.number} waits for {identity}, which it did not tell to go"
+
+
+Key = TypeVar("Key")
+
+
+def check_storage(partition: Partition, there: Iterable[tuple[int, Volumes]]) -> Iterator[str]:
+    """`there`: the volumes of everybody who has a place, with its row."""
+    used = list(there)
+    attachments = partition.nodes.pods_on_nodes.attachments
+    claims = Counter((claim, row) for row, volumes in used for claim in set(volumes.claims))
+    disks = Counter((disk, row) for row, volumes in used for disk in set(volumes.disks))
+    if claims != _flat(attachments.claims):
+        yield f"claims in use are kept as {attachments.claims}, counted as {dict(claims)}"
+    if disks != _flat(attachments.disks):
+        yield f"disks in use are kept as {attachments.disks}, counted as {dict(disks)}"
+    yield from _attached(partition, used)
+    yield from _assumed(attachments.storage, attachments.claims)
+    yield from _pools(attachments.storage)
+
+
+def _flat(kept: Mapping[Key, Mapping[int, int]]) -> Counter[tuple[Key, int]]:
+    return Counter({(key, row): count for key, rows in kept.items() for row, count in rows.items()})
+
+
+def _attached(partition: Partition, used: list[tuple[int, Volumes]]) -> Iterator[str]:
+    """Each volume of a driver counts once on a row, whether pods use it, it is attached, or both."""
+    nodes = partition.nodes
+    attachments = nodes.pods_on_nodes.attachments
+    by_pods: dict[int, set[VolumeHandle]] = {}
+    for row, volumes in used:
+        handles = {attachments.storage.handle(claim) for claim in volumes.claims}
+        by_pods.setdefault(row, set()).update(volumes.attached, *({one} for one in handles if one is not None))
+    for node in nodes:
+        row, told = nodes.rows.row(node), nodes.record(node).spec.storage
+        mine = by_pods.get(row, set())
+        if mine != attachments.on(row):
+            yield f"node {node}: volumes of pods are kept as {attachments.on(row)}, counted as {mine}"
+        for driver, count in Counter(one.driver for one in mine.union(told.attached if told else ())).items():
+            kept = int(attachments.used(driver, nodes.rows.size)[row])
+            if kept != count:
+                yield f"node {node}: volumes of {driver} are kept as {kept}, counted as {count}"
+
+
+def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
+    """Only of claims that somebody uses and that are not bound to the last; each volume for one."""
+    users = set(in_use)
+    for claim, assumed in storage.assumed.items():
+        found = storage.claims.get(claim)
+        volume = storage.volumes.get(assumed.volume)
+        is_done = found is None or (found.is_bound and (volume is None or volume.reference is not None))
+        if claim not in users or is_done:
+            yield f"claim {claim} is to get {assumed}, and nobody waits for that"
+        if assumed.volume and storage.taken.get(assumed.volume) != claim:
+            yield f"claim {claim} is to get {assumed.volume}, which is kept for {storage.taken.get(assumed.volume)}"
+    if len(storage.taken) != sum(bool(assumed.volume) for assumed in storage.assumed.values()):
+        yield f"volumes are kept for claims that do not get them: {storage.taken}"
+
+
+def _pools(storage: Storage) -> Iterator[str]:
+    for demand, pool in storage.pools().items():
+        free = {
+            name
+            for name, volume in storage.volumes.items()
+            if meets(volume, demand) and volume.phase == AVAILABLE and not volume.deleting
+            if volume.reference is None and name not in storage.taken
+        }
+        if free != set(pool.members()):
+            yield f"free volumes for {demand} are kept as {sorted(pool.members())}, counted as {sorted(free)}"
+
+
+def check_labels(partition: Partition) -> Iterator[str]:
+    """Every sentence that does not hold."""
+    labels = partition.nodes.pods_on_nodes.tags.labels
+    readers, pods = Counter[Read](), Counter[tuple[str, ApplicationId]]()
+    for name, spec in _there(partition):
+        readers.update(selectors.reads_of(spec))
+        pods[spec.tags.get(NAMESPACE, ""), name] += 1
+    for app in partition.applications.values():
+        readers.update(selectors.reads_of_members(app.spec.members))
+    if sum(labels.charged().values()) < len(readers):
+        yield f"{len(readers)} labels are read, {labels.charged()} are charged to namespaces"
+    if dict(readers) != labels.readers():
+        yield f"readers of labels are kept as {labels.readers()}, counted as {dict(readers)}"
+    if labels.is_on and dict(pods) != labels.pods():
+        yield f"pods of namespaces are kept as {labels.pods()}, counted as {dict(pods)}"
+
+
+def _there(partition: Partition) -> Iterator[tuple[ApplicationId, AskSpec | AllocationSpec]]:
+    for app in partition.applications.values():
+        yield from ((app.id, ask.spec) for ask in app.asks.values())
+        yield from ((app.id, one.spec) for one in app.allocations.values())
+    yield from ((ApplicationId(""), spec) for spec in partition.foreign.values())
+
+
+_LIVE = frozenset(ApplicationState) - {
+    ApplicationState.COMPLETED,
+    ApplicationState.FAILED,
+    ApplicationState.REJECTED,
+    ApplicationState.EXPIRED,
+}
+
+
+_HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+
+
+def check(world: SchedulerState) -> list[str]:
+    """Every sentence that does not hold, for people; empty = the world is sound."""
+    return [broken for partition in world.partitions.values() for broken in check_partition(partition)]
+
+
+def check_partition(partition: Partition) -> list[str]:
+    """The same for one partition."""
+    return [f"{partition.id}: {broken}" for broken in _partition(partition)]
+
+
+def _partition(partition: Partition) -> Iterator[str]:
+    for app in partition.applications.values():
+        yield from _application(partition, app)
+        yield from _links(app)
+        yield from _gang(partition, app)
+    yield from _invariants_queues(partition)
+    yield from _tree(partition)
+    yield from _users(partition)
+    yield from _scheduling_queue(partition)
+    yield from _nodes(partition)
+    yield from _indices(partition)
+    yield from check_reservations(partition)
+    yield from check_labels(partition)
+
+
+def _application(partition: Partition, app: Application) -> Iterator[str]:
+    real, held, live = Counter[str](), Counter[str](), Counter[str]()
+    for allocation in app.allocations.values():
+        amounts = dict(allocation.spec.resources.items())
+        (held if allocation.spec.placeholder else real).update(amounts)
+        if allocation.spec.placeholder and allocation.releasing is None:
+            live.update(amounts)
+    pending = Counter[str]()
+    for ask in app.asks.values():
+        pending.update(dict(ask.spec.resources.times(ask.left).items()))
+        if ask.left < 1:
+            yield f"ask {ask.spec.key} wants nothing any more"
+    for name, found, kept in (
+        ("allocated", real, app.allocated),
+        ("placeholders", held, app.gang.allocated),
+        ("reserved", live, app.gang.reserved),
+        ("pending", pending, app.pending),
+    ):
+        if Resources(found) != kept:
+            yield f"application {app.id}: {name} is kept as {kept}, counted as {Resources(found)}"
+    if app.state not in _LIVE:
+        yield f"application {app.id} is {app.state} and still there"
+    if app.id not in app.queue.applications or partition.queues.get(app.queue.path) is not app.queue:
+        yield f"application {app.id} is not in its queue {app.queue.path}"
+    counts = (
+        sum(not a.spec.placeholder for a in app.allocations.values()) == app.real_allocations
+        and sum(not a.spec.placeholder for a in app.asks.values()) == app.real_asks
+        and sum(a.spec.placeholder for a in app.asks.values()) == app.placeholder_asks
+    )
+    if not counts:
+        yield f"application {app.id}: its counts of asks and allocations are off"
+
+
+def _links(app: Application) -> Iterator[str]:
+    """Every ask waits in one class or is parked; a swap's two ends name each other."""
+    for ask in app.asks.values():
+        waits = ask.spec.key in app.waiting.get(ask.kind, {})
+        if waits == (ask.replacement is not None):
+            yield f"ask {ask.spec.key} is {'both' if waits else 'neither'} waiting and parked"
+        if ask.replacement is not None:
+            placeholder = app.allocations.get(ask.replacement.placeholder)
+            if placeholder is None or placeholder.replaced_by != ask.spec.key or placeholder.releasing is None:
+                yield f"ask {ask.spec.key} waits for placeholder {ask.replacement.placeholder}, which does not know it"
+    for allocation in app.allocations.values():
+        replaced_by = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
+        if allocation.replaced_by and (replaced_by is None or replaced_by.replacement is None):
+            yield f"placeholder {allocation.id} is to be followed by {allocation.replaced_by}, which does not wait"
+        if (allocation.id in app.ids.get(allocation.spec.key, ())) is allocation.spec.is_virtual:
+            yield f"allocation {allocation.id} is not known by its key"
+    if sum(len(keys) for keys in app.waiting.values()) > len(app.asks):
+        yield f"application {app.id} has a class for an ask that it does not have"
+
+
+def _gang(partition: Partition, app: Application) -> Iterator[str]:
+    yield from _podless(app)
+    yield from _outcome(app)
+    if not app.is_reserving:
+        if app.gang.quota_reservation:
+            yield f"application {app.id} has pledged {app.gang.quota_reservation} without reserving"
+        return
+    live = [identity for group in app.gang.live.values() for identity in group]
+    if app.spec.is_whole and any(identity not in app.gang.recovered for identity in live):
+        yield f"gang {app.id} holds a part of its places and wants all or none"
+    is_holding = app.id in partition.contention.holding
+    if (app.gang.reserved or app.gang.quota_reservation) and not is_holding:
+        yield f"gang {app.id} holds reservations and is missing in the contention state"
+    if is_holding and not (app.gang.allocated or app.gang.quota_reservation):
+        yield f"gang {app.id} holds nothing and is there in the contention state"
+    if app.id in partition.contention.open and not app.placeholder_asks:
+        yield f"gang {app.id} takes over reservations and has no waiting request"
+
+
+def _outcome(app: Application) -> Iterator[str]:
+    """What a reservation leads to was done: nothing else would do it later."""
+    if app.is_reserving and gangs.is_reserved(app):
+        yield f"gang {app.id} has all its members and is still reserving"
+    if app.gang.over and app.placeholder_asks:
+        yield f"gang {app.id} is not reserving and requests placeholders"
+    places = [one for one in app.allocations.values() if one.releasing is None and one.id not in app.gang.recovered]
+    if app.state is ApplicationState.ACCEPTED and not app.is_reserving and places:
+        yield f"application {app.id} has allocations and is {app.state}"
+
+
+def _podless(app: Application) -> Iterator[str]:
+    """Places without pods are a Direct gang's, are there as long as they are wanted, and come all at once."""
+    asked = [ask for ask in app.asks.values() if ask.spec.is_virtual]
+    held = [one for one in app.allocations.values() if one.spec.is_virtual]
+    if not app.spec.uses_virtual_placeholders:
+        if asked or held:
+            yield f"application {app.id} has places without pods"
+        return
+    if asked and held:
+        yield f"gang {app.id} holds a part of its places"
+    if bool(asked) != app.is_reserving:
+        yield f"gang {app.id} {'asks for places and does not reserve' if asked else 'reserves and asks for no places'}"
+    if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.clock:
+        yield f"gang {app.id} runs and waits for its places for ever"
+    if any(one.releasing is not None or one.replaced_by is not None for one in held):
+        yield f"gang {app.id}: a place without a pod waits for a word that nobody will say"
+    if held and (app.state not in _HOLDING or app.ending):
+        yield f"gang {app.id} is {app.state} and holds places"
+    counts = Counter(one.spec.group for one in held)
+    for ask in asked:
+        counts[ask.spec.group] += ask.left
+    if any(counts[member.group] > member.count for member in app.spec.members):
+        yield f"gang {app.id} wants or holds more places than it has members"
+
+
+def _invariants_queues(partition: Partition) -> Iterator[str]:
+    allocated: dict[QueuePath, Resources] = {}
+    pending: dict[QueuePath, Resources] = {}
+    reserved_quota: dict[QueuePath, Resources] = {}
+    requested_quota: dict[QueuePath, Resources] = {}
+    for app in partition.applications.values():
+        used = sum((a.spec.resources for a in app.allocations.values()), NOTHING)
+        asked = sum((a.spec.resources.times(a.left) for a in app.asks.values()), NOTHING)
+        for queue in app.queue.path_up():
+            allocated[queue.path] = allocated.get(queue.path, NOTHING) + used
+            pending[queue.path] = pending.get(queue.path, NOTHING) + asked
+            promised = reserved_quota if app.gang.granted else requested_quota
+            promised[queue.path] = promised.get(queue.path, NOTHING) + app.gang.quota_reservation
+    for path, queue in partition.queues.by_path.items():
+        for name, kept, counted in (
+            ("allocated", queue.allocated, allocated.get(path, NOTHING)),
+            ("pending", queue.pending, pending.get(path, NOTHING)),
+            ("reserved_quota", queue.reserved_quota, reserved_quota.get(path, NOTHING)),
+            ("requested_quota", queue.requested_quota, requested_quota.get(path, NOTHING)),
+        ):
+            if kept != counted:
+                yield f"queue {path}: {name} is kept as {kept}, counted as {counted}"
+            yield from _negative(f"queue {path}: {name}", kept)
+        over = queue.max.excess(queue.allocated)
+        if over != queue.tolerated:
+            yield f"queue {path} has {over} allocated over its maximum {queue.max}, tolerated are {queue.tolerated}"
+
+
+def _tree(partition: Partition) -> Iterator[str]:
+    """Leaves run applications, parents have queues; what is to go when it is empty is not empty."""
+    for path, queue in partition.queues.by_path.items():
+        below = {child_path(path, name): child for name, child in queue.children.items()}
+        if any(partition.queues.get(name) is not child or child.parent is not queue for name, child in below.items()):
+            yield f"queue {path} has a queue below it that the index does not know"
+        if queue.children if queue.is_leaf else queue.applications:
+            yield f"queue {path} is a {'leaf with queues below it' if queue.is_leaf else 'parent with applications'}"
+        if queue.parent is not None and queue.is_empty and (queue.draining or not queue.managed or queue.wanted):
+            yield f"queue {path} is empty and waits for that"
+        if (queue.state is QueueState.STOPPED) != (queue.wanted is not None and queue.is_leaf):
+            yield f"queue {path} is {queue.state}, and is to become {queue.wanted and queue.wanted.name}"
+        if queue.parent is not None and queue.parent.children.get(queue_name(path)) is not queue:
+            yield f"queue {path} is not below the one above it"
+
+
+def _users(partition: Partition) -> Iterator[str]:
+    counted: dict[LimitSubject, Account] = {}
+    for app in partition.applications.values():
+        for holder in _holders(app):
+            account = counted.setdefault(holder, Account())
+            account.allocated += sum((a.spec.resources for a in app.allocations.values()), NOTHING)
+            if app.gang.granted:
+                account.reserved_quota += app.gang.quota_reservation
+            else:
+                account.requested_quota += app.gang.quota_reservation
+            account.running += app.counted
+    books = ((LimitSubjectKind.USER, partition.users.users), (LimitSubjectKind.GROUP, partition.users.groups))
+    kept = {
+        LimitSubject(kind, name, path): account
+        for kind, book in books
+        for name, accounts in book.items()
+        for path, account in accounts.items()
+    }
+    for holder in sorted(counted.keys() | kept.keys()):
+        one, other = kept.get(holder, Account()), counted.get(holder, Account())
+        for name in ("allocated", "reserved_quota", "requested_quota", "running"):
+            if getattr(one, name) != getattr(other, name):
+                yield f"{holder}: {name} is kept as {getattr(one, name)}, counted as {getattr(other, name)}"
+        if holder in kept and one.is_idle:
+            yield f"{holder} has an account that says nothing"
+
+
+def _holders(app: Application) -> Iterator[LimitSubject]:
+    for queue in app.queue.path_up():
+        yield LimitSubject(LimitSubjectKind.USER, app.spec.user, queue.path)
+        if app.group:
+            yield LimitSubject(LimitSubjectKind.GROUP, app.group, queue.path)
+
+
+def _scheduling_queue(partition: Partition) -> Iterator[str]:
+    """An application that waits is active, unschedulable for a reason, backing off, or waits for an answer."""
+    for app in partition.applications.values():
+        yield from _listed(partition, app)
+    yield from _shown(partition)
+    yield from _lines(partition)
+
+
+def _listed(partition: Partition, app: Application) -> Iterator[str]:
+    scheduling, standing = partition.scheduling, partition.obstacles.standing.get(app.id, {})
+    is_parked = partition.pending_callbacks.is_parked(partition.id, app.id)
+    is_active = scheduling.is_due or app.id in scheduling.requeued
+    is_listed = is_active or bool(standing) or app.asleep_until_ns or is_parked or app.withheld
+    if app.waiting and not is_listed and not app.is_reserving:
+        yield f"application {app.id} waits and nobody will ask for it"
+    is_active = scheduling.active.has(app)
+    if not app.waiting and (is_active or standing):
+        yield f"application {app.id} waits for nothing and is in the scheduling queue"
+    if is_active != (app.id in scheduling.requeued or any(app.id in line.heads for line in standing.values())):
+        yield f"application {app.id} is {'active' if is_active else 'not active'} without a reason"
+    if app.shown != max((kind.priority for kind in app.waiting), default=None):
+        yield f"application {app.id} shows priority {app.shown}"
+    if any(not line.has(app) for line in standing.values()):
+        yield f"application {app.id} stands in a line that does not know it"
+    if app.blocks != (app.id in app.queue.blockers):
+        yield f"application {app.id}: its leaf's list of gangs that block is wrong"
+
+
+def _shown(partition: Partition) -> Iterator[str]:
+    counted = Counter(
+        queue.path for app in partition.applications.values() if app.counted for queue in app.queue.path_up()
+    )
+    for queue in partition.queues.by_path.values():
+        below = [app.shown for name in queue.applications if (app := partition.applications[name]).shown is not None]
+        below += [child.shown for child in queue.children.values() if child.shown is not None]
+        if queue.priorities.top != max(below, default=None) or queue.shown != ordering.shown_by(queue):
+            yield f"queue {queue.path} shows priority {queue.shown}"
+        if counted[queue.path] != queue.running:
+            yield f"queue {queue.path} counts {queue.running} running applications, there are {counted[queue.path]}"
+    for path in partition.waiting:
+        if path not in partition.queues.by_path:
+            yield f"queue {path} has applications that wait and is gone"
+
+
+def _lines(partition: Partition) -> Iterator[str]:
+    """What each line has in order is exactly what stands in it, from the leaves up to the root."""
+    scheduling = partition.scheduling
+    standing = partition.obstacles.standing
+    found: dict[LeafQueue, set[ApplicationId]] = {}
+    for name, lines in standing.items():
+        for line in lines.values():
+            found.setdefault(line, set()).add(name)
+    active = {name for line, names in found.items() for name in line.heads if name in names}
+    found[scheduling.active] = active | set(scheduling.requeued)
+    for line, names in found.items():
+        apps = [partition.applications[name] for name in names]
+        wanted: dict[QueuePath, set[str]] = {}
+        for app in apps:
+            wanted.setdefault(app.queue.path, set()).add(app.id)
+            for queue in app.queue.path_up():
+                if queue.parent is not None:
+                    wanted.setdefault(queue.parent.path, set()).add(queue.path)
+        if {path: set(order) for path, order in line.orders.items()} != wanted:
+            yield f"a line of the scheduling queue has {line.orders.keys()}, wanted {wanted}"
+        if line.is_open and not line.heads and not scheduling.is_headless(line):
+            yield "a line is open and none of its applications is active"
+        if line.heads and not line.is_open:
+            yield "a line is closed and some of its applications are active"
+    if set(partition.obstacles.lines.values()) != found.keys() - {scheduling.active}:
+        yield "the scheduling queue has a line in which no application stands"
+
+
+def _nodes(partition: Partition) -> Iterator[str]:
+    used: dict[NodeId, Resources] = {}
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            used[allocation.node] = used.get(allocation.node, NOTHING) + allocation.spec.resources
+        for ask in app.asks.values():
+            if ask.replacement is not None and not ask.replacement.same_node:
+                used[ask.replacement.node] = used.get(ask.replacement.node, NOTHING) + ask.spec.resources
+    for node in used:
+        if node not in partition.nodes:
+            yield f"node {node} is gone and still has allocations"
+    for node in partition.nodes:
+        kept = partition.nodes.allocated(node)
+        if kept != used.get(node, NOTHING):
+            yield f"node {node}: allocated is kept as {kept}, counted as {used.get(node, NOTHING)}"
+
+
+def _indices(partition: Partition) -> Iterator[str]:
+    for app in partition.applications.values():
+        if bool(app.waiting) != (app.id in app.queue.waiting):
+            yield f"application {app.id}: the queue's index of who waits is wrong"
+        if any(app.id not in app.queue.classes.get(kind, {}) for kind in app.waiting):
+            yield f"application {app.id}: the queue's index of classes that wait lacks one"
+        for allocation in app.allocations.values():
+            if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
+                yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"
+    yield from _indices_by_node(partition)
+    yield from _occupants(partition)
+    for path, queue in partition.queues.by_path.items():
+        if bool(queue.waiting) != (path in partition.waiting):
+            yield f"queue {path}: the partition's index of who waits is wrong"
+        if sum(map(len, queue.classes.values())) != sum(
+            len(partition.applications[name].waiting) for name in queue.waiting
+        ):
+            yield f"queue {path}: its index of classes that wait has more than wait"
+    for name in (*partition.contention.holding, *partition.contention.open):
+        if name not in partition.applications or not partition.applications[name].is_reserving:
+            yield f"gang {name} contends for resources and is gone or complete"
+    lost = {(app.id, winner) for app in partition.applications.values() for winner in app.gang.lost_to}
+    losers = ((name, gang) for gang, found in partition.contention.open.items() for name in found.losers)
+    if lost != {(name, gang) for name, gang in losers if name in partition.applications}:
+        yield f"gangs that wait for a take-over are kept as {lost}"
+
+
+def _indices_by_node(partition: Partition) -> Iterator[str]:
+    targets = {
+        (ask.replacement.node, app.id, ask.spec.key)
+        for app in partition.applications.values()
+        for ask in app.asks.values()
+        if ask.replacement is not None and not ask.replacement.same_node
+    }
+    if targets != {(node, *key) for node, keys in partition.targets.items() for key in keys}:
+        yield "the index of swaps' targets is wrong"
+    foreign = {(spec.node, identity) for identity, spec in partition.foreign.items()}
+    if foreign != {(node, one) for node in partition.nodes for one in partition.nodes.record(node).foreign_pods}:
+        yield "the index by node of foreign allocations is wrong"
+    placed = sum(len(on_node) for on_node in partition.placed.values())
+    if placed != sum(len(app.allocations) for app in partition.applications.values()):
+        yield "the index by node has allocations that no application has"
+
+
+def _occupants(partition: Partition) -> Iterator[str]:
+    """Every allocation counts where it is, every ask that takes over where it goes."""
+    nodes, pods_on_nodes = partition.nodes, partition.nodes.pods_on_nodes
+    tags: dict[Tags, Counter[int]] = {}
+    facts: dict[PodProperties, Counter[int]] = {}
+    for node, spec in _invariants_there(partition):
+        row = nodes.rows.row(node)
+        tags.setdefault(pods_on_nodes.tags.project(spec.tags), Counter())[row] += 1
+        if spec.facts.concerns_others:
+            facts.setdefault(spec.facts, Counter())[row] += 1
+    if pods_on_nodes.tags.is_on and tags != pods_on_nodes.tags.counts():
+        yield f"allocations' tags are kept as {pods_on_nodes.tags.counts()}, counted as {tags}"
+    if facts != pods_on_nodes.facts():
+        yield f"allocations' facts are kept as {pods_on_nodes.facts()}, counted as {facts}"
+    volumes = ((row, one.volumes) for one, rows in facts.items() for row in rows.elements())
+    yield from check_storage(partition, volumes)
+
+
+def _invariants_there(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | AllocationSpec]]:
+    for app in partition.applications.values():
+        for allocation in app.allocations.values():
+            if allocation.replaced_by is None:
+                yield allocation.node, allocation.spec
+        for ask in app.asks.values():
+            if ask.replacement is not None:
+                yield ask.replacement.node, ask.spec
+    for spec in partition.foreign.values():
+        yield spec.node, spec
+
+
+def _negative(what: str, amounts: Resources) -> Iterator[str]:
+    for name, amount in amounts.items():
+        if amount < 0:
+            yield f"{what} is negative: {name}={amount}"

@@ -1,0 +1,349 @@
+"""Application life cycle, history of ended applications, and applications without user groups or queue.
+
+Differs: the newest thousand are kept at the most; YuniKorn keeps all of three days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from muster_core.model import limits
+from muster_core.model.effects import ApplicationSummarized, ApplicationUpdated, TimerSet
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import RECOVERY, ROOT, AllocationKey, ApplicationId, QueuePath, parent_path
+from muster_core.model.specs import ApplicationSpec
+from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
+from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, group_limit_on
+from muster_core.scheduling import ledger, queues, records, requeue, selectors
+from muster_core.state import ordering
+from muster_core.state.applications import Application, enter_queue
+from muster_core.state.queues import Queue
+from muster_core.state.scheduler_state import Partition
+
+#: What applications of a queue are counted by when they are over.
+_ENDS: Final = tuple(ApplicationState)
+
+
+def remember_application(partition: Partition, app: Application, now_ns: int) -> None:
+    """Keep an application that is over."""
+    app.ended_ns = now_ns
+    partition.history.append(app)
+    # What was rejected is counted of the root: it may have named any queue, and would be remembered for ever.
+    ended = (ROOT if app.rejected_message else app.queue.path, app.state)
+    partition.ended[ended] = partition.ended.get(ended, 0) + 1
+    _fold_counts(partition)
+    if not app.rejected_message:
+        partition.outbox.put(_summary(partition, app))
+    if not partition.expiring:
+        _set_clock(partition)
+
+
+def _fold_counts(partition: Partition) -> None:
+    """Add the counts of queues that are gone to those above them, oldest first, where very many are kept."""
+    there = partition.queues.by_path
+    if len(partition.ended) <= limits.ENDED_COUNTS_OF_GONE_QUEUES + len(_ENDS) * len(there):
+        return
+    gone = [key for key in partition.ended if key[0] not in there]
+    for key in gone[: limits.ENDED_COUNTS_OF_GONE_QUEUES // 2 + 1]:
+        path, state = key
+        while path not in there:
+            path = parent_path(path)
+        partition.ended[path, state] = partition.ended.get((path, state), 0) + partition.ended.pop(key)
+
+
+def _summary(partition: Partition, app: Application) -> ApplicationSummarized:
+    return ApplicationSummarized(
+        rm=partition.rm,
+        application=app.id,
+        queue=app.queue.path,
+        user=app.spec.user,
+        state=app.state,
+        times_ns=(app.submitted_ns, app.started_ns, app.ended_ns),
+        used=app.used.seconds(),
+        preempted=app.preempted.seconds(),
+        placeholders=app.placeheld.seconds(),
+    )
+
+
+def expire_history(partition: Partition, clock: Timer, now_ns: int) -> None:
+    """Let go of all that ended long enough ago; an ended one is Expired then (contract 6.3)."""
+    if clock.generation != partition.expiring:
+        return
+    oldest_ns = now_ns - partition.timing.expiry_ns
+    while partition.history and partition.history[0].ended_ns <= oldest_ns:
+        app = partition.history.popleft()
+        if (app.state, ApplicationEvent.EXPIRE) in APPLICATION:  # one that was taken away has not ended
+            app.state = follow(APPLICATION, app.state, ApplicationEvent.EXPIRE)
+            records.app_moved(partition, app)
+    partition.expiring = 0
+    if partition.history:
+        _set_clock(partition)
+
+
+def _set_clock(partition: Partition) -> None:
+    number = partition.next_number()
+    nobody, no_key = ApplicationId(""), AllocationKey("")
+    clock = Timer(TimerKind.EXPIRY, partition.rm, partition.id, nobody, no_key, number)
+    partition.outbox.put(TimerSet(clock, partition.history[0].ended_ns + partition.timing.expiry_ns))
+    partition.expiring = number
+
+
+def reader(partition: Partition, spec: ApplicationSpec, queue: Queue) -> str:
+    """What reads the groups that are not known, of an application that is in the queue, or would hang below it."""
+    if not spec.groups_unknown:
+        return ""
+    if not queue.is_recovery:
+        return group_limit_on(queue)
+    chosen = choose_queue(partition.queues, partition.config.rules, spec)
+    return chosen.reader if isinstance(chosen, GroupsNeeded) else ""
+
+
+def unresolved_reason(spec: ApplicationSpec, found: str) -> str:
+    """Why the application, or its new requests, wait. `found`: the setting that reads the groups; empty = none."""
+    if not found:
+        return ""
+    return f"waiting for the groups of user {spec.user} ({spec.groups_unknown}): {found}"
+
+
+def note_unresolved(partition: Partition, spec: ApplicationSpec) -> None:
+    """Index the application by the user whose groups it waits for."""
+    if spec.groups_unknown:
+        partition.unresolved.setdefault(spec.user, {})[spec.id] = None
+
+
+def forget_unresolved(partition: Partition, user: str, app: ApplicationId) -> None:
+    """Forget an application that was removed."""
+    waiting = partition.unresolved.get(user, {})
+    waiting.pop(app, None)
+    if not waiting:
+        partition.unresolved.pop(user, None)
+
+
+def unresolved_users(partition: Partition) -> list[str]:
+    """Users whose groups something waits for, in the order of their names."""
+    return sorted(user for user, names in partition.unresolved.items() if any(_waits(partition, one) for one in names))
+
+
+def update_groups(partition: Partition, app: Application) -> None:
+    """The groups of the application's user are known now: count it for the group that limits it."""
+    was_linked = app.linked
+    before = app.group
+    partition.users.regroup(app)
+    if app.group == before:
+        return
+    if was_linked:
+        records.group_changed(partition, app, before or "")
+    partition.requeue_all()
+
+
+def _waits(partition: Partition, name: ApplicationId) -> bool:
+    app = partition.applications.get(name)
+    return name in partition.undecided or (app is not None and bool(app.withheld))
+
+
+_NO_KEY = AllocationKey("")
+
+
+#: What follows in each state if nothing is left of an application.
+_CONCLUDING: Final = {
+    ApplicationState.NEW: ApplicationEvent.ACCEPT,
+    ApplicationState.ACCEPTED: ApplicationEvent.COMPLETE,
+    ApplicationState.RUNNING: ApplicationEvent.COMPLETE,
+    ApplicationState.COMPLETING: ApplicationEvent.COMPLETE,
+    ApplicationState.RESUMING: ApplicationEvent.ACCEPT,
+    ApplicationState.FAILING: ApplicationEvent.FAIL,
+}
+
+
+_ACTIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
+
+
+def change_state(
+    partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
+) -> None:
+    """Follow one row of the table and say so."""
+    app.state = follow(APPLICATION, app.state, event)
+    partition.outbox.put(ApplicationUpdated(partition.rm, app.id, app.state, now_ns, message))
+    app.state_log.append((now_ns, app.state))
+    ledger.count_running(partition, app)
+    partition.requeue_one(app)
+    records.app_moved(partition, app, message)
+
+
+def set_clock(
+    partition: Partition, app: Application, kind: TimerKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
+) -> None:
+    """One deadline of an application; it is heard while its subject still shows `number`."""
+    partition.outbox.put(TimerSet(Timer(kind, partition.rm, partition.id, app.id, key, number), at_ns))
+
+
+def set_wait_timer(partition: Partition, app: Application, since_ns: int) -> None:
+    """The optional end of a gang that holds nothing at all, counted from then on."""
+    wait_ns = app.spec.wait_timeout_ns or partition.timing.wait_timeout_ns
+    if wait_ns:
+        set_clock(partition, app, TimerKind.WAIT, app.sequence, since_ns + wait_ns)
+
+
+def run(partition: Partition, app: Application, now_ns: int) -> None:
+    """Accepted or Completing → Running, with the clock of its run time where it has one."""
+    app.ending = False
+    app.completing = 0
+    app.started_ns = app.started_ns or now_ns
+    change_state(partition, app, ApplicationEvent.RUN, now_ns)
+    run_clock(partition, app, now_ns)
+
+
+def run_clock(partition: Partition, app: Application, now_ns: int) -> None:
+    """The limit of an application's run time, from when it first ran; a gang's time-out is another (semantics 2)."""
+    if not app.spec.timeout_ns or app.spec.is_gang:
+        return
+    at_ns = max(app.started_ns + app.spec.timeout_ns, now_ns)
+    set_clock(partition, app, TimerKind.RUN, app.sequence, at_ns)
+
+
+def complete_if_done(partition: Partition, app: Application, now_ns: int) -> None:
+    """After the last real ask or allocation went: → Completing, and its clock.
+
+    Left-over placeholders do not keep an application from it; a pending
+    placeholder ask, or a gang that is still reserving, does (semantics 13); not
+    the core's own asks for a gang that ran already.
+    """
+    is_busy = bool(app.real_asks or app.real_allocations)
+    if app.state is not ApplicationState.RUNNING or not app.spec.uses_virtual_placeholders:
+        is_busy = is_busy or bool(app.placeholder_asks) or app.is_reserving
+    if is_busy or app.state not in _ACTIVE:
+        return
+    number = partition.next_number()
+    set_clock(partition, app, TimerKind.COMPLETING, number, now_ns + partition.timing.completing_timeout_ns)
+    app.completing = number
+    change_state(partition, app, ApplicationEvent.COMPLETE, now_ns)
+
+
+def settle(partition: Partition, app: Application, now_ns: int) -> None:
+    """After an allocation went: the step, if any, that waited for the last of them."""
+    has_placeholders = bool(app.gang.allocated)
+    match app.state:
+        case ApplicationState.RESUMING if not has_placeholders:
+            change_state(partition, app, ApplicationEvent.ACCEPT, now_ns)
+            _go_on(partition, app, now_ns)
+        case ApplicationState.FAILING if not app.allocations:
+            end_application(partition, app, ApplicationEvent.FAIL, now_ns)
+        case ApplicationState.COMPLETING if app.ending and not has_placeholders:
+            end_application(partition, app, ApplicationEvent.COMPLETE, now_ns)
+        case _:
+            pass
+
+
+def _go_on(partition: Partition, app: Application, now_ns: int) -> None:
+    """Accepted again: real pods may have got their places, or all have gone, while placeholders went."""
+    if app.real_allocations:
+        run(partition, app, now_ns)
+    elif app.had_real:
+        complete_if_done(partition, app, now_ns)
+
+
+def accept(partition: Partition, app: Application, now_ns: int) -> None:
+    """New → Accepted, with the clock of a gang that may starve: then it pledges first (semantics 11)."""
+    change_state(partition, app, ApplicationEvent.ACCEPT, now_ns)
+    if app.is_reserving:
+        at_ns = max(app.submitted_ns + partition.timing.starvation_age_ns, now_ns)
+        set_clock(partition, app, TimerKind.STARVATION, app.sequence, at_ns)
+
+
+def end_application(
+    partition: Partition, app: Application, event: ApplicationEvent, now_ns: int, message: str = ""
+) -> None:
+    """The last move: the application leaves its queue and its id is free again."""
+    change_state(partition, app, event, now_ns, message)
+    leave(partition, app)
+    remember_application(partition, app, now_ns)
+
+
+def conclude(partition: Partition, app: Application, now_ns: int) -> None:
+    """Give an application that its resource manager removed the state in which it ends.
+
+    The resource manager is not told: it may have submitted another application of the same ID already.
+    """
+    while (event := _CONCLUDING.get(app.state)) is not None:
+        app.state = follow(APPLICATION, app.state, event)
+        app.state_log.append((now_ns, app.state))
+        ledger.count_running(partition, app)
+        records.app_moved(partition, app)
+
+
+def leave(partition: Partition, app: Application) -> None:
+    """Take an application without allocations out of its queue and partition."""
+    for ask in list(app.asks.values()):
+        ledger.unlink(partition, app, ask.spec.key)
+        ledger.remove_ask(partition, app, ask)
+    ledger.clear_quota_reservation(partition, app)
+    requeue.leave(partition, app)
+    ledger.set_counted(partition, app, counts=False)
+    del app.queue.applications[app.id]
+    del partition.applications[app.id]
+    forget_unresolved(partition, app.spec.user, app.id)
+    selectors.withdraw(partition, app.spec.members)
+    records.app_left(partition, app)
+    queues.settle(partition, app.queue)
+
+
+def withhold_recovered(partition: Partition, app: Application) -> None:
+    """Update whether new requests of the application wait: it has no queue, or the groups of its user are unknown."""
+    reason = _reason(partition, app)
+    if reason != app.withheld:
+        app.withheld = reason
+        partition.requeue_one(app)
+
+
+def place_recovered(partition: Partition) -> None:
+    """Other rules or queues are in force: move applications out of the recovery queue that have another one now.
+
+    One of which something is being preempted stays until the next change: its queue counts that.
+    """
+    recovery = partition.queues.get(RECOVERY)
+    if recovery is None:
+        return
+    for app in [partition.applications[name] for name in recovery.applications]:
+        chosen = _choice(partition, app)
+        if isinstance(chosen, Chosen) and not any(each.preemption for each in app.allocations.values()):
+            on_demand = queues.leaf_on_demand(partition.queues, chosen.path, app.spec.quota)
+            _move(partition, app, queues.open_leaf(partition, chosen, on_demand))
+        withhold_recovered(partition, app)
+
+
+def _reason(partition: Partition, app: Application) -> str:
+    """Why new requests wait; empty = they need not."""
+    groups = unresolved_reason(app.spec, reader(partition, app.spec, app.queue))
+    if groups or not app.queue.is_recovery:
+        return groups
+    named = app.spec.queue
+    if named and partition.queues.get(QueuePath(named.lower())) is None:
+        return f"queue {named} does not exist"
+    chosen = _choice(partition, app)
+    return chosen if isinstance(chosen, str) else "waiting for a queue"
+
+
+def _choice(partition: Partition, app: Application) -> Chosen | GroupsNeeded | str:
+    return choose_queue(partition.queues, partition.config.rules, replace(app.spec, forced=False))
+
+
+def _move(partition: Partition, app: Application, leaf: Queue) -> None:
+    """Count the application with all it has and wants in another leaf."""
+    old, held, wanted = app.queue, app.allocated + app.gang.allocated, app.pending
+    ledger.clear_quota_reservation(partition, app)
+    ledger.stop_waiting(partition, app)
+    ordering.leave(app)
+    ledger.count_pending(partition, app, wanted, -1)
+    ledger.charge(partition, app, held, -1)
+    ledger.set_counted(partition, app, counts=False)
+    records.queue_left(partition, app)
+    enter_queue(app, leaf)
+    records.queue_entered(partition, app)
+    ledger.count_pending(partition, app, wanted, 1)
+    ledger.charge(partition, app, held, 1)
+    ledger.tolerate(app, held)
+    requeue.path_shrank(partition, app)
+    ledger.note_waiting(partition, app)
+    partition.requeue_one(app)
+    queues.settle(partition, old)

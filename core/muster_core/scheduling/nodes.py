@@ -1,0 +1,151 @@
+"""Added, changed, drained and removed nodes, and other cluster objects."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from muster_core.model.effects import NodeAccepted, NodeRejected, Release
+from muster_core.model.events import ClusterObjectsReported, NodeAction, NodeActionReported, NodeAdded, NodeUpdated
+from muster_core.model.ids import NodeId, Termination
+from muster_core.model.records import Change, Detail, Notice
+from muster_core.model.states import NODE, NodeEvent, NodeState, follow
+from muster_core.model.storage import Claim, NamespaceLabels, ObjectGone, ObjectKind, StorageFact
+from muster_core.scheduling import allocations, ledger, reservations, selectors
+from muster_core.state.applications import Allocation
+from muster_core.state.nodes import ANY_CLAIM
+from muster_core.state.scheduler_state import Partition
+
+
+def update_cluster_objects(partition: Partition, event: ClusterObjectsReported) -> None:
+    """Put them in force in their order; the newest of one object counts."""
+    for fact in event.facts:
+        if isinstance(fact, NamespaceLabels):
+            partition.nodes.pods_on_nodes.namespace(fact.name, fact.labels)
+            partition.nodes.epoch += 1  # anywhere
+        else:
+            _tell(partition, fact)
+
+
+def _tell(partition: Partition, fact: StorageFact) -> None:
+    """A claim concerns those who use it, anything else may be what some claim waits for."""
+    nodes = partition.nodes
+    attachments = nodes.pods_on_nodes.attachments
+    storage = attachments.storage
+    kept = len(storage.taken)
+    attachments.resolved(storage.tell(fact))
+    is_claim = isinstance(fact, Claim) or (isinstance(fact, ObjectGone) and fact.kind is ObjectKind.CLAIM)
+    # A volume that is not kept for its claim any more may be any other's.
+    is_own = is_claim and len(storage.taken) == kept
+    nodes.gains.note_claim(fact.name if is_own else ANY_CLAIM)
+    nodes.epoch += 1
+
+
+def add_node(partition: Partition, event: NodeAdded, now_ns: int) -> None:
+    """CREATE or CREATE_DRAIN, with the allocations that run there already."""
+    spec = event.spec
+    if partition.is_closing:
+        _reject(partition, spec.id, f"partition {partition.id} is being removed")
+        return
+    if spec.id in partition.nodes:
+        _reject(partition, spec.id, "node exists already; UPDATE changes it")
+        return
+    partition.nodes.add(spec, draining=event.draining)
+    partition.outbox.put(NodeAccepted(partition.rm, spec.id))
+    text = "Node added to the scheduler"
+    partition.note(Notice.NODE, spec.id, change=Change.ADD, resource=spec.capacity, message=text)
+    for existing in event.existing:
+        allocations.report_allocation(partition, existing, now_ns)
+
+
+def update_node(partition: Partition, event: NodeUpdated, now_ns: int) -> None:
+    """UPDATE: what is allocated stays, even beyond what the node has now; what runs there besides is added."""
+    spec = event.spec
+    if spec.id not in partition.nodes:
+        _reject(partition, spec.id, "node is not known; CREATE it first")
+        return
+    old = partition.nodes.record(spec.id).spec
+    partition.nodes.update(spec)
+    reservations.shrink_node(partition, spec.id)
+    for detail, before, now in (
+        (Detail.NODE_CAPACITY, old.capacity, spec.capacity),
+        (Detail.NODE_OCCUPIED, old.occupied, spec.occupied),
+    ):
+        if before != now:
+            partition.note(Notice.NODE, spec.id, change=Change.SET, detail=detail, resource=now)
+    for existing in event.existing:
+        allocations.report_allocation(partition, existing, now_ns)
+
+
+def set_node_action(partition: Partition, event: NodeActionReported, now_ns: int) -> None:
+    """DRAIN_NODE, DRAIN_TO_SCHEDULABLE or DECOMISSION."""
+    if event.node not in partition.nodes:
+        _reject(partition, event.node, f"node is not known: {event.action} has no meaning")
+        return
+    state = partition.nodes.record(event.node).state
+    match event.action:
+        case NodeAction.DRAIN:
+            follow(NODE, state, NodeEvent.DRAIN)
+            _set_draining(partition, event.node, draining=True)
+        case NodeAction.OPEN:
+            if state is NodeState.DRAINING:
+                _set_draining(partition, event.node, draining=False)
+            else:
+                _reject(partition, event.node, f"node is not draining, it is {state}")
+        case NodeAction.DECOMMISSION:
+            _decommission(partition, event.node, now_ns)
+        case _:
+            assert_never(event.action)
+
+
+def _set_draining(partition: Partition, node: NodeId, *, draining: bool) -> None:
+    if draining:
+        reservations.leave_node(partition, node)
+        # A swap that is not confirmed yet would be a new allocation there (seed 003, DRAIN_NODE).
+        _abandon_targets(partition, node, list(partition.placed.get(node, {}).values()))
+    partition.nodes.set_draining(node, draining=draining)
+    text = f"schedulable: {str(not draining).lower()}"
+    partition.note(Notice.NODE, node, change=Change.SET, detail=Detail.NODE_SCHEDULABLE, message=text)
+
+
+def _decommission(partition: Partition, node: NodeId, now_ns: int) -> None:
+    """Everything on the node is gone with it; swaps are settled as semantics 14 says."""
+    reservations.leave_node(partition, node)
+    partition.nodes.set_draining(node, draining=True)
+    gone = list(partition.placed.get(node, {}).values())
+    _abandon_targets(partition, node, gone)
+    answer = partition.outbox.answer(partition.rm)
+    for allocation in gone:
+        if not allocation.spec.is_virtual:
+            answer.released.append(_told(partition, allocation, node))
+        app = partition.applications[allocation.spec.application]
+        allocations.end_allocation(partition, app, allocation, now_ns, node_removed=True)
+    for identity in partition.nodes.record(node).foreign_pods:
+        spec = partition.foreign.pop(identity)
+        selectors.part(partition, spec)
+        ledger.leave(partition, node, spec)
+    capacity = partition.nodes.record(node).spec.capacity
+    partition.nodes.remove(node)
+    text, detail = "Node removed from the scheduler", Detail.NODE_DECOMISSION
+    partition.note(Notice.NODE, node, change=Change.REMOVE, detail=detail, resource=capacity, message=text)
+
+
+def _abandon_targets(partition: Partition, node: NodeId, gone: list[Allocation]) -> None:
+    """Swaps whose target was to be this node: the real ask is scheduled as usual."""
+    here = [(one.spec.application, one.replaced_by) for one in gone if one.replaced_by is not None]
+    for name, key in [*here, *partition.targets.get(node, {})]:
+        app = partition.applications[name]
+        ask = app.asks[key]
+        if ask.replacement is not None and ask.replacement.node == node:
+            ledger.unlink(partition, app, key)
+            ledger.wait_again(partition, app, ask, as_usual=True)
+
+
+def _told(partition: Partition, allocation: Allocation, node: NodeId) -> Release:
+    spec = allocation.spec
+    return Release(
+        partition.id, spec.application, spec.key, allocation.id, Termination.STOPPED_BY_RM, f"node {node} was removed"
+    )
+
+
+def _reject(partition: Partition, node: NodeId, reason: str) -> None:
+    partition.outbox.put(NodeRejected(partition.rm, node, reason))

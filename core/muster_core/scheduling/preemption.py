@@ -1,0 +1,495 @@
+"""Preemption: when it is tried, what is written, and enforcement of lowered quotas.
+
+Differs: quota preemption starts by a clock; YuniKorn looks every second.
+Differs: a queue that is still over when its victims had their time is looked at again; YuniKorn tries once.
+
+Differs: an ask may preempt again when what was made room for did not get it its place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from muster_core.model.decisions import Preemption, ReasonKind
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import ApplicationId, QueuePath
+from muster_core.model.limits import MEMBERS_PER_PREEMPTION, PREEMPTION_SEARCHES_IN_VAIN
+from muster_core.model.records import Notice
+from muster_core.model.resources import Limit
+from muster_core.placement.replacement import has_placeholder
+from muster_core.placement.snapshot import wanted
+from muster_core.preemption import guarantees, planning
+from muster_core.preemption.guarantees import is_under_guarantee, leaves_below, usage
+from muster_core.queues import quota
+from muster_core.scheduling import extensions, failures, gangs, records, requeue, reservations, victims
+from muster_core.scheduling.commit import commit
+from muster_core.state import ordering
+from muster_core.state.applications import Application, Ask
+from muster_core.state.queues import Queue
+from muster_core.state.request_classes import AskClass
+from muster_core.state.reservations import Epoch, PreemptionRefusal, ThrashingGuard, Wanted
+from muster_core.state.scheduler_state import Partition
+
+#: Until the next victims are chosen where there were more than one event looks at.
+_PAUSE_NS: Final = 1_000_000
+
+
+#: A queue's maximum and its delay, before a change.
+Before = tuple[Limit, int]
+
+
+def standing(partition: Partition) -> dict[QueuePath, Before]:
+    """What holds for every queue now: to be handed to `reconsider` when it was changed."""
+    return {path: before(partition, queue) for path, queue in partition.queues.by_path.items()}
+
+
+def before(partition: Partition, queue: Queue) -> Before:
+    """What holds for one queue now; where nothing is preempted there is no delay."""
+    return queue.max, queue.policies.quota_preemption_delay_ns if partition.config.quota_preemption else 0
+
+
+def reconsider(partition: Partition, was: Mapping[QueuePath, Before], now_ns: int) -> None:
+    """Maximums or delays of these queues may have changed."""
+    for path, (most, delay_ns) in was.items():
+        queue = partition.queues.get(path)
+        if queue is not None:
+            _reconsider(partition, queue, most, delay_ns, now_ns)
+
+
+def went_over(partition: Partition, queue: Queue, now_ns: int) -> None:
+    """An allocation that exists already took the queue over its maximum, or victims did not terminate."""
+    delay_ns = queue.policies.quota_preemption_delay_ns
+    if not queue.quota_at_ns and _is_on(partition, delay_ns) and planning.excess(queue):
+        _start(partition, queue, now_ns + delay_ns)
+
+
+def on_quota_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
+    """The start of a queue has come: tell its victims to go, and look again when they had their time."""
+    queue = partition.queues.get(clock.queue)
+    if queue is None or queue.quota_clock != clock.generation:
+        return
+    _clear(queue)
+    try:
+        _enforce(partition, queue, now_ns)
+    except Exception:
+        if not queue.quota_clock:
+            queue.quota_at_ns, queue.quota_clock = now_ns, clock.generation  # it fires again
+        raise
+
+
+def _enforce(partition: Partition, queue: Queue, now_ns: int) -> None:
+    delay_ns = queue.policies.quota_preemption_delay_ns
+    if not _is_on(partition, delay_ns) or not planning.excess(queue):
+        return
+    _start(partition, queue, now_ns + delay_ns)
+    decision = planning.plan_for_quota(partition, queue)
+    if decision is not None:
+        try:
+            commit(partition, decision, now_ns)
+        except BrokenDecision as broken:
+            records.broken(partition, queue.path, broken)
+        else:
+            if planning.excess(queue):
+                _start(partition, queue, now_ns + _PAUSE_NS)
+
+
+def _reconsider(partition: Partition, queue: Queue, most: Limit, delay_ns: int, now_ns: int) -> None:
+    now_delay_ns = queue.policies.quota_preemption_delay_ns
+    if not _is_on(partition, now_delay_ns) or not planning.excess(queue):
+        _clear(queue)
+        return
+    if queue.quota_at_ns:
+        moved_ns = queue.quota_at_ns + now_delay_ns - delay_ns
+        if moved_ns != queue.quota_at_ns:
+            _start(partition, queue, max(moved_ns, now_ns))
+        return
+    is_lower = any((old := most.get(name)) is None or bound < old for name, bound in queue.max.items())
+    if is_lower or not delay_ns:
+        _start(partition, queue, now_ns + now_delay_ns)
+
+
+def _is_on(partition: Partition, delay_ns: int) -> bool:
+    return partition.config.quota_preemption and delay_ns > 0
+
+
+def _start(partition: Partition, queue: Queue, at_ns: int) -> None:
+    number = partition.next_number()
+    reservations.queue_clock(partition, queue, TimerKind.QUOTA, number, at_ns)
+    queue.quota_at_ns, queue.quota_clock = at_ns, number
+
+
+def _clear(queue: Queue) -> None:
+    queue.quota_at_ns = queue.quota_clock = 0
+
+
+#: Searches of one leaf at a time, and applications looked at; more would keep the owner of the world too long.
+_SEARCHES: Final = 2
+
+
+_LOOKS: Final = 256
+
+
+#: How often the interval doubles.
+_DOUBLED: Final = 2
+
+
+#: Words of attempts that are kept of one ask.
+_WORDS_KEPT: Final = 8
+
+
+#: A time that does not come.
+_NEVER: Final = 2**63
+
+
+# -- when it is tried -----------------------------------------------------------
+
+
+def watch_leaf(partition: Partition, leaf: Queue, now_ns: int) -> None:
+    """Asks of the leaf were refused: look again when they waited for long enough, if they may have a right."""
+    if leaf.preemption_clock or not leaf.waiting or not partition.config.preemption or not is_under_guarantee(leaf):
+        return
+    app = partition.applications[next(iter(leaf.waiting))]
+    first = app.asks[next(iter(next(iter(app.waiting.values()))))]
+    due_ns = first.asked_ns + leaf.policies.preemption_delay_ns
+    _set_clock(partition, leaf, max(now_ns, _after_last(partition, leaf), due_ns))
+
+
+def watch_shrunk(partition: Partition, now_ns: int) -> None:
+    """Leaves gave something back: whoever is below a guarantee by that may have had no turn, others took the room.
+    And where preemption did not help, it may help now that something changed.
+    """
+    shrunk, partition.shrunk = partition.shrunk, {}
+    if not partition.config.preemption or not partition.waiting:
+        return
+    below = {
+        queue.path: queue
+        for path in shrunk
+        if (leaf := partition.queues.get(path)) is not None
+        for queue in leaf.path_up()
+        if queue.guaranteed and not usage(queue).covers(queue.guaranteed)
+    }
+    found = {leaf.path: leaf for queue in below.values() for leaf in leaves_below(queue)}
+    for leaf in found.values():
+        watch_leaf(partition, leaf, now_ns)
+    preemptions = partition.preemptions
+    if preemptions.idle and preemptions.idle_since != _epoch(partition):
+        idle, preemptions.idle = preemptions.idle, {}
+        for path in idle:
+            idle_leaf = partition.queues.get(path)
+            if idle_leaf is None or not idle_leaf.waiting:
+                continue
+            at_ns = max(now_ns, _after_last(partition, idle_leaf))
+            if not idle_leaf.preemption_clock or idle_leaf.preemption_at_ns > at_ns:
+                _set_clock(partition, idle_leaf, at_ns)
+
+
+def _epoch(partition: Partition) -> Epoch:
+    return partition.preemptions.epoch, partition.nodes.epoch
+
+
+def _after_last(partition: Partition, leaf: Queue) -> int:
+    """When the interval since the last attempts of the leaf is over."""
+    tried_ns = leaf.preemption.tried_ns
+    return tried_ns + partition.timing.preemption_interval_ns if tried_ns else 0
+
+
+def watch_required(partition: Partition, app: Application, kinds: Iterable[AskClass], now_ns: int) -> None:
+    """The one node that an ask may run on has no room: there is no delay for it to wait for (contract 10.2)."""
+    leaf = app.queue
+    due = [
+        _due(partition, [ask], leaf)
+        for kind in kinds
+        if kind.required_node
+        and kind in app.waiting
+        and _may(partition, ask := app.asks[next(iter(app.waiting[kind]))])
+    ]
+    if not due or not partition.config.preemption:
+        return
+    at_ns = max(now_ns, min(due))
+    if not leaf.preemption_clock or leaf.preemption_at_ns > at_ns:
+        _set_clock(partition, leaf, at_ns)
+
+
+def on_preemption_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
+    """The clock of a leaf rang: look at its classes, so many at a time, and set the clock again while preemption may
+    help one of them. Where it helps none, nothing is done until something changes.
+    """
+    leaf = partition.queues.get(clock.queue)
+    if leaf is None or leaf.preemption_clock != clock.generation:
+        return
+    leaf.preemption_clock = 0
+    try:
+        _search(partition, leaf, now_ns)
+    except Exception:
+        leaf.preemption_clock = clock.generation  # it fires again
+        raise
+
+
+def _search(partition: Partition, leaf: Queue, now_ns: int) -> None:
+    search = leaf.preemption
+    leaf.preemption_at_ns = search.tried_ns = now_ns
+    if not partition.config.preemption:
+        search.left.clear()
+        return
+    if not search.left:
+        _begin(leaf)
+    is_under = is_under_guarantee(leaf)
+    searches = looks = 0
+    while search.left and searches < _SEARCHES and looks < _LOOKS and search.in_vain < PREEMPTION_SEARCHES_IN_VAIN:
+        kind, names = search.left[0]
+        if not names or not (is_under or kind.required_node):
+            search.left.popleft()
+            continue
+        looks += 1
+        searches += _look(partition, leaf, (kind, names), now_ns)
+    if search.left and search.in_vain < PREEMPTION_SEARCHES_IN_VAIN:
+        _set_clock(partition, leaf, now_ns + _PAUSE_NS)
+    elif search.left:
+        search.in_vain = 0
+        _set_clock(partition, leaf, now_ns + partition.timing.preemption_interval_ns)
+    elif search.next_ns:
+        _set_clock(partition, leaf, max(search.next_ns, now_ns + _PAUSE_NS))
+    if search.is_refused:
+        preemptions = partition.preemptions
+        if not preemptions.idle:
+            preemptions.idle_since = _epoch(partition)
+        preemptions.idle[leaf.path] = None
+
+
+def _begin(leaf: Queue) -> None:
+    """Look at all classes of the leaf that wait, the higher priority first. What did not help is forgotten of those
+    that wait no more.
+    """
+    search = leaf.preemption
+    kinds = sorted(leaf.classes, key=lambda kind: -kind.priority)
+    search.left = deque((kind, deque(leaf.classes[kind])) for kind in kinds)
+    search.refused = {
+        wanted: refusal for wanted, refusal in search.refused.items() if all(kind in leaf.classes for kind, _ in wanted)
+    }
+    search.in_vain = search.next_ns = 0
+    search.is_refused = False
+
+
+def _look(partition: Partition, leaf: Queue, part: tuple[AskClass, deque[ApplicationId]], now_ns: int) -> bool:
+    """Look at the first application of a class: what it wants is searched for, or has been, or is not due. Whether
+    there was a search.
+    """
+    kind, names = part
+    search = leaf.preemption
+    app = partition.applications.get(names[0])
+    asks = _subject(partition, app, kind) if app is not None else []
+    if app is None or not asks or quota.is_beyond_limits(partition, app, planning.asked(asks)):
+        names.popleft()  # a limit of its user or group says nothing about those behind it
+        return False
+    what = _wanted(app, asks)
+    known = search.refused.get(what)
+    at_ns = max(_due(partition, asks, leaf), _again(partition, known))
+    search.is_refused = search.is_refused or known is not None
+    if at_ns > now_ns:
+        if at_ns < _NEVER:
+            search.next_ns = min(search.next_ns or at_ns, at_ns)
+        # Those behind it want the same and came later; gangs differ in what they lack.
+        (names.popleft if app.is_reserving else names.clear)()
+        return False
+    refused = PreemptionRejected()
+    if failures.attempt(partition, app, now_ns, partial(attempt, partition, app, asks, now_ns, refused)):
+        if refused.words:
+            times = known.times + 1 if known is not None else 1
+            search.is_refused = True
+            again_ns = now_ns + (partition.timing.preemption_interval_ns << min(times - 1, _DOUBLED))
+            until_ns = guarantees.paused_until(partition, leaf.path, now_ns)
+            search.refused[what] = PreemptionRefusal(_epoch(partition), again_ns, until_ns, times)
+            search.in_vain += 1
+        else:
+            search.refused.pop(what, None)
+    else:  # it raised, and backs off
+        names.popleft()
+    return True
+
+
+def _again(partition: Partition, refusal: PreemptionRefusal | None) -> int:
+    """When a failed preemption may be retried."""
+    if refusal is None:
+        return 0
+    if refusal.epoch != _epoch(partition):
+        return refusal.again_ns
+    if refusal.until_ns:
+        return max(refusal.again_ns, refusal.until_ns)
+    return _NEVER
+
+
+def _wanted(app: Application, asks: list[Ask]) -> Wanted:
+    if not app.is_reserving:
+        return ((asks[0].kind, 1),)
+    kinds = (kind for kind in ordering.classes(app) if kind.placeholder)
+    return tuple((kind, wanted(app, kind, MEMBERS_PER_PREEMPTION + 1)) for kind in kinds)
+
+
+def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> None:
+    number = partition.next_number()
+    reservations.queue_clock(partition, leaf, TimerKind.PREEMPTION, number, at_ns)
+    leaf.preemption_clock, leaf.preemption_at_ns = number, at_ns
+
+
+def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
+    """Asks of the application that preemption may be for: what a gang lacks, all together; else the first of the
+    class. Of a gang that is too large only as many as show that. Empty = there is none.
+    """
+    if kind not in app.waiting or partition.pending_callbacks.is_parked(partition.id, app.id) or app.failures:
+        return []
+    if app.is_reserving:
+        if requeue.is_waiting(partition, app):
+            return []
+        asks = _of_gang(app) if kind.placeholder else []
+        is_one_each = app.spec.uses_virtual_placeholders or all(ask.left == 1 for ask in asks)
+        return asks if is_one_each and all(_may(partition, ask) for ask in asks) else []
+    if kind.placeholder or has_placeholder(app, kind):
+        return []
+    return list(islice((ask for key in app.waiting[kind] if _may(partition, ask := app.asks[key])), 1))
+
+
+def _of_gang(app: Application) -> list[Ask]:
+    """What a gang that reserves lacks, as far as preemption looks at it."""
+    keys = (key for kind in ordering.classes(app) if kind.placeholder for key in app.waiting[kind])
+    return [app.asks[key] for key in islice(keys, MEMBERS_PER_PREEMPTION + 1)]
+
+
+def _may(partition: Partition, ask: Ask) -> bool:
+    """Whether queues or nodes refused it, and nobody goes for it already. What a user may use is no reason."""
+    hold = partition.reservations.by_ask.get((ask.spec.application, ask.spec.key))
+    if ask.preemption or not ask.spec.allow_preempt_other or (hold is not None and hold.preempted):
+        return False
+    if ask.spec.required_node:
+        return ask.said in (ReasonKind.NODES, ReasonKind.RESERVED)
+    return ask.said in (ReasonKind.QUOTA, ReasonKind.NODES, ReasonKind.RESERVED)
+
+
+def _due(partition: Partition, asks: list[Ask], leaf: Queue) -> int:
+    """When it may be tried for all of them."""
+    at_ns = 0
+    for ask in asks:
+        delay_ns = 0 if ask.spec.required_node else leaf.policies.preemption_delay_ns
+        again_ns = ask.attempted_ns + _interval(partition, ask) if ask.attempted_ns else 0
+        at_ns = max(at_ns, ask.asked_ns + delay_ns, again_ns)
+    return at_ns
+
+
+def _interval(partition: Partition, ask: Ask) -> int:
+    """Until the next attempt: longer, up to a bound, the more of them did not help."""
+    in_vain = sum(times for times, _ in ask.attempts.values()) if ask.attempts else 1
+    return partition.timing.preemption_interval_ns << min(in_vain - 1, _DOUBLED)
+
+
+# -- one attempt ----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class PreemptionRejected:
+    """Why preemption does not help, for messages; empty = it helps, or the resource manager was asked."""
+
+    words: str = ""
+
+
+def attempt(partition: Partition, app: Application, asks: list[Ask], now_ns: int, refused: PreemptionRejected) -> bool:
+    """Plan for these asks and commit it, or ask about it. Always True: it was attempted."""
+    answer = _answer(partition, app, asks, now_ns)
+    if isinstance(answer, Preemption) and partition.pending_callbacks.victims and not asks[0].spec.is_virtual:
+        extensions.propose_victims(partition, answer, now_ns)  # what has no pod cannot be judged
+        return True
+    if isinstance(answer, Preemption):
+        answer = _commit(partition, app, answer, now_ns)
+    if answer:
+        for ask in asks:
+            _write_down(partition, ask, answer, now_ns)
+    refused.words = answer
+    return True
+
+
+def _answer(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
+    """The plan for these asks, or why there is none."""
+    for ask in asks:
+        ask.attempted_ns = now_ns
+    if asks[0].spec.required_node:
+        return planning.plan_for_required_node(partition, app, asks[0], now_ns)
+    if refused := planning.guarantee_refusal(partition, app, asks):
+        return refused
+    if asks[0].spec.is_virtual:
+        gangs.split_virtual_placeholders(partition, app)  # room is held for one member of an ask
+        asks[:] = _of_gang(app)
+        for ask in asks:
+            ask.attempted_ns = now_ns
+    return _plan(partition, app, asks, now_ns)
+
+
+def _commit(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> str:
+    """Carry a plan out; returns why it does not hold, empty if it does."""
+    try:
+        commit(partition, decision, now_ns)
+    except BrokenDecision as broken:
+        return records.broken(partition, app.queue.path, broken)
+    return ""
+
+
+def confirm(partition: Partition, decision: Preemption, now_ns: int) -> bool:
+    """Commit a plan that the resource manager agreed to, if the same is planned again; whether it was. Nodes, queues
+    and victims may have changed since it was asked.
+    """
+    app = partition.applications.get(decision.application)
+    first = app.asks.get(decision.places[0][0]) if app is not None else None
+    asks = _subject(partition, app, first.kind) if app is not None and first is not None else []
+    if app is None or [ask.spec.key for ask in asks] != [key for key, _ in decision.places]:
+        return False
+    answer = _answer(partition, app, asks, now_ns)
+    if not isinstance(answer, Preemption) or answer.places != decision.places:
+        return False
+    return set(answer.victims) == set(decision.victims) and not _commit(partition, app, answer, now_ns)
+
+
+def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) -> Preemption | str:
+    """A plan that takes nothing from leaves that it would come round with."""
+    leaf = app.queue.path
+    while True:
+        answer = planning.plan_for_guarantee(
+            partition, app, asks, guarantees.protected_queues(partition, leaf, now_ns), now_ns
+        )
+        if not isinstance(answer, Preemption):
+            return answer
+        found = [
+            rivalry
+            for victim in victims.leaves_of(partition, answer)
+            if (rivalry := guarantees.is_thrashing(partition, leaf, victim, now_ns)) is not None
+        ]
+        if not found:
+            return answer
+        for rivalry in found:
+            _stop(partition, leaf, rivalry, now_ns)
+
+
+def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns: int) -> None:
+    """Both leave each other alone for a while, and people are told why."""
+    span_ns = guarantees.pause_ns(rivalry.pauses)
+    rivalry.pauses += 1
+    rivalry.paused_until_ns = now_ns + span_ns
+    partition.preemptions.livelocks += 1
+    message = (
+        f"queues {leaf} and {rivalry.taker} preempt from each other in turns; they are kept from it for "
+        f"{span_ns // 1_000_000_000} s. Give each of them a guarantee of its own"
+    )
+    partition.note(Notice.QUEUE, leaf, reference=rivalry.taker, message=message)
+
+
+def _write_down(partition: Partition, ask: Ask, words: str, now_ns: int) -> None:
+    """What came of an attempt, for people who look; where only one node would do, they are told at once, and once."""
+    ask.attempts = ask.attempts or {}
+    times, _ = ask.attempts.pop(words, (0, 0))
+    ask.attempts[words] = (times + 1, now_ns)
+    if len(ask.attempts) > _WORDS_KEPT:
+        del ask.attempts[next(iter(ask.attempts))]
+    if ask.spec.required_node and not times:
+        partition.note(Notice.REQUEST, ask.spec.key, reference=ask.spec.application, message=words)

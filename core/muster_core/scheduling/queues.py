@@ -1,0 +1,194 @@
+"""Changes to the queue tree.
+
+Differs: a queue that was made on demand, or that is no longer configured, goes at once when it is empty;
+YuniKorn looks for such queues every ten seconds.
+Differs: a leaf with applications that the configuration makes a parent is Stopped, and becomes one when they are gone;
+YuniKorn keeps it a leaf and loses the children.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from muster_core.model.config import QueueConfig
+from muster_core.model.ids import RECOVERY, QueuePath, parent_path, queue_name
+from muster_core.model.records import Change, Detail, Notice
+from muster_core.model.resources import Limit, Resources
+from muster_core.model.specs import NamespaceQuota
+from muster_core.model.states import QUEUE, QueueEvent, follow
+from muster_core.queues.placement_rules import Chosen
+from muster_core.scheduling import records
+from muster_core.state.queues import Queue, QueueTree
+from muster_core.state.scheduler_state import Partition
+
+_NO_QUOTA: Final = NamespaceQuota()
+
+
+# -- made on demand -------------------------------------------------------------
+
+
+def leaf_on_demand(tree: QueueTree, path: QueuePath, quota: NamespaceQuota) -> QueueConfig:
+    """What a leaf made on demand is when it is made: by the template above it, then by the namespace's quota."""
+    name = queue_name(path)
+    template = nearest(tree, parent_path(path)).template
+    if path == RECOVERY or (template is None and quota == _NO_QUOTA):
+        return QueueConfig(name)
+    leaf = QueueConfig(name)
+    if template is not None:
+        leaf = QueueConfig(
+            name,
+            max=template.max,
+            guaranteed=template.guaranteed,
+            max_applications=template.max_applications,
+            properties=template.properties,
+            policies=template.policies,
+        )
+    return replace(
+        leaf,
+        max=leaf.max if quota.max is None else quota.max,
+        guaranteed=leaf.guaranteed if quota.guaranteed is None else quota.guaranteed,
+        max_applications=leaf.max_applications if quota.max_applications is None else quota.max_applications,
+    )
+
+
+def nearest(tree: QueueTree, path: QueuePath) -> Queue:
+    """The queue of that path, or the first above it that exists."""
+    while (queue := tree.get(path)) is None:
+        path = parent_path(path)
+    return queue
+
+
+def open_leaf(partition: Partition, chosen: Chosen, leaf: QueueConfig) -> Queue:
+    """Make the queues that are missing on the way to the chosen leaf, and `leaf` as the last of them."""
+    tree = partition.queues
+    for path in chosen.create:
+        parent = tree.by_path[parent_path(path)]
+        config = leaf if path == chosen.path else QueueConfig(queue_name(path), parent=True, template=parent.template)
+        add(partition, parent, config, managed=False)
+    return tree.by_path[chosen.path]
+
+
+def apply_quota(partition: Partition, leaf: Queue, quota: NamespaceQuota) -> bool:
+    """Give a leaf that was made on demand what its newest application's namespace says; whether that changed it.
+
+    What a namespace does not say stays. Configured queues and the recovery queue are left alone.
+    """
+    if not _follows_namespaces(leaf) or quota == _NO_QUOTA:
+        return False
+    most = maximum(leaf, quota)
+    least = leaf.guaranteed if quota.guaranteed is None else quota.guaranteed
+    count = leaf.max_applications if quota.max_applications is None else quota.max_applications
+    if (most, least, count) == (leaf.max, leaf.guaranteed, leaf.max_applications):
+        return False
+    leaf.max_applications = count
+    set_amounts(partition, leaf, most, least)
+    partition.requeue_queue(leaf.path)
+    return True
+
+
+def maximum(leaf: Queue, quota: NamespaceQuota) -> Limit:
+    """The maximum that the leaf has once it has heard of this quota."""
+    return leaf.max if quota.max is None or not _follows_namespaces(leaf) else quota.max
+
+
+def _follows_namespaces(leaf: Queue) -> bool:
+    return not leaf.managed and not leaf.is_recovery
+
+
+# -- changes --------------------------------------------------------------------
+
+
+def note_tree(partition: Partition) -> None:
+    """Note all queues of a partition that is new."""
+    _note_all(partition, partition.queues.root, Change.ADD)
+
+
+def add(partition: Partition, parent: Queue, config: QueueConfig, *, managed: bool) -> None:
+    """Hang a queue with all its children below `parent`."""
+    _note_all(partition, partition.queues.add(parent, config, managed=managed), Change.ADD)
+
+
+def remove(partition: Partition, queue: Queue) -> None:
+    """Remove an empty queue, also from the scheduling queue: what left it may have made it active."""
+    partition.queues.remove(queue)
+    partition.scheduling.removed(queue)
+    _note(partition, queue, Change.REMOVE)
+
+
+def set_amounts(partition: Partition, queue: Queue, most: Limit, guaranteed: Resources) -> None:
+    """Replace maximum and guarantee. What is allocated beyond a lower maximum stays."""
+    if most != queue.max:
+        queue.max = most
+        amounts = Resources(dict(most.items()))
+        partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=Detail.QUEUE_MAX, resource=amounts)
+    if guaranteed != queue.guaranteed:
+        queue.guaranteed = guaranteed
+        detail = Detail.QUEUE_GUARANTEED
+        partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=detail, resource=guaranteed)
+    queue.tolerated = queue.max.excess(queue.allocated)
+    partition.scheduling.moved(queue)
+    partition.preemptions.epoch += 1
+    partition.contention.growths += 1
+
+
+def set_leaf(partition: Partition, queue: Queue, *, is_leaf: bool) -> None:
+    """Make an empty queue a leaf, or a parent."""
+    if queue.is_leaf is is_leaf:
+        return
+    queue.is_leaf = is_leaf
+    text = f"leaf queue: {str(is_leaf).lower()}"
+    partition.note(Notice.QUEUE, queue.path, change=Change.SET, detail=Detail.QUEUE_TYPE, message=text)
+
+
+def move(queue: Queue, event: QueueEvent) -> None:
+    """Follow one row of the table."""
+    queue.state = follow(QUEUE, queue.state, event)
+
+
+def drain(partition: Partition, queue: Queue) -> None:
+    """Let a queue and all below it run empty: nothing new is let in; it goes when it is empty, maybe at once."""
+    for child in list(queue.children.values()):
+        drain(partition, child)
+    queue.wanted = None
+    move(queue, QueueEvent.REMOVE)
+    if queue.is_empty and queue.parent is not None:
+        remove(partition, queue)
+
+
+# -- what waited until a queue is empty -----------------------------------------
+
+
+def settle(partition: Partition, leaf: Queue) -> None:
+    """After an application left: queues of its path that have nothing to stay for go, and what waited is done."""
+    for queue in list(leaf.path_up()):
+        if not queue.is_empty or queue.parent is None:
+            return
+        if queue.managed and not queue.draining:
+            reshape(partition, queue)
+            return
+        remove(partition, queue)
+
+
+def reshape(partition: Partition, queue: Queue) -> None:
+    """Make an empty queue the parent, or the leaf, that the configuration wanted it to be."""
+    wanted, queue.wanted = queue.wanted, None
+    if wanted is None:
+        return
+    move(queue, QueueEvent.START)
+    set_leaf(partition, queue, is_leaf=not (wanted.parent or wanted.children))
+    for child in wanted.children:
+        add(partition, queue, child, managed=True)
+
+
+def _note_all(partition: Partition, queue: Queue, change: Change) -> None:
+    _note(partition, queue, change)
+    for child in queue.children.values():
+        _note_all(partition, child, change)
+
+
+def _note(partition: Partition, queue: Queue, change: Change) -> None:
+    detail = Detail.NONE if queue.managed else Detail.QUEUE_DYNAMIC
+    partition.note(Notice.QUEUE, queue.path, change=change, detail=detail)
+    before, now = ((), queue.limits) if change is Change.ADD else (queue.limits, ())
+    records.limits_changed(partition, queue.path, before, now)

@@ -1,0 +1,130 @@
+"""Node reservations: creation, expiry and release."""
+
+from __future__ import annotations
+
+from muster_core.model.decisions import NodeReservationDecision, ReasonKind
+from muster_core.model.effects import SchedulingState, SchedulingStateChanged, TimerSet
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.resources import Resources
+from muster_core.model.states import NodeState
+from muster_core.placement import node_reservations
+from muster_core.scheduling import ledger, requeue
+from muster_core.state.applications import Application, Ask
+from muster_core.state.queues import Queue
+from muster_core.state.reservations import NodeReservation
+from muster_core.state.scheduler_state import Partition
+
+
+def queue_clock(partition: Partition, queue: Queue, kind: TimerKind, number: int, at_ns: int) -> None:
+    """One deadline of a queue."""
+    nobody = ApplicationId("")
+    clock = Timer(kind, partition.rm, partition.id, nobody, AllocationKey(""), number, queue.path)
+    partition.outbox.put(TimerSet(clock, at_ns))
+
+
+def watch(partition: Partition, app: Application, now_ns: int) -> None:
+    """No node had room for an ask of this application: look again when it waited for long enough."""
+    leaf = app.queue
+    if leaf.reservation_clock or not leaf.waiting or leaf.node_reservations >= node_reservations.allowed(partition):
+        return
+    if node_reservations.may_reserve(partition, app):
+        look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
+
+
+def look_again(partition: Partition, leaf: Queue, at_ns: int) -> None:
+    """Set the clock of the leaf's reservation delay."""
+    number = partition.next_number()
+    queue_clock(partition, leaf, TimerKind.RESERVATION, number, at_ns)
+    leaf.reservation_clock = number
+
+
+def reserve(partition: Partition, app: Application, decision: NodeReservationDecision, now_ns: int) -> None:
+    """Reserve resources of a node, and say so. Raises BrokenDecision before the first write."""
+    ask = app.asks.get(decision.ask)
+    if ask is None or ask.replacement is not None:
+        raise BrokenDecision("reservation", f"ask {decision.ask} does not wait")
+    check_node(partition, ask, decision.node)
+    others = (hold for hold in partition.reservations.on(decision.node) if hold.ask != (app.id, decision.ask))
+    if not ask.spec.required_node and any(not (hold.required or hold.preempted) for hold in others):
+        raise BrokenDecision("reservation", f"node {decision.node} is reserved already")
+    put(partition, app, ask, decision.node, now_ns)
+
+
+def check_node(partition: Partition, ask: Ask, node: NodeId) -> None:
+    """Raise BrokenDecision if the node could not be used once there is room: it is gone, drained or cordoned. Only an
+    ask that may run nowhere else may wait there all the same.
+    """
+    if node not in partition.nodes:
+        raise BrokenDecision("reservation", f"node {node} is gone")
+    is_open = partition.nodes.record(node).state is NodeState.SCHEDULABLE
+    if not is_open and ask.spec.required_node != node:
+        raise BrokenDecision("reservation", f"node {node} is not schedulable")
+
+
+def kept(partition: Partition, app: Application, node: NodeId, *, required_only: bool) -> Resources:
+    """What is reserved on a node for others than the application. `required_only`: an ask that may run nowhere else
+    leaves alone only what is reserved for asks like it, and by take-overs.
+    """
+    holds_there = partition.reservations.on(node)
+    others = (one for one in holds_there if one.application != app.id and (one.required or not required_only))
+    return sum((one.resources for one in others), requeue.reserved_on(partition, app, node))
+
+
+def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: int, *, preemption: int = 0) -> None:
+    """Write a reservation that was checked."""
+    is_required = bool(ask.spec.required_node)
+    if is_required or preemption:
+        give_way(partition, node)
+    ledger.unreserve(partition, (app.id, ask.spec.key))
+    number = partition.next_number()
+    hold = NodeReservation(app.id, ask.spec.key, node, ask.spec.resources, number, is_required, preemption)
+    ledger.reserve(partition, app, ask, hold)
+    at_ns = now_ns + partition.timing.reservation_timeout_ns
+    clock = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
+    partition.outbox.put(TimerSet(clock, at_ns))
+    partition.requeue_one(app)  # from now on it waits for that node
+    _say(partition, app, ask, node)
+
+
+def give_way(partition: Partition, node: NodeId) -> None:
+    """What others hold on a node gives way to an ask that may run nowhere else, or that others went for."""
+    for hold in partition.reservations.on(node):
+        if not hold.required and not hold.preempted:
+            ledger.unreserve(partition, hold.ask)
+
+
+def expire(partition: Partition, clock: Timer) -> None:
+    """The time of one hold is up: its ask is scheduled as usual."""
+    hold = partition.reservations.by_ask.get((clock.application, clock.key))
+    if hold is not None and hold.number == clock.generation:
+        ledger.unreserve(partition, hold.ask)
+
+
+def leave_node(partition: Partition, node: NodeId) -> None:
+    """The node drains or goes: nothing is held there any more."""
+    requeue.leave_node(partition, node)
+    for hold in partition.reservations.on(node):
+        ledger.unreserve(partition, hold.ask)
+
+
+def shrink_node(partition: Partition, node: NodeId) -> None:
+    """The node may have become too small for what is held there."""
+    spec = partition.nodes.record(node).spec
+    for hold in partition.reservations.on(node):
+        if not (spec.capacity - spec.occupied).covers(hold.resources):
+            ledger.unreserve(partition, hold.ask)
+    if not (spec.capacity - spec.occupied).covers(partition.nodes.node_reserved(node)):
+        requeue.leave_node(partition, node)
+
+
+def _say(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+    if ask.said is ReasonKind.RESERVED:
+        return
+    ask.said = ReasonKind.RESERVED
+    if ask.spec.is_virtual:  # one of many places: its task group is told when all are held
+        return
+    text = f"node {node} is reserved for it until enough resources are free there"
+    state = SchedulingState.RESERVED
+    partition.outbox.state(SchedulingStateChanged(partition.rm, app.id, ask.spec.key, state, text, ReasonKind.RESERVED))

@@ -1,0 +1,180 @@
+"""Pod labels that selectors of requests and allocations read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from muster_core.model.constraints import NAMESPACE, NO_INTER_POD_CONSTRAINTS, TERMINATING, PodTerm, Target
+from muster_core.model.ids import ApplicationId, NodeId
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, Member
+from muster_core.state.affinity import ANYWHERE, Read
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Partition
+
+#: Where foreign allocations are counted.
+_FOREIGN = ApplicationId("")
+
+
+def read(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
+    """Keep what its selectors read, before it is put in a class, or counted."""
+    if spec.facts.inter_pod is NO_INTER_POD_CONSTRAINTS and (not isinstance(spec, AskSpec) or spec.placement is None):
+        return
+    _begin(partition, reads_of(spec), spec.namespace)
+    if isinstance(spec, AskSpec):
+        for targets in _wanted(spec):
+            partition.nodes.pods_on_nodes.tags.want(targets)
+
+
+def refusal(partition: Partition, spec: AskSpec | ApplicationSpec) -> str:
+    """Why a new request, or a new gang, may not read what its selectors read; empty = it may."""
+    reads = reads_of_members(spec.members) if isinstance(spec, ApplicationSpec) else reads_of(spec)
+    return partition.nodes.pods_on_nodes.tags.labels.refusal(spec.namespace, reads) if reads else ""
+
+
+def announce(partition: Partition, members: Iterable[Member], namespace: str) -> None:
+    """The same of what a gang's members want near them, so that the first to come are planned for with the others."""
+    reads = reads_of_members(members)
+    if reads:
+        _begin(partition, reads, namespace)
+        partition.nodes.pods_on_nodes.tags.labels.refer(reads, 1)
+
+
+def withdraw(partition: Partition, members: Iterable[Member]) -> None:
+    """The gang is gone."""
+    partition.nodes.pods_on_nodes.tags.labels.refer(reads_of_members(members), -1)
+
+
+def join(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
+    """An ask, an allocation or a foreign one is there from now on: it has labels, and reads some."""
+    labels = partition.nodes.pods_on_nodes.tags.labels
+    if labels.is_on:
+        labels.come(_owner(spec), spec.tags)
+        labels.refer(reads_of(spec), 1)
+
+
+def part(partition: Partition, spec: AskSpec | AllocationSpec) -> None:
+    """It is there no more."""
+    labels = partition.nodes.pods_on_nodes.tags.labels
+    if labels.is_on:
+        labels.go(_owner(spec), spec.tags)
+        labels.refer(reads_of(spec), -1)
+
+
+def tidy(partition: Partition) -> None:
+    """Drop labels and values that no selector reads any more, if there are many."""
+    tags = partition.nodes.pods_on_nodes.tags
+    if tags.labels.is_stale():
+        _count_anew(partition, tags.labels.idle_places(), tags.labels.sweep)
+    if tags.wants_many():
+        asks = (ask.spec for app in partition.applications.values() for ask in app.asks.values())
+        tags.want_only(targets for spec in asks for targets in _wanted(spec))
+
+
+def _begin(partition: Partition, reads: list[Read], payer: str) -> None:
+    labels = partition.nodes.pods_on_nodes.tags.labels
+    if not labels.is_on:
+        _switch_on(partition)
+    new = labels.unread(reads)
+    if new:
+        _count_anew(partition, labels.places(new), lambda: labels.begin(new, payer))
+
+
+def _switch_on(partition: Partition) -> None:
+    """Start counting all pods when the first selector arrives."""
+    tags = partition.nodes.pods_on_nodes.tags
+    tags.labels.is_on = True
+    row_of = partition.nodes.rows.row
+    for app in partition.applications.values():
+        for spec in (*(ask.spec for ask in app.asks.values()), *(one.spec for one in app.allocations.values())):
+            tags.labels.come(_owner(spec), spec.tags)
+        for node, told in _counted(app):
+            tags.add(row_of(node), tags.project(told))
+        _classify(partition, app)
+    for foreign in partition.foreign.values():
+        tags.labels.come(_FOREIGN, foreign.tags)
+        tags.add(row_of(foreign.node), tags.project(foreign.tags))
+
+
+def _count_anew(partition: Partition, namespaces: Collection[str], change: Callable[[], None]) -> None:
+    """Other labels are kept after the change: the pods of these namespaces look another way to selectors then."""
+    tags = partition.nodes.pods_on_nodes.tags
+    row_of = partition.nodes.rows.row
+    names = dict.fromkeys(name for namespace in namespaces for name in tags.labels.applications(namespace))
+    apps = [partition.applications[name] for name in names if name != _FOREIGN]
+    placed = [one for app in apps for one in _counted(app)]
+    if _FOREIGN in names:
+        placed += [(one.node, one.tags) for one in partition.foreign.values()]
+    found = [(row_of(node), told) for node, told in placed if told.get(NAMESPACE, "") in namespaces]
+    for row, told in found:
+        tags.remove(row, tags.project(told))
+    change()
+    for row, told in found:
+        tags.add(row, tags.project(told))
+    for app in apps:
+        _classify(partition, app)
+
+
+def _classify(partition: Partition, app: Application) -> None:
+    """Put asks whose labels came to matter, or matter no more, among their equals."""
+    project = partition.nodes.pods_on_nodes.tags.project
+    for ask in app.asks.values():
+        kept = project(ask.spec.tags)
+        if kept != ask.kind.pod_on_node.tags:
+            app.put_in_class(ask, kept)
+            partition.requeue_one(app)
+
+
+def _owner(spec: AskSpec | AllocationSpec) -> ApplicationId:
+    return spec.application if isinstance(spec, AskSpec) else _FOREIGN
+
+
+def _counted(app: Application) -> Iterator[tuple[NodeId, Mapping[str, str]]]:
+    """Node and tags of all who count: a placeholder that hands over does not, the ask that its swap is for does."""
+    for allocation in app.allocations.values():
+        if allocation.replaced_by is None:
+            yield allocation.node, allocation.spec.tags
+    for ask in app.asks.values():
+        if ask.replacement is not None:
+            yield ask.replacement.node, ask.spec.tags
+
+
+def reads_of(spec: AskSpec | AllocationSpec) -> list[Read]:
+    """What its selectors read, each once."""
+    inter_pod = spec.facts.inter_pod
+    placement = spec.placement if isinstance(spec, AskSpec) else None
+    if inter_pod is NO_INTER_POD_CONSTRAINTS and placement is None:
+        return []
+    reads: list[Read] = []
+    if placement is not None and placement.allocations is not None:
+        reads += [(ANYWHERE, target.key) for target in placement.allocations.targets]
+    reads += _of_terms((*inter_pod.near, *inter_pod.apart, *(one.term for one in inter_pod.preferred)))
+    reads += [(spread.namespace, target.key) for spread in inter_pod.spread for target in spread.selector or ()]
+    return _labels_among(reads)
+
+
+def reads_of_members(members: Iterable[Member]) -> list[Read]:
+    """The same of what the members of a gang want near them."""
+    return _labels_among(read for member in members for read in _of_terms(member.facts.inter_pod.near))
+
+
+def _of_terms(terms: Iterable[PodTerm]) -> Iterator[Read]:
+    """A term that selects namespaces by their labels may mean any, now or later."""
+    for term in terms:
+        scopes = term.namespaces if term.among is None else (ANYWHERE,)
+        yield from ((scope, target.key) for scope in scopes for target in term.selector or ())
+
+
+def _labels_among(reads: Iterable[Read]) -> list[Read]:
+    """Namespace and deletion are kept of every pod."""
+    return [*dict.fromkeys(read for read in reads if read[1] not in (NAMESPACE, TERMINATING))]
+
+
+def _wanted(spec: AskSpec) -> Iterator[tuple[Target, ...]]:
+    """What an ask may wait for: that more of these come."""
+    affinity = spec.placement.allocations if spec.placement is not None else None
+    if affinity is not None and affinity.required and affinity.at_least > 0:
+        yield affinity.targets
+    inter_pod = spec.facts.inter_pod
+    yield from (term.selector for term in inter_pod.near if term.selector is not None)
+    # More of them where there are fewest: an empty selector counts none.
+    yield from (spread.selector for spread in inter_pod.spread if spread.required and spread.selector)

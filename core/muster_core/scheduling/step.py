@@ -1,0 +1,147 @@
+"""Applies one event to the scheduler state."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import assert_never
+
+from muster_core.model.effects import Effect
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    CallbacksDeclared,
+    ClusterObjectsReported,
+    ConfigurationReplaced,
+    ConnectionLost,
+    Event,
+    GroupsResolved,
+    ManagerLeft,
+    ManagerRegistered,
+    NodeActionReported,
+    NodeAdded,
+    NodeUpdated,
+    PlacementsEvaluated,
+    RecoveryBarrierPassed,
+    TimerFired,
+    UtilizationReported,
+    VictimsEvaluated,
+)
+from muster_core.scheduling import allocations, applications, configuration, extensions, failures, nodes, preemption
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+_PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
+
+
+_PartitionEvent = (
+    ApplicationAdded
+    | ApplicationRemoved
+    | GroupsResolved
+    | NodeAdded
+    | NodeUpdated
+    | NodeActionReported
+    | UtilizationReported
+    | ClusterObjectsReported
+)
+
+
+def step(world: SchedulerState, event: Event, now_ns: int) -> list[Effect]:
+    """Take in one event. Returns what it drains from the outbox: notes for observers come last.
+
+    Raises CoreError only where the core itself is wrong; the effects of what was changed before are in the outbox.
+    """
+    _step(world, event, now_ns)
+    configuration.drop_closed_partitions(world)
+    return world.outbox.drain()
+
+
+def _step(world: SchedulerState, event: Event, now_ns: int) -> None:
+    match event:  # those of asks and allocations first: all others together are few
+        case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
+            _step_places(world, event, now_ns)
+        case ManagerRegistered():
+            configuration.register_manager(world, event, now_ns)
+        case RecoveryBarrierPassed():
+            configuration.pass_recovery_barrier(world, event.rm, now_ns)
+        case ConnectionLost():
+            configuration.manager_lost(world, event.rm, now_ns)
+        case ManagerLeft():
+            configuration.manager_left(world, event.rm)
+        case ConfigurationReplaced():
+            configuration.replace_configuration(world, event, now_ns)
+        case TimerFired():
+            ring = partial(configuration.manager_heard, world, event.clock, now_ns)
+            failures.attempt_timer(world, event.clock, now_ns, ring)
+        case CallbacksDeclared() | PlacementsEvaluated() | VictimsEvaluated():
+            _step_answer(world, event, now_ns)
+        case _:
+            _step_partition(world, event, now_ns)
+
+
+def _step_answer(
+    world: SchedulerState, event: CallbacksDeclared | PlacementsEvaluated | VictimsEvaluated, now_ns: int
+) -> None:
+    match event:
+        case CallbacksDeclared():
+            extensions.declare_callbacks(world, event.rm, places=event.places, victims=event.victims)
+        case PlacementsEvaluated():
+            extensions.placements_evaluated(world, event, now_ns)
+        case VictimsEvaluated():
+            extensions.victims_evaluated(world, event, preemption.confirm, now_ns)
+        case _:
+            assert_never(event)
+
+
+def _step_partition(world: SchedulerState, event: _PartitionEvent, now_ns: int) -> None:
+    partition = _partition_of(world, event)
+    if partition is None:
+        configuration.reject_closed_partition(world, event)
+        return
+    match event:
+        case ApplicationAdded():
+            applications.add_application(partition, event.spec, now_ns)
+        case ApplicationRemoved():
+            applications.remove_application(world, partition, event, now_ns)
+        case GroupsResolved():
+            applications.resolve_groups(partition, event, now_ns)
+        case NodeAdded():
+            nodes.add_node(partition, event, now_ns)
+        case NodeUpdated():
+            nodes.update_node(partition, event, now_ns)
+        case NodeActionReported():
+            nodes.set_node_action(partition, event, now_ns)
+        case UtilizationReported():
+            extensions.report_utilization(world, partition, event)
+        case ClusterObjectsReported():
+            nodes.update_cluster_objects(partition, event)
+        case _:
+            assert_never(event)
+
+
+def _step_places(world: SchedulerState, event: _PlacesEvent, now_ns: int) -> None:
+    partition = _partition_of(world, event)
+    if partition is None:
+        configuration.reject_closed_partition(world, event)
+        return
+    match event:
+        case AskAdded():
+            applications.add_ask(partition, event.spec, now_ns)
+        case AskReleased():
+            applications.release_ask(world, partition, event, now_ns)
+        case AllocationReleased():
+            allocations.release_allocation(world, partition, event, now_ns)
+        case AllocationReported():
+            allocations.report_allocation(partition, event.spec, now_ns)
+        case _:
+            assert_never(event)
+
+
+def _partition_of(world: SchedulerState, event: _PartitionEvent | _PlacesEvent) -> Partition | None:
+    match event:
+        case AskAdded() | ApplicationAdded() | AllocationReported() | NodeAdded() | NodeUpdated():
+            return world.partitions.get(event.spec.partition)
+        case _:
+            return world.partitions.get(event.partition)

@@ -1,0 +1,222 @@
+"""Take-over of reservations between gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from muster_core.gangs import takeover
+from muster_core.model.decisions import Placement, ReservationTakeover
+from muster_core.model.errors import BrokenDecision, CommitFailed
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import AllocationKey, NodeId
+from muster_core.model.limits import MOST_RESTARTS
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.states import NodeState
+from muster_core.preemption.guarantees import GuaranteeBalance
+from muster_core.scheduling import commit, failures, gangs, ledger, lifecycle, records, requeue, victims
+from muster_core.state.applications import Allocation, Application, lacking
+from muster_core.state.reservations import Basis, OpenTakeOver, Planning, RunningPreemption
+from muster_core.state.scheduler_state import Partition
+
+_SECOND: Final = 1_000_000_000
+
+
+#: How often the back-off of a failed take-over doubles, from one second.
+_DOUBLED: Final = 4
+
+
+#: Of a plan that has to begin again.
+_NO_BASIS: Final[Basis] = (-1, ())
+
+
+# -- attempts ------------------------------------------------------------------
+
+
+def resolve_takeovers(partition: Partition, now_ns: int, may_go_on: Callable[[], bool]) -> bool:
+    """Try a take-over for each due gang, in the order of keys, at least for one. Returns whether any was made."""
+    due = partition.contention.due
+    is_any = is_tried = False
+    apps = [app for name in due if (app := partition.applications.get(name)) is not None]
+    for app in sorted(apps, key=lambda app: (app.gang.key is None, app.gang.key, app.sequence)):
+        if is_tried and not may_go_on():
+            return is_any
+        is_tried = True
+        due.pop(app.id, None)
+        act = partial(_attempt, partition, app, now_ns, may_go_on)
+        is_any = failures.attempt(partition, app, now_ns, act) or is_any
+        if app.id in due:  # its plan continues in the next cycle, and those behind it are tried after it
+            return is_any
+    due.clear()
+    return is_any
+
+
+def _attempt(partition: Partition, app: Application, now_ns: int, may_go_on: Callable[[], bool]) -> bool:
+    """Try one takeover; return whether it was committed."""
+    gang, begun = app.gang, partition.contention.planning.pop(app.id, None)
+    if not app.waiting or requeue.is_waiting(partition, app) or app.id in partition.contention.open:
+        return False
+    if not takeover.has_competing_gangs(partition, app):
+        partition.contention.idle[app.id] = None
+        return False
+    if now_ns < gang.takeover_at_ns or gang.takeover_epoch == requeue.epoch(partition):
+        return False
+    planning = _planning(partition, app, begun)
+    is_over, decision = _advance(planning, may_go_on)
+    if not is_over:
+        _continue_later(partition, app, planning)
+        return False
+    if decision is not None:
+        try:
+            _begin(partition, decision, now_ns)
+        except BrokenDecision as broken:
+            if planning is begun:  # something changed since it began
+                planning.basis = _NO_BASIS
+                _continue_later(partition, app, planning)
+                return False
+            records.broken(partition, app.queue.path, broken)
+        except Exception as error:
+            raise CommitFailed(type(decision).__name__) from error
+        else:
+            return True
+    gang.takeover_at_ns = now_ns + (_SECOND << min(gang.takeover_failures, _DOUBLED))
+    gang.takeover_failures += 1
+    gang.takeover_epoch = planning.epoch
+    lifecycle.set_clock(partition, app, TimerKind.TAKE_OVER, gang.takeover_failures, gang.takeover_at_ns)
+    return False
+
+
+def _planning(partition: Partition, app: Application, begun: Planning | None) -> Planning:
+    """The plan that has begun, or a new one if the nodes or the gang's requests are others now."""
+    basis = partition.nodes.facts_epoch, tuple((kind, len(keys)) for kind, keys in app.waiting.items())
+    if begun is not None and begun.basis == basis:
+        return begun
+    restarts = begun.restarts + 1 if begun is not None else 0
+    return Planning(takeover.plan_takeover(partition, app), requeue.epoch(partition), basis, restarts)
+
+
+def _advance(planning: Planning, may_go_on: Callable[[], bool]) -> tuple[bool, ReservationTakeover | None]:
+    """Carry out steps of the plan as long as there is time, at least one; whether that was all, and what was found. A
+    plan that was made void too often runs to its end.
+    """
+    while True:
+        try:
+            next(planning.steps)
+        except StopIteration as end:
+            return True, end.value
+        if not may_go_on() and planning.restarts < MOST_RESTARTS:
+            return False, None
+
+
+def _continue_later(partition: Partition, app: Application, planning: Planning) -> None:
+    partition.contention.planning[app.id] = planning
+    partition.contention.due[app.id] = None
+
+
+def on_takeover_timer(partition: Partition, app: Application, clock: Timer) -> None:
+    """The back-off of a failed take-over is over: try again if anything grew, else with the next growth."""
+    if clock.generation == app.gang.takeover_failures:
+        partition.requeue_one(app)
+
+
+# -- what is written -----------------------------------------------------------
+
+
+def _begin(partition: Partition, decision: ReservationTakeover, now_ns: int) -> None:
+    """Release what is taken over and reserve it for the gang. Raises BrokenDecision before the first write."""
+    app = partition.applications[decision.application]
+    gone = [victims.victim_of(partition, name) for name in decision.victims]
+    nodes = _check(partition, app, decision, gone)
+    app.gang.takeover_failures = app.gang.takeover_at_ns = 0
+    for name in decision.losers:
+        loser = partition.applications[name]
+        ledger.clear_quota_reservation(partition, loser)
+        loser.gang.lost_to[app.id] = None
+        partition.requeue_one(loser)
+    for held in decision.holds:
+        ledger.unreserve(partition, held)
+    number = partition.next_number()
+    partition.contention.open[app.id] = OpenTakeOver(
+        number, decision.losers, nodes, decision.places, tuple(decision.volumes)
+    )
+    partition.contention.count += 1
+    for node, amount in nodes.items():
+        partition.nodes.claim(node, amount, 1)
+    ledger.set_quota_reservation(partition, app, lacking(app), granted=True)
+    requeue.note_holding(partition, app)
+    gangs.note_reservation(partition, app, now_ns)
+    partition.requeue_one(app)
+    if not gone:
+        return
+    running = RunningPreemption(number, app.queue.path, (), dict.fromkeys(decision.victims), now_ns, gang=app.id)
+    victims.notify_victims(partition, running, gone, f"reservation taken over by gang {app.id}", now_ns)
+    victims.release_allocations(partition, gone, now_ns)
+
+
+def _check(
+    partition: Partition, app: Application, decision: ReservationTakeover, gone: list[tuple[Application, Allocation]]
+) -> dict[NodeId, Resources]:
+    """What is to be reserved on each node; the room is there once the victims are gone, and the law of guarantees
+    holds. Raises BrokenDecision.
+    """
+    amount, nodes = _amounts(app, decision)
+    freed: dict[NodeId, Resources] = {}
+    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up()))
+    for other, victim in gone:
+        if not victim.spec.placeholder or not takeover.candidate(partition, app, other):
+            raise BrokenDecision("take-over", f"nothing may be taken from gang {other.id}")
+        if not balance.may_lose(other.queue, victim.spec.resources):
+            raise BrokenDecision("take-over", f"queue {other.queue.path} would fall below its guarantee")
+        balance.lose(other.queue, victim.spec.resources)
+        freed[victim.node] = freed.get(victim.node, NOTHING) + victim.spec.resources
+    for loser in decision.losers:
+        if not takeover.candidate(partition, app, partition.applications[loser]):
+            raise BrokenDecision("take-over", f"nothing may be taken from gang {loser}")
+    for hold in partition.reservations.of(app.id):
+        freed[hold.node] = freed.get(hold.node, NOTHING) + hold.resources
+    for name in decision.holds:
+        held = partition.reservations.by_ask[name]
+        freed[held.node] = freed.get(held.node, NOTHING) + held.resources
+    for node, wanted in nodes.items():
+        is_open = node in partition.nodes and partition.nodes.record(node).state is NodeState.SCHEDULABLE
+        if not is_open or not _left(partition, node, freed.get(node, NOTHING)).covers(wanted):
+            raise BrokenDecision("take-over", f"node {node} has no room even after the takeover")
+    return nodes
+
+
+def _left(partition: Partition, node: NodeId, freed: Resources) -> Resources:
+    return partition.nodes.available(node) - partition.nodes.node_reserved(node) + freed
+
+
+def _amounts(app: Application, decision: ReservationTakeover) -> tuple[Resources, dict[NodeId, Resources]]:
+    counts: dict[tuple[AllocationKey, NodeId], int] = {}
+    for place in decision.places:
+        counts[place] = counts.get(place, 0) + 1
+    total = NOTHING
+    nodes: dict[NodeId, Resources] = {}
+    for (key, node), count in counts.items():
+        ask = app.asks.get(key)
+        if ask is None or ask.replacement is not None or ask.left < count:
+            raise BrokenDecision("take-over", f"ask {key} does not wait for that many places")
+        total = total.plus(ask.spec.resources, count)
+        nodes[node] = nodes.get(node, NOTHING).plus(ask.spec.resources, count)
+    return total, nodes
+
+
+# -- how it ends ---------------------------------------------------------------
+
+
+def finish(partition: Partition, app: Application) -> Placement | None:
+    """The reservations that the gang took over are free: nothing is held back for it from now on, for it is planned
+    at once. Returns the placement it was for, if that still holds.
+    """
+    found = partition.contention.open.get(app.id)
+    if found is None:
+        return None
+    requeue.close(partition, app)
+    if any(kind.placeholder and kind.depends_on_others for kind in app.waiting):
+        return None
+    places = tuple((AllocationKey(key), node) for key, node in found.places)
+    placement = Placement(partition.id, app.id, places, found.volumes)
+    return placement if commit.may_place(partition, app, placement) else None

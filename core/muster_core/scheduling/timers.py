@@ -1,0 +1,205 @@
+"""Handlers of timers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_core.model.effects import Release
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import AllocationId, Termination
+from muster_core.model.records import Notice
+from muster_core.model.states import ApplicationState
+from muster_core.placement import node_reservations
+from muster_core.scheduling import (
+    extensions,
+    gangs,
+    ledger,
+    lifecycle,
+    preemption,
+    records,
+    reservations,
+    takeovers,
+    victims,
+)
+from muster_core.scheduling.commit import commit
+from muster_core.state.applications import Application
+from muster_core.state.queues import Queue
+from muster_core.state.request_classes import AskClass
+from muster_core.state.scheduler_state import Partition
+
+#: Scheduling classes without a node to reserve after which a leaf is left for later: each costs a look at all nodes.
+_HOPELESS: Final = 16
+
+
+def on_reservation_delay(partition: Partition, clock: Timer, now_ns: int) -> None:
+    """The reservation delay of a leaf is over."""
+    leaf = partition.queues.get(clock.queue)
+    if leaf is None or leaf.reservation_clock != clock.generation:
+        return
+    leaf.reservation_clock = 0
+    try:
+        _reserve(partition, leaf, now_ns)
+    except Exception:
+        leaf.reservation_clock = clock.generation  # it fires again
+        raise
+
+
+def _reserve(partition: Partition, leaf: Queue, now_ns: int) -> None:
+    hopeless: set[AskClass] = set()
+    for ask in node_reservations.candidates(partition, leaf):
+        due_ns = ask.asked_ns + partition.timing.reservation_delay_ns
+        if now_ns < due_ns:
+            reservations.look_again(partition, leaf, due_ns)
+            return
+        if ask.kind in hopeless:
+            continue
+        decision = node_reservations.choose(partition, ask)
+        if decision is None:
+            hopeless.add(ask.kind)
+            _wait_for_nodes(partition, leaf)
+            if len(hopeless) == _HOPELESS:
+                return
+            continue
+        try:
+            commit(partition, decision, now_ns)
+        except BrokenDecision as broken:
+            records.broken(partition, leaf.path, broken)
+        if leaf.node_reservations >= node_reservations.allowed(partition):
+            return
+
+
+def _wait_for_nodes(partition: Partition, leaf: Queue) -> None:
+    known = partition.reservations
+    if not known.without_node:
+        known.without_node_since = partition.nodes.facts_epoch
+    known.without_node[leaf.path] = None
+
+
+def watch_nodes(partition: Partition, now_ns: int) -> None:
+    """Nodes came, opened or changed: leaves without a node to reserve look again."""
+    known = partition.reservations
+    if not known.without_node or known.without_node_since == partition.nodes.facts_epoch:
+        return
+    leaves, known.without_node = known.without_node, {}
+    for path in leaves:
+        leaf = partition.queues.get(path)
+        if leaf is not None and leaf.waiting and not leaf.reservation_clock:
+            reservations.look_again(partition, leaf, now_ns + partition.timing.reservation_delay_ns)
+
+
+_EARLY = (ApplicationState.NEW, ApplicationState.ACCEPTED)
+
+
+def on_timer(partition: Partition, clock: Timer, now_ns: int) -> None:
+    """Take the deadline to its subject, if that still waits for it."""
+    match clock.kind:
+        case TimerKind.EXPIRY:
+            lifecycle.expire_history(partition, clock, now_ns)
+        case TimerKind.RESERVATION:
+            on_reservation_delay(partition, clock, now_ns)
+        case TimerKind.RESERVED:
+            reservations.expire(partition, clock)
+        case TimerKind.PREEMPTION:
+            preemption.on_preemption_timer(partition, clock, now_ns)
+        case TimerKind.QUOTA:
+            preemption.on_quota_timer(partition, clock, now_ns)
+        case TimerKind.VICTIMS:
+            victims.victims_timed_out(partition, clock)
+            queue = partition.queues.get(clock.queue)
+            if queue is not None:  # what its victims did not give back counts again
+                preemption.went_over(partition, queue, now_ns)
+        case TimerKind.INQUIRY:
+            extensions.lose_callbacks(partition, clock)
+        case TimerKind.REFUSED:
+            extensions.forget_callbacks(partition)
+        case _:
+            _ring_application(partition, clock, now_ns)
+
+
+def _ring_application(partition: Partition, clock: Timer, now_ns: int) -> None:
+    app = partition.applications.get(clock.application)
+    if app is None:
+        return
+    match clock.kind:
+        case TimerKind.PLACEHOLDER if clock.generation == app.gang.clock:
+            gangs.time_out(partition, app, now_ns)
+        case TimerKind.WAIT if clock.generation == app.sequence:
+            _wait(partition, app, now_ns)
+        case TimerKind.STARVATION:
+            partition.requeue_one(app)
+        case TimerKind.TAKE_OVER:
+            takeovers.on_takeover_timer(partition, app, clock)
+        case TimerKind.BACKOFF:
+            _wake(partition, app, clock, now_ns)
+        case TimerKind.COMPLETING if clock.generation == app.completing:
+            _complete(partition, app, now_ns)
+        case TimerKind.RUN if clock.generation == app.sequence:
+            _run_time(partition, app, now_ns)
+        case TimerKind.ALLOCATION_RUN if clock.generation == app.sequence:
+            _allocation_run_time(partition, app, clock, now_ns)
+        case TimerKind.RELEASE:
+            _release(partition, app, clock)
+        case _:
+            pass  # stale, or of a queue or the partition, which went another way
+
+
+def _wake(partition: Partition, app: Application, clock: Timer, now_ns: int) -> None:
+    """An application that slept because too much of it had no place looks again (contract 2.5)."""
+    if clock.generation == app.sequence and now_ns >= app.asleep_until_ns:
+        app.asleep_until_ns = 0
+        partition.requeue_one(app)
+
+
+def _wait(partition: Partition, app: Application, now_ns: int) -> None:
+    """The optional end of a gang that holds nothing at all (semantics 10). The time begins again for one that holds
+    nothing because of a take-over or a preemption.
+    """
+    if app.state not in _EARLY or not app.is_reserving or app.gang.allocated:
+        return
+    if app.gang.is_paused or app.gang.lost_to or app.id in partition.contention.open:
+        lifecycle.set_wait_timer(partition, app, now_ns)
+    else:
+        gangs.give_up(partition, app, now_ns, "the gang wait time-out ended before any of its places was found")
+
+
+def _complete(partition: Partition, app: Application, now_ns: int) -> None:
+    """Left-over placeholders are released first; the end follows the last of them (seed 000, "Cleanup")."""
+    if app.state is not ApplicationState.COMPLETING:
+        return
+    app.ending = True
+    why = "left-over placeholder of a completed application"
+    gangs.take_back_placeholders(partition, app, why, now_ns)
+    lifecycle.settle(partition, app, now_ns)
+
+
+def _run_time(partition: Partition, app: Application, now_ns: int) -> None:
+    if app.state is ApplicationState.RUNNING and now_ns >= app.started_ns + app.spec.timeout_ns:
+        gangs.fail(partition, app, now_ns, "the application ran longer than its execution time-out")
+
+
+def _allocation_run_time(partition: Partition, app: Application, clock: Timer, now_ns: int) -> None:
+    allocation = app.allocations.get(AllocationId(clock.key))
+    if allocation is None or allocation.releasing is not None:
+        return
+    if now_ns < allocation.allocated_ns + allocation.spec.timeout_ns:
+        return  # the clock of an earlier allocation of this identity (semantics 5)
+    why = "the allocation ran longer than its execution time-out"
+    answer = partition.outbox.answer(partition.rm)
+    ledger.mark_releasing(app, allocation, Termination.TIMEOUT, now_ns)
+    key = allocation.spec.key
+    answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
+    if app.is_reserving:
+        partition.requeue_one(app)  # it lacks one more of its places
+
+
+def _release(partition: Partition, app: Application, clock: Timer) -> None:
+    """A placeholder was told to go and never confirmed: its successor is scheduled as usual (semantics 14)."""
+    ask = app.asks.get(clock.key)
+    if ask is None or ask.replacement is None or ask.clock != clock.generation:
+        return
+    placeholder = ask.replacement.placeholder
+    ledger.unlink(partition, app, clock.key)
+    ledger.wait_again(partition, app, ask, as_usual=True)
+    message = f"placeholder {placeholder} was not confirmed as released in time: the pod is scheduled as usual"
+    partition.note(Notice.REQUEST, clock.key, reference=app.id, message=message)

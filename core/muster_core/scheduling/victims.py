@@ -1,0 +1,252 @@
+"""Release of allocations and of preemption victims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from muster_core.model.decisions import Preemption, QuotaPreemption
+from muster_core.model.effects import Release, TimerSet
+from muster_core.model.errors import BrokenDecision
+from muster_core.model.events import Timer, TimerKind
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath, Termination
+from muster_core.model.records import Change, Detail, Notice
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.preemption import guarantees, planning
+from muster_core.preemption.candidates import CandidatePool, going, is_eligible, is_victim_leaf
+from muster_core.preemption.guarantees import GuaranteeBalance, fence
+from muster_core.preemption.planning import positive
+from muster_core.scheduling import ledger, requeue, reservations
+from muster_core.state.applications import Allocation, Application, Ask
+from muster_core.state.reservations import PlaceId, PreemptionReport, RunningPreemption, ThrashingGuard, pair
+from muster_core.state.scheduler_state import Partition, ResponseBuilder
+
+
+def release_on_timeout(
+    partition: Partition, app: Application, taken: Iterable[Allocation], why: str, now_ns: int, answer: ResponseBuilder
+) -> None:
+    """Take allocations of one application back (TIMEOUT); what there is to tell goes into the answer."""
+    for allocation in list(taken):
+        ledger.mark_releasing(app, allocation, Termination.TIMEOUT, now_ns)
+        if allocation.spec.is_virtual:
+            ledger.drop(partition, app, allocation, now_ns)
+        else:
+            key = allocation.spec.key
+            answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
+
+
+def release_allocations(partition: Partition, victims: Iterable[tuple[Application, Allocation]], now_ns: int) -> None:
+    """Of those that were told to go by a preemption the places without pods are gone now: the room is held for
+    whoever they went for.
+    """
+    for app, victim in victims:
+        if victim.spec.is_virtual:
+            ledger.drop(partition, app, victim, now_ns)
+
+
+_PREEMPTED: Final = Termination.PREEMPTED_BY_SCHEDULER
+
+
+def preempt(partition: Partition, app: Application, decision: Preemption, now_ns: int) -> None:
+    """Release the victims and reserve their resources. Raises BrokenDecision before the first write."""
+    asks = _asks(app, decision)
+    victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
+    if not victims or any(owner is app for owner, _ in victims):
+        raise BrokenDecision("preemption", f"application {app.id} would preempt nothing, or from itself")
+    is_required = any(ask.spec.required_node for ask, _ in asks)
+    _check_room(partition, app, asks, victims, now_ns)
+    (_check_required if is_required else _check_rights)(partition, app, asks, victims)
+    leaf = app.queue.path
+    for other in () if is_required else leaves_of(partition, decision):
+        _remember(partition, leaf, other, now_ns)
+    keys = tuple((app.id, ask.spec.key) for ask, _ in asks)
+    running = RunningPreemption(partition.next_number(), leaf, keys, dict.fromkeys(decision.victims), now_ns)
+    notify_victims(partition, running, victims, f"preempted for an ask of queue {leaf}", now_ns)
+    for ask, node in asks:
+        reservations.put(partition, app, ask, node, now_ns, preemption=running.number)
+        ask.preemption, ask.triggered = running.number, True
+    release_allocations(partition, victims, now_ns)
+
+
+def enforce(partition: Partition, decision: QuotaPreemption, now_ns: int) -> None:
+    """Release the victims of a queue above its maximum. Raises BrokenDecision before the first write."""
+    queue = partition.queues.get(decision.queue)
+    over = planning.excess(queue) if queue is not None else NOTHING
+    if queue is None or not over:
+        raise BrokenDecision("quota preemption", f"queue {decision.queue} is not over its maximum")
+    victims = [victim_of(partition, name) for name in dict.fromkeys(decision.victims)]
+    balance = GuaranteeBalance(queue)
+    for owner, victim in victims:
+        if queue not in owner.queue.path_up() or not is_eligible(victim, over):
+            raise BrokenDecision(
+                "quota preemption", f"preempting allocation {victim.id} does not help queue {queue.path}"
+            )
+        _lose(balance, owner, victim)
+    number = partition.next_number()
+    running = RunningPreemption(number, queue.path, (), dict.fromkeys(decision.victims), now_ns, is_quota=True)
+    queue.quota_running = number
+    notify_victims(
+        partition, running, victims, f"preempted because queue {queue.path} uses more than its maximum", now_ns
+    )
+    release_allocations(partition, victims, now_ns)
+
+
+def notify_victims(
+    partition: Partition,
+    running: RunningPreemption,
+    victims: list[tuple[Application, Allocation]],
+    why: str,
+    now_ns: int,
+) -> None:
+    """Mark the victims, send all releases in one answer, and wait at most the release timeout. The caller removes
+    them from their nodes after it has reserved their resources.
+    """
+    partition.preemptions.running[running.number] = running
+    partition.preemptions.count += 1
+    partition.preemptions.victims += len(victims)
+    partition.preemptions.reports.append(
+        PreemptionReport(running.since_ns, running.queue, running.asks, tuple(running.victims))
+    )
+    nobody, no_key = ApplicationId(""), AllocationKey("")
+    owner = running.asks[0][0] if running.asks else nobody
+    clock = Timer(TimerKind.VICTIMS, partition.rm, partition.id, owner, no_key, running.number, running.queue)
+    partition.outbox.put(TimerSet(clock, now_ns + partition.timing.release_timeout_ns))
+    answer = partition.outbox.answer(partition.rm)
+    freed = NOTHING
+    for app, victim in victims:
+        freed += victim.spec.resources
+        ledger.mark_preempted(app, victim, running.number, now_ns)
+        if not victim.spec.is_virtual:
+            answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
+        if app.is_reserving:
+            partition.requeue_one(app)  # it lacks one more of its places
+    detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
+    partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
+
+
+def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:
+    """An allocation that may be told to go. Raises BrokenDecision if it may not."""
+    app = partition.applications.get(name[0])
+    victim = app.allocations.get(name[1]) if app is not None else None
+    if app is None or victim is None or victim.releasing is not None or victim.spec.required_node:
+        raise BrokenDecision("preemption", f"allocation {name[1]} cannot be told to go")
+    return app, victim
+
+
+def _asks(app: Application, decision: Preemption) -> list[tuple[Ask, NodeId]]:
+    """The asks of a decision, each with its node. Raises BrokenDecision if one of them does not wait for that."""
+    found: dict[AllocationKey, tuple[Ask, NodeId]] = {}
+    for key, node in decision.places:
+        ask = app.asks.get(key)
+        if ask is None or ask.replacement is not None or ask.preemption or key in found:
+            raise BrokenDecision("preemption", f"ask {key} does not wait for it any more")
+        found[key] = ask, node
+    return list(found.values())
+
+
+def _check_room(
+    partition: Partition,
+    app: Application,
+    asks: list[tuple[Ask, NodeId]],
+    victims: list[tuple[Application, Allocation]],
+    now_ns: int,
+) -> None:
+    """Every node can be used, and holds all its asks together once the victims and what goes anyhow are gone, beside
+    what does not give way.
+    """
+    own = {(ask.spec.application, ask.spec.key) for ask, _ in asks}
+    wanted: dict[NodeId, Resources] = {}
+    for ask, node in asks:
+        reservations.check_node(partition, ask, node)
+        wanted[node] = wanted.get(node, NOTHING) + ask.spec.resources
+    freed: dict[NodeId, Resources] = {}
+    for _, victim in victims:
+        freed[victim.node] = freed.get(victim.node, NOTHING) + victim.spec.resources
+    is_required = any(ask.spec.required_node for ask, _ in asks)
+    for node, amount in wanted.items():
+        room = partition.nodes.available(node) + freed.get(node, NOTHING) + going(partition, node, now_ns)
+        room -= requeue.reserved_on(partition, app, node)
+        for hold in partition.reservations.on(node):
+            if hold.ask not in own and (hold.required or (hold.preempted and not is_required)):
+                room -= hold.resources
+        if not room.covers(amount):
+            raise BrokenDecision("preemption", f"node {node} has {room} for {amount} once the victims are gone")
+
+
+def _check_required(
+    _partition: Partition,
+    _app: Application,
+    asks: list[tuple[Ask, NodeId]],
+    victims: list[tuple[Application, Allocation]],
+) -> None:
+    """For an ask that may run on one node only: victims on that node, of no higher priority."""
+    [(ask, node), *more] = asks
+    for _, victim in victims:
+        if more or victim.node != node or victim.spec.priority > ask.spec.priority:
+            raise BrokenDecision("preemption", f"allocation {victim.id} does not go for ask {ask.spec.key}")
+
+
+def _check_rights(
+    partition: Partition,
+    app: Application,
+    asks: list[tuple[Ask, NodeId]],
+    victims: list[tuple[Application, Allocation]],
+) -> None:
+    """The leaf has a right to it; each victim is inside the fence, and may go; no queue falls below its guarantee."""
+    amount = sum((ask.spec.resources for ask, _ in asks), NOTHING)
+    bound = fence(app, amount)
+    if bound is None:
+        raise BrokenDecision("preemption", f"queue {app.queue.path} has no right to preempt {amount}")
+    leaves = list({owner.queue.path: owner.queue for owner, _ in victims}.values())
+    pool = CandidatePool(
+        partition,
+        [leaf for leaf in leaves if bound.root in leaf.path_up() and is_victim_leaf(leaf, amount)],
+        app.queue,
+        priority=min(ask.spec.priority for ask, _ in asks),
+        amount=amount,
+    )
+    balance = GuaranteeBalance(partition.queues.root, amount, frozenset(queue.path for queue in app.queue.path_up()))
+    for owner, victim in victims:
+        if not pool.has(owner, victim):
+            raise BrokenDecision("preemption", f"allocation {victim.id} may not be taken for queue {app.queue.path}")
+        _lose(balance, owner, victim)
+    freed = sum((victim.spec.resources for _, victim in victims), NOTHING)
+    if positive(bound.need - freed):
+        raise BrokenDecision("preemption", f"queue {bound.root.path} would still have no quota for {amount}")
+
+
+def _lose(balance: GuaranteeBalance, owner: Application, victim: Allocation) -> None:
+    if not balance.may_lose(owner.queue, victim.spec.resources):
+        raise BrokenDecision("preemption", f"queue {owner.queue.path} would fall below its guarantee")
+    balance.lose(owner.queue, victim.spec.resources)
+
+
+def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: int) -> None:
+    """Who took from whom, for as long as it matters."""
+    thrashing_guards = partition.preemptions.thrashing_guards
+    for both in [both for both, rivalry in thrashing_guards.items() if guarantees.is_over(rivalry, now_ns)]:
+        del thrashing_guards[both]
+    rivalry = thrashing_guards.setdefault(pair(leaf, other), ThrashingGuard(leaf, now_ns))
+    rivalry.turns += rivalry.taker != leaf
+    rivalry.taker, rivalry.since_ns = leaf, now_ns
+
+
+def victims_timed_out(partition: Partition, clock: Timer) -> None:
+    """Victims were not confirmed as gone in time, or the room they left went to another: nothing is held for the
+    asks any more, they wait as usual.
+    """
+    running = partition.preemptions.running.get(clock.generation)
+    if running is not None:
+        ledger.forget_preemption(partition, running)
+    for hold in partition.reservations.of(clock.application):
+        if hold.preemption == clock.generation:
+            ledger.unreserve(partition, hold.ask)
+            left = len(running.victims) if running is not None else 0
+            if left:
+                message = f"{left} preempted allocations were not confirmed as released in time: the pod waits as usual"
+                partition.note(Notice.REQUEST, hold.key, reference=hold.application, message=message)
+
+
+def leaves_of(partition: Partition, decision: Preemption) -> list[QueuePath]:
+    """The leaves that lose by a decision."""
+    return sorted({partition.applications[name].queue.path for name, _ in decision.victims})

@@ -1,0 +1,1 @@
+"""Messages of the Scheduler Interface: decoding, encoding, sessions and event records."""

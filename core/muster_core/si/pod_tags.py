@@ -1,0 +1,586 @@
+"""Tags and fields of requests, allocations and applications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar, cast
+
+from muster_core.model import limits
+from muster_core.model.constraints import (
+    ANYWHERE,
+    NO_INTER_POD_CONSTRAINTS,
+    Constraints,
+    InterPodConstraints,
+    PlacementConstraint,
+    PodTerm,
+    Selector,
+    Target,
+    TargetOperator,
+    Term,
+    TopologySpreadConstraint,
+    WeightedPodTerm,
+    matches,
+)
+from muster_core.model.ids import (
+    AllocationKey,
+    ApplicationId,
+    NodeId,
+    PartitionId,
+    RmId,
+    TaskGroup,
+    Termination,
+    partition_id,
+)
+from muster_core.model.limits import MEMBERS_PER_GANG, QUANTITY, TASK_GROUPS_PER_GANG
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.model.specs import (
+    NO_PREFERENCES,
+    NO_PROPERTIES,
+    NO_VOLUMES,
+    Disk,
+    GangPlacement,
+    HostPort,
+    Member,
+    PodProperties,
+    Preferences,
+    Topology,
+    Volumes,
+)
+from muster_core.model.storage import VolumeHandle
+from muster_core.si import values
+from muster_core.si.values import (
+    NAME_LIMIT,
+    QUANTITY_LIMIT,
+    TEXT_LIMIT,
+    InvalidField,
+    Object,
+    an_object,
+    each,
+    flag,
+    memoized,
+    number,
+    one_of,
+    only,
+    pairs,
+    parsed,
+    text_of,
+    texts,
+)
+from muster_si import keys, si_pb2
+
+_SELECTOR_OPERATORS: Final = {
+    "In": TargetOperator.IN,
+    "NotIn": TargetOperator.NOT_IN,
+    "Exists": TargetOperator.EXIST,
+    "DoesNotExist": TargetOperator.NOT_EXIST,
+}
+
+
+_TERM_FIELDS: Final = ("topologyKey", "labelSelector", "namespaces", "namespaceSelector")
+
+
+_SPREAD_FIELDS: Final = frozenset(
+    {
+        "maxSkew",
+        "topologyKey",
+        "whenUnsatisfiable",
+        "labelSelector",
+        "minDomains",
+        "nodeAffinityPolicy",
+        "nodeTaintsPolicy",
+    }
+)
+
+
+_UNSATISFIABLE: Final = frozenset({"DoNotSchedule", "ScheduleAnyway"})
+
+
+_POLICIES: Final = frozenset({"Honor", "Ignore"})
+
+
+_DISKS: Final = frozenset({"gce", "aws", "iscsi", "rbd"})
+
+
+_PORTS: Final = 65_535
+
+
+_WEIGHT: Final = 100
+
+
+Value = TypeVar("Value")
+
+
+def read_properties(tags: Mapping[str, str]) -> PodProperties:
+    """All of it, one value for all pods with the same; NO_FACTS where the tags have none."""
+    if _TAGS.isdisjoint(tags):
+        return NO_PROPERTIES
+    get = tags.get
+    terms, used = get(keys.TAG_POD_CONSTRAINTS, ""), get(keys.TAG_VOLUMES, "")
+    namespace = get(keys.TAG_NAMESPACE, "")
+    pod = f"{namespace}/{get(keys.TAG_POD_NAME, '')}" if '"ephemeral"' in used else ""
+    others = get(keys.CONTAINER_PORTS, ""), get(keys.TAG_PREFERENCES, "")
+    return _facts(terms, namespace if terms else "", used, pod, others)
+
+
+@memoized
+def _facts(terms: str, namespace: str, used: str, pod: str, others: tuple[str, str]) -> PodProperties:
+    return PodProperties(
+        inter_pod=_read(keys.TAG_POD_CONSTRAINTS, terms, lambda text: inter_pod_constraints(text, namespace))
+        or NO_INTER_POD_CONSTRAINTS,
+        ports=_read(keys.CONTAINER_PORTS, others[0], ports) or (),
+        volumes=_read(keys.TAG_VOLUMES, used, lambda text: volumes(text, pod)) or NO_VOLUMES,
+        preferences=_read(keys.TAG_PREFERENCES, others[1], preferences) or NO_PREFERENCES,
+    )
+
+
+_TAGS: Final = frozenset({keys.TAG_POD_CONSTRAINTS, keys.CONTAINER_PORTS, keys.TAG_VOLUMES, keys.TAG_PREFERENCES})
+
+
+def _read(tag: str, text: str, reader: Callable[[str], Value]) -> Value | None:
+    try:
+        return reader(text) if text else None
+    except InvalidField as unfit:
+        raise unfit.inside(tag) from unfit
+
+
+@memoized
+def inter_pod_constraints(text: str, namespace: str) -> InterPodConstraints:
+    """The value of `muster/pod-constraints`, of a pod in this namespace."""
+    return inter_pod_constraints_of(an_object(parsed(text), "the value"), namespace)
+
+
+def inter_pod_constraints_of(found: Object, namespace: str) -> InterPodConstraints:
+    """The same, of a part of another value."""
+    only(found, frozenset({"affinity", "antiAffinity", "preferred", "spread"}))
+    inter_pod = InterPodConstraints(
+        near=each(found.get("affinity") or [], "affinity", _term),
+        apart=each(found.get("antiAffinity") or [], "antiAffinity", _term),
+        preferred=each(found.get("preferred") or [], "preferred", _weighed),
+        spread=each(found.get("spread") or [], "spread", lambda one: _spread(one, namespace)),
+    )
+    _bounded(inter_pod)
+    return inter_pod
+
+
+def _bounded(inter_pod: InterPodConstraints) -> None:
+    """Check how many labels the selectors read. Raises Unfit."""
+    terms = (*inter_pod.near, *inter_pod.apart, *(weighed.term for weighed in inter_pod.preferred))
+    sizes = [(len(term.selector or ()), len(term.namespaces) if term.among is None else 1) for term in terms]
+    sizes += [(len(spread.selector or ()), 1) for spread in inter_pod.spread]
+    selectors = "the label selectors"
+    number, most = sum(size for size, _ in sizes), limits.SELECTOR_EXPRESSIONS_PER_POD
+    if number > most:
+        raise InvalidField(selectors, f"have {number} expressions, the limit is {most}: use fewer expressions")
+    number, most = sum(size * scopes for size, scopes in sizes), limits.SELECTOR_READS_PER_POD
+    if number > most:
+        raise InvalidField(
+            selectors,
+            f"have {number} expressions if each counts once per named namespace, the limit is {most}:"
+            " name fewer namespaces, or select them by a label",
+        )
+
+
+@memoized
+def ports(text: str) -> tuple[HostPort, ...]:
+    """The value of `si/container-ports`."""
+    found = parsed(text)
+    if not isinstance(found, list):
+        raise InvalidField("the value", "is not a list")
+    return tuple(_port(one) for one in found)
+
+
+@memoized
+def volumes(text: str, pod: str = "") -> Volumes:
+    """The value of `muster/volumes`. `pod`: "namespace/name", which is of interest where it has volumes of its own."""
+    found = an_object(parsed(text), "the value")
+    only(found, frozenset({"claims", "ephemeral", "disks", "attached"}))
+    attached = an_object(found.get("attached") or {}, "attached")
+    ephemeral = pairs(found.get("ephemeral"), "ephemeral")
+    return Volumes(
+        claims=texts(found, "claims"),
+        ephemeral=ephemeral,
+        disks=each(found.get("disks") or [], "disks", _disk),
+        attached=tuple(
+            VolumeHandle(driver, handle) for driver in sorted(attached) for handle in texts(attached, driver)
+        ),
+        pod=pod if ephemeral else "",
+    )
+
+
+@memoized
+def preferences(text: str) -> Preferences:
+    """The value of `muster/preferences`."""
+    return preferences_of(an_object(parsed(text), "the value"))
+
+
+def preferences_of(found: Object) -> Preferences:
+    """The same, of a part of another value."""
+    only(found, frozenset({"nodeAffinity", "images", "volumeImages"}))
+    return Preferences(
+        terms=each(found.get("nodeAffinity") or [], "nodeAffinity", _preferred),
+        images=texts(found, "images"),
+        volume_images=texts(found, "volumeImages"),
+    )
+
+
+def _term(found: Object) -> PodTerm:
+    only(found, frozenset(_TERM_FIELDS))
+    return PodTerm(
+        topology=_topology(found),
+        selector=selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
+        namespaces=tuple(sorted(texts(found, "namespaces"))),
+        among=selector(found, "namespaceSelector", ""),
+    )
+
+
+def _topology(found: Object) -> str:
+    if not text_of(found, "topologyKey"):
+        raise InvalidField("topologyKey", "is missing")
+    return text_of(found, "topologyKey")
+
+
+def _weighed(found: Object) -> WeightedPodTerm:
+    only(found, frozenset({"weight", *_TERM_FIELDS}))
+    weight = number(found, "weight", least=-_WEIGHT, most=_WEIGHT)
+    return WeightedPodTerm(weight, _term({field: found[field] for field in _TERM_FIELDS if field in found}))
+
+
+def _spread(found: Object, namespace: str) -> TopologySpreadConstraint:
+    only(found, _SPREAD_FIELDS)
+    policies = {
+        field: one_of(found, field, _POLICIES) if found.get(field) else default
+        for field, default in (("nodeAffinityPolicy", "Honor"), ("nodeTaintsPolicy", "Ignore"))
+    }
+    return TopologySpreadConstraint(
+        topology=_topology(found),
+        max_skew=number(found, "maxSkew", 1, least=1),
+        selector=selector(found, "labelSelector", keys.TAG_POD_LABEL_PREFIX),
+        namespace=namespace,
+        required=one_of(found, "whenUnsatisfiable", _UNSATISFIABLE) == "DoNotSchedule",
+        min_domains=number(found, "minDomains", 1, least=1),
+        honors_affinity=policies["nodeAffinityPolicy"] == "Honor",
+        honors_taints=policies["nodeTaintsPolicy"] == "Honor",
+    )
+
+
+def selector(found: Object, field: str, prefix: str) -> Selector:
+    """A label selector as targets on what is called `prefix` + label; absent = None, which matches nothing."""
+    if found.get(field) is None:
+        return None
+    selector = an_object(found[field], field)
+    only(selector, frozenset({"matchLabels", "matchExpressions"}))
+    labels = (
+        Target(prefix + key, TargetOperator.IN, (value,))
+        for key, value in pairs(selector.get("matchLabels"), "matchLabels")
+    )
+    return (
+        *labels,
+        *each(selector.get("matchExpressions") or [], "matchExpressions", lambda one: _expression(one, prefix)),
+    )
+
+
+def _expression(found: Object, prefix: str) -> Target:
+    only(found, frozenset({"key", "operator", "values"}))
+    if not text_of(found, "key"):
+        raise InvalidField("key", "is missing")
+    operator = _SELECTOR_OPERATORS[one_of(found, "operator", frozenset(_SELECTOR_OPERATORS))]
+    return Target(prefix + text_of(found, "key"), operator, texts(found, "values"))
+
+
+def _port(found: object) -> HostPort:
+    match found:
+        case [str(ip), str(protocol), int(port)] if 0 < port <= _PORTS:
+            return HostPort(ip, protocol, port)
+        case _:
+            raise InvalidField("a port", "is not [host IP, protocol, port]")
+
+
+def _disk(found: Object) -> Disk:
+    only(found, frozenset({"kind", "id", "readOnly", "monitors"}))
+    return Disk(one_of(found, "kind", _DISKS), text_of(found, "id"), flag(found, "readOnly"), texts(found, "monitors"))
+
+
+def _preferred(found: Object) -> tuple[int, Term]:
+    only(found, frozenset({"weight", "preference"}))
+    return number(found, "weight", most=_WEIGHT), values.term(an_object(found.get("preference") or {}, "preference"))
+
+
+_FIELDS: Final = frozenset({"name", "minMember", "resource", "constraints", "podConstraints", "labels"})
+
+
+#: Of places without pods, which have no other pod to say it.
+_PODLESS_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf", "allowPreemptOther"})
+
+
+_PRIORITY_LIMIT: Final = 2**31
+
+
+@memoized
+def read_members(text: str, namespace: str) -> tuple[Member, ...]:
+    """The value of the tag, of an application in this namespace."""
+    listed = parsed(text)
+    if isinstance(listed, list) and len(listed) > TASK_GROUPS_PER_GANG:
+        raise InvalidField(
+            "members", f"has {len(listed)} task groups, the limit is {TASK_GROUPS_PER_GANG}: define fewer groups"
+        )
+    found = each(listed, "members", lambda one: _member(one, namespace))
+    names = [member.group for member in found]
+    if len(set(names)) < len(names):
+        raise InvalidField("members", "name a task group twice")
+    if (total := sum(member.count for member in found)) > MEMBERS_PER_GANG:
+        raise InvalidField(
+            "minMember", f"of all task groups is {total}, the limit is {MEMBERS_PER_GANG}: reduce minMember"
+        )
+    return found
+
+
+def _member(found: Object, namespace: str) -> Member:
+    only(found, _FIELDS | _PODLESS_FIELDS)
+    name, count = text_of(found, "name"), found.get("minMember")
+    if not name or len(name) > NAME_LIMIT:
+        raise InvalidField("name", "is empty or too long")
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count < QUANTITY_LIMIT:
+        raise InvalidField("minMember", f"of {name!r} is not a positive number")
+    amounts = an_object(found.get("resource") or {}, "resource")
+    if not all(isinstance(amount, int) and not isinstance(amount, bool) for amount in amounts.values()):
+        raise InvalidField("resource", f"of {name!r} holds something that is not a whole number")
+    labels = ((keys.TAG_POD_LABEL_PREFIX + key, value) for key, value in pairs(found.get("labels"), "labels"))
+    resources = values.resources(cast("Mapping[str, int]", amounts), QUANTITY)
+    if any(amount * count > QUANTITY_LIMIT for _, amount in resources.items()):
+        raise InvalidField("minMember", f"of {name!r} is absurd")
+    return Member(
+        group=TaskGroup(name),
+        count=count,
+        resources=resources,
+        constraints=values.constraints_of(an_object(found.get("constraints") or {}, "constraints")),
+        facts=_members_facts(found, namespace),
+        tags=((keys.TAG_NAMESPACE, namespace), *labels),
+        priority=number(found, "priority", least=-_PRIORITY_LIMIT, most=_PRIORITY_LIMIT),
+        allow_preempt_self=flag(found, "allowPreemptSelf", default=True),
+        allow_preempt_other=flag(found, "allowPreemptOther", default=True),
+    )
+
+
+def _members_facts(found: Object, namespace: str) -> PodProperties:
+    inter_pod = inter_pod_constraints_of(an_object(found.get("podConstraints") or {}, "podConstraints"), namespace)
+    liked = an_object(found.get("preferences") or {}, "preferences")
+    if inter_pod == NO_INTER_POD_CONSTRAINTS and not liked:
+        return NO_PROPERTIES
+    return PodProperties(inter_pod, preferences=preferences_of(liked) if liked else NO_PREFERENCES)
+
+
+#: Distinct amounts kept as one shared value; beyond it the memo starts anew.
+_SHARED_AMOUNTS: Final = 4096
+
+
+_TERMINATIONS: Final[Mapping[int, Termination]] = {
+    si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
+    si_pb2.TIMEOUT: Termination.TIMEOUT,
+    si_pb2.PREEMPTED_BY_SCHEDULER: Termination.PREEMPTED_BY_SCHEDULER,
+    si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
+}
+
+
+#: One for all: Python makes an empty frozen set anew each time.
+_NOWHERE: Final[frozenset[NodeId]] = frozenset()
+
+
+_PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
+    keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,
+    keys.PLACEMENT_ATOMIC: GangPlacement.ATOMIC,
+    keys.PLACEMENT_DIRECT: GangPlacement.DIRECT,
+}
+
+
+def shown(name: str) -> ApplicationId:
+    """A name as it may be repeated in an answer."""
+    return ApplicationId(name[:NAME_LIMIT])
+
+
+def bounded(name: str, label: str) -> str:
+    """A name that may be empty, but not longer than any name may be."""
+    if len(name) > NAME_LIMIT:
+        raise InvalidField(label, f"is longer than {NAME_LIMIT} characters")
+    return name
+
+
+def named(name: str, label: str) -> str:
+    """A name that has to be there."""
+    if not name:
+        raise InvalidField(label, "is missing")
+    return bounded(name, label)
+
+
+def long_name(name: str, label: str) -> str:
+    """A name of an object in a namespace: twice as long as one alone."""
+    if not name or len(name) > 2 * NAME_LIMIT:
+        raise InvalidField(label, f"is missing or longer than {2 * NAME_LIMIT} characters")
+    return name
+
+
+def application_id(name: str) -> ApplicationId:
+    """ApplicationID."""
+    return ApplicationId(named(name, "applicationID"))
+
+
+def allocation_key(name: str) -> AllocationKey:
+    """AllocationKey."""
+    return AllocationKey(named(name, "allocationKey"))
+
+
+def group(name: str) -> TaskGroup:
+    """taskGroupName; empty = of none."""
+    return TaskGroup(bounded(name, "taskGroupName"))
+
+
+def termination(number: int) -> Termination:
+    """terminationType; UNKNOWN_TERMINATION_TYPE and numbers of a later interface are refused."""
+    termination = _TERMINATIONS.get(number)
+    if termination is None:
+        raise InvalidField("terminationType", f"is not known: {number}")
+    return termination
+
+
+def constraints(tags: Mapping[str, str]) -> Constraints:
+    """Where an ask may go: `muster/constraints`, narrowed to `requiredNode` where that is given."""
+    text, required = tags.get(keys.TAG_CONSTRAINTS), tags.get(keys.TAG_REQUIRED_NODE)
+    try:
+        found = values.constraints(text) if text else ANYWHERE
+    except InvalidField as unfit:
+        raise unfit.inside(keys.TAG_CONSTRAINTS) from unfit
+    if not required:
+        return found
+    if found.node_name not in ("", required):
+        raise InvalidField(keys.TAG_REQUIRED_NODE, f"is {required!r}, but the pod names node {found.node_name!r}")
+    return replace(found, node_name=bounded(required, keys.TAG_REQUIRED_NODE))
+
+
+def placement(tags: Mapping[str, str]) -> PlacementConstraint | None:
+    """Seed 001's constraint, as `muster/placement-constraint` has it; None = none."""
+    text = tags.get(keys.TAG_PLACEMENT)
+    if not text:
+        return None
+    try:
+        found = values.placement(text)
+    except InvalidField as unfit:
+        raise unfit.inside(keys.TAG_PLACEMENT) from unfit
+    affinity = found.allocations
+    if affinity is not None and affinity.required and not affinity.at_most and matches(affinity.targets, tags):
+        raise InvalidField(
+            keys.TAG_PLACEMENT, "has a maxCardinality of 0 and counts the ask itself: it could go nowhere"
+        )
+    return found
+
+
+def required_node(tags: Mapping[str, str]) -> NodeId:
+    """The one node that the ask may run on, or that an allocation had to; empty = any."""
+    return NodeId(bounded(tags.get(keys.TAG_REQUIRED_NODE, ""), keys.TAG_REQUIRED_NODE))
+
+
+def members(tags: Mapping[str, str]) -> tuple[Member, ...]:
+    """The task groups of a gang, as `muster/members` lists them."""
+    text = tags.get(keys.APP_TAG_MEMBERS)
+    try:
+        return read_members(text, tags.get(keys.APP_TAG_NAMESPACE, "")) if text else ()
+    except InvalidField as unfit:
+        raise unfit.inside(keys.APP_TAG_MEMBERS) from unfit
+
+
+def topology(tags: Mapping[str, str]) -> Topology | None:
+    """The label that a gang is packed by, as `muster/gang-topology` names it; None = none."""
+    text = tags.get(keys.APP_TAG_TOPOLOGY)
+    try:
+        return values.topology(text) if text else None
+    except InvalidField as unfit:
+        raise unfit.inside(keys.APP_TAG_TOPOLOGY) from unfit
+
+
+def gang_placement(tags: Mapping[str, str]) -> GangPlacement:
+    """How a gang gets its places (semantics 16); absent = Reserve."""
+    text = tags.get(keys.APP_TAG_GANG_PLACEMENT) or keys.PLACEMENT_RESERVE
+    placement = _PLACEMENTS.get(text)
+    if placement is None:
+        raise InvalidField(keys.APP_TAG_GANG_PLACEMENT, f"is {text[:32]!r}, not one of {', '.join(_PLACEMENTS)}")
+    return placement
+
+
+def nodes_to_avoid(tags: Mapping[str, str]) -> frozenset[NodeId]:
+    """The nodes that an ask keeps off (semantics 5)."""
+    text = tags.get(keys.TAG_AVOID_NODES)
+    if text and len(text) > TEXT_LIMIT:
+        raise InvalidField(keys.TAG_AVOID_NODES, f"is longer than {TEXT_LIMIT} characters")
+    return frozenset(NodeId(name) for name in text.split(",") if name) if text else _NOWHERE
+
+
+def moment(tags: Mapping[str, str], tag: str, unit_ns: int) -> int:
+    """The time in `tag`, in nanoseconds since the epoch; 0 = not given."""
+    text = tags.get(tag)
+    if not text:
+        return 0
+    try:
+        return values.moment_ns(text, unit_ns)
+    except InvalidField as unfit:
+        raise unfit.inside(tag) from unfit
+
+
+def tags(found: Mapping[str, str], label: str, characters: int = limits.TAG_CHARACTERS_PER_ITEM) -> dict[str, str]:
+    """All tags of an item, of so many characters in all at most."""
+    if len(found) > limits.TAGS_PER_ITEM:
+        raise InvalidField(label, f"has {len(found)} entries, the limit is {limits.TAGS_PER_ITEM}: remove entries")
+    taken = dict(found)
+    size = sum(map(len, taken)) + sum(map(len, taken.values()))
+    if size > characters:
+        raise InvalidField(
+            label, f"has {size} characters in total, the limit is {characters}: shorten the longest entries"
+        )
+    return taken
+
+
+def preemption(item: si_pb2.AllocationAsk | si_pb2.Allocation) -> tuple[bool, bool]:
+    """(may be preempted, may preempt others); a policy that is not given forbids nothing."""
+    if not item.HasField("preemptionPolicy"):
+        return True, True
+    return item.preemptionPolicy.allowPreemptSelf, item.preemptionPolicy.allowPreemptOther
+
+
+class Partitions:
+    """The partitions of one resource manager, by the names it gives them."""
+
+    def __init__(self, rm: RmId, names: Iterable[str]) -> None:
+        self._ids = {name.lower(): partition_id(rm, name) for name in names}
+
+    def find(self, name: str) -> PartitionId:
+        """partitionName; in any case, but it has to be there."""
+        known = self._ids.get(name) or self._ids.get(name.lower())
+        if known is None:
+            raise InvalidField("partitionName", f"is not known: {shown(name)!r}" if name else "is missing")
+        return known
+
+
+class AmountReader:
+    """Reads amounts; equal ones become one shared value, which a class of pods has in common. `most` of each resource
+    is taken; `counts`: what is more is left out, and not refused (facts.py).
+    """
+
+    def __init__(self, most: int = values.QUANTITY_LIMIT, *, counts: bool = False) -> None:
+        self._most, self._counts = most, counts
+        #: By the message's bytes, which are got at once; the same amounts in another order are other bytes.
+        self._read: dict[bytes, Resources] = {}
+        self._shared: dict[Resources, Resources] = {}
+
+    def read(self, message: si_pb2.Resource, label: str) -> Resources:
+        """An amount of the field `label`; absent = nothing."""
+        text = message.SerializeToString()
+        known = self._read.get(text)
+        if known is None:
+            found = {name: quantity.value for name, quantity in message.resources.items()}
+            try:
+                known = values.resources(found, self._most, counts=self._counts) if found else NOTHING
+            except InvalidField as unfit:
+                raise unfit.inside(label) from unfit
+            if len(self._read) >= _SHARED_AMOUNTS:
+                self._read.clear()
+                self._shared.clear()
+            known = self._read[text] = self._shared.setdefault(known, known)
+        return known

@@ -1,0 +1,251 @@
+"""Sessions of resource managers and their bounded queue of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import count
+from typing import Final
+
+from muster_core.config.load import Loaded, load
+from muster_core.model.config import GroupResolver
+from muster_core.model.effects import Effect
+from muster_core.model.errors import ConfigurationError
+from muster_core.model.events import Event
+from muster_core.model.ids import PartitionId, RmId, partition_id
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.si import encode
+from muster_core.si.decode import Decoder
+from muster_core.si.values import NAME_LIMIT
+from muster_si import muster_pb2
+from muster_si.api import SI_VERSION, ResourceManagerCallback
+from muster_si.errors import RefusalCode, Refused, SessionLost
+
+#: policyGroup of a registration that names none (contract 3, service.policyGroup).
+_POLICY_GROUP: Final = "queues"
+
+
+def rm_id(name: str) -> RmId:
+    """rmID, which has to be there."""
+    if not name:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, "rmID is missing")
+    if len(name) > NAME_LIMIT:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"rmID is longer than {NAME_LIMIT} characters")
+    return RmId(name)
+
+
+def require_version(version: str) -> None:
+    """Same major number, or Refused with both versions named (semantics 7)."""
+    if version.partition(".")[0].removeprefix("v") != SI_VERSION.partition(".")[0]:
+        said = f"the resource manager speaks version {version[:32]!r} of the Scheduler Interface"
+        raise Refused(RefusalCode.FAILED_PRECONDITION, f"{said}, this scheduler {SI_VERSION!r}")
+
+
+def text_of(policy_group: str, config: str, extra: Mapping[str, str]) -> str:
+    """The queue configuration: carried as such, or among the extra keys under the policy group's name."""
+    if len(policy_group) > NAME_LIMIT:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"policyGroup is longer than {NAME_LIMIT} characters")
+    return config or extra.get(_file_of(policy_group), "")
+
+
+def _file_of(policy_group: str) -> str:
+    return f"{policy_group or _POLICY_GROUP}.yaml"
+
+
+def configuration_of(text: str, extra: Mapping[str, str], policy_group: str) -> Loaded:
+    """The configuration that the text and the extra keys make."""
+    try:
+        return load(text, extra, _file_of(policy_group))
+    except ConfigurationError as error:
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {error}") from error
+
+
+def require_queues(loaded: Loaded, policy_group: str) -> None:
+    """Reject an empty configuration, which would remove all active quotas, limits and access lists."""
+    if loaded.is_default:
+        what = f"{_file_of(policy_group)} is empty or missing"
+        fix = "the active configuration stays; restore the file, or restart the core to use the default queues"
+        raise Refused(RefusalCode.INVALID_ARGUMENT, f"config: {what}; {fix}")
+
+
+def partition_names(loaded: Loaded) -> list[str]:
+    """Its partitions, as the resource manager names them."""
+    return [partition.name for partition in loaded.configuration.partitions]
+
+
+def resolvers(rm: RmId, loaded: Loaded) -> dict[PartitionId, GroupResolver]:
+    """Where the groups of users come from, by partition."""
+    return {partition_id(rm, found.name): found.resolver for found in loaded.configuration.partitions}
+
+
+def warnings(rm: RmId, loaded: Loaded) -> list[EventRecorded]:
+    """What its writer should know."""
+    return [EventRecorded(rm, Notice.QUEUE, "root", warning) for warning in loaded.warnings]
+
+
+class MessageKind(Enum):
+    """The three streams of seed 003: order holds within each, never across (semantics 19)."""
+
+    APPLICATION = "application"
+    NODE = "node"
+    ALLOCATION = "allocation"
+
+
+@dataclass(slots=True, eq=False)
+class RecoveryBarrier:
+    """Waits until as many messages of each kind were taken in as the resource manager counted.
+
+    `recovers`: it ends a recovery; else somebody only wants to know when.
+    """
+
+    counts: Mapping[MessageKind, int]
+    passed: asyncio.Future[None]
+    recovers: bool = True
+
+    def open(self) -> None:
+        """Let the one who waits go on, if it still does."""
+        if not self.passed.done():
+            self.passed.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """`ended`: why it is over, empty while it is not. `taken`: messages that the world has seen."""
+
+    rm: RmId
+    callback: ResourceManagerCallback
+    decoder: Decoder
+    build_info: Mapping[str, str]
+    extra_config: Mapping[str, str]
+    config_text: str = ""
+    #: `config_text` says something: the default queues are not in force.
+    has_queues: bool = False
+    ended: str = ""
+    #: The world has heard of it: what was decided before is not for it.
+    is_in_force: bool = False
+    taken: dict[MessageKind, int] = field(default_factory=lambda: dict.fromkeys(MessageKind, 0))
+    #: Items said of allocations and applications (muster_si.words).
+    words: int = 0
+    fences: list[RecoveryBarrier] = field(default_factory=list)
+    #: Where the groups of users come from, by partition, where applications do not name them.
+    resolvers: Mapping[PartitionId, GroupResolver] = field(default_factory=dict)
+    #: Of messages of applications: a lookup of groups lets no later message pass.
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    #: What it declared it wants to be asked; nothing until it attends.
+    attendance: muster_pb2.Attendance = field(default_factory=muster_pb2.Attendance)
+    #: State dumps asked for, by the question's id.
+    questions: dict[int, asyncio.Future[muster_pb2.StateDumpAnswer]] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages still pass."""
+        return not self.ended
+
+    def require_open(self) -> None:
+        """Raises SessionLost once the session is over."""
+        if self.ended:
+            raise SessionLost(self.ended)
+
+    def end(self, reason: str) -> None:
+        """Over: whoever waits for something of this session hears SessionLost."""
+        if self.ended:
+            return
+        self.ended = reason
+        waiting: list[asyncio.Future[None] | asyncio.Future[muster_pb2.StateDumpAnswer]] = [
+            *(fence.passed for fence in self.fences),
+            *self.questions.values(),
+        ]
+        self.fences.clear()
+        self.questions.clear()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(SessionLost(reason))
+
+    def take_passed_fences(self) -> list[RecoveryBarrier]:
+        """The fences whose counts are all reached; each is handed out once."""
+        passed = [
+            fence for fence in self.fences if all(self.taken[kind] >= count for kind, count in fence.counts.items())
+        ]
+        if passed:
+            self.fences = [fence for fence in self.fences if fence not in passed]
+        return passed
+
+
+@dataclass(slots=True, eq=False)
+class QueuedMessage:
+    """One message, taken apart. `kind`: which stream it counts on; None = none.
+
+    Mail of a session that is over by the time it is read is not read.
+    """
+
+    events: Sequence[Event]
+    session: Session | None = None
+    answers: Sequence[Effect] = ()
+    kind: MessageKind | None = None
+    fence: RecoveryBarrier | None = None
+    #: When it was handed over; set by the mailbox.
+    posted_s: float = 0.0
+
+
+class EventQueue:
+    """`news` is set when there may be something to read, or the reader is to look around."""
+
+    def __init__(self, capacity: int, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self.news = asyncio.Event()
+        self._capacity = capacity
+        self._mail: deque[QueuedMessage] = deque()
+        self._room = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._mail)
+
+    def oldest_s(self) -> float:
+        """How long the oldest mail waits already, in seconds; 0 where there is none."""
+        return self.clock() - self._mail[0].posted_s if self._mail else 0.0
+
+    async def put(self, mail: QueuedMessage) -> None:
+        """Hand mail over; waits while the box is full."""
+        while len(self._mail) >= self._capacity:
+            self._room.clear()
+            await self._room.wait()
+        self.post(mail)
+
+    def post(self, mail: QueuedMessage) -> None:
+        """Hand over what must not wait: the end of a session."""
+        mail.posted_s = self.clock()
+        self._mail.append(mail)
+        self.news.set()
+
+    def take(self) -> QueuedMessage | None:
+        """The oldest mail, None if there is none."""
+        if not self._mail:
+            return None
+        self._room.set()
+        return self._mail.popleft()
+
+
+_numbers = count(1)
+
+
+async def state_dump(session: Session, deadline_s: float) -> str:
+    """The resource manager's own state as one JSON document (GetStateDump, semantics 7).
+    Raises SessionLost, TimeoutError, and LookupError where it has none to give.
+    """
+    session.require_open()
+    if not session.attendance.stateDump:
+        raise LookupError("the resource manager does not declare a state dump")
+    number = next(_numbers)
+    asked = session.questions[number] = asyncio.get_running_loop().create_future()
+    session.callback.call_back(encode.state_dump_question(number))
+    try:
+        answer = await asyncio.wait_for(asked, deadline_s)
+    finally:
+        session.questions.pop(number, None)
+    if answer.error:
+        raise LookupError(answer.error)
+    return str(answer.json)

@@ -1,0 +1,331 @@
+"""Pods on nodes as filters and scores read them. Tags, terms, host ports, attached volumes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+
+import numpy as np
+
+from muster_core.model.constraints import NAMESPACE, PodTerm, Selector, Target, TargetOperator, WeightedPodTerm, matches
+from muster_core.model.errors import UnknownSubject
+from muster_core.model.specs import NO_VOLUMES, Disk, HostPort, PodOnNode, PodProperties, Volumes
+from muster_core.model.storage import NodeStorage, VolumeHandle
+from muster_core.state.affinity import AffinityTerms, Counted, TagCounts
+from muster_core.state.columns import IntColumn, room_for
+from muster_core.state.storage import Storage
+
+#: More than any node attaches.
+NO_LIMIT: Final = 2**62
+
+
+_NOTHING: Final[frozenset[VolumeHandle]] = frozenset()
+
+
+Key = TypeVar("Key")
+
+
+class Attachments:
+    """In use, by row. A claim counts once for each pod, however often the pod names it."""
+
+    __slots__ = (
+        "_changed",
+        "_limits",
+        "_on",
+        "_own",
+        "_per_row",
+        "_spots",
+        "_used",
+        "_where",
+        "claims",
+        "disks",
+        "migrated",
+        "storage",
+    )
+
+    def __init__(self) -> None:
+        self.storage = Storage()
+        #: Row → how many pods there use it.
+        self.claims: dict[str, dict[int, int]] = {}
+        self.disks: dict[Disk, dict[int, int]] = {}
+        self._per_row: dict[int, Counter[str]] = {}
+        self._own: dict[int, Counter[VolumeHandle]] = {}
+        #: By plugin, rows whose nodes' CSI drivers took it over.
+        self.migrated: dict[str, dict[int, None]] = {}
+        #: Of the rows' nodes.
+        self._spots: dict[int, NodeStorage] = {}
+        self._limits: dict[str, IntColumn] = {}
+        #: What pods have attached, by row; how many volumes are, by driver.
+        self._on: dict[int, frozenset[VolumeHandle]] = {}
+        self._used: dict[str, IntColumn] = {}
+        self._where: dict[VolumeHandle, dict[int, None]] = {}
+        self._changed: dict[int, None] = {}
+
+    def use(self, row: int, volumes: Volumes, count: int) -> None:
+        """So many more pods with these volumes are on the row; less than 0 = went. What was assumed of a claim that
+        nobody uses any more is forgotten.
+        """
+        for claim in dict.fromkeys(volumes.claims):
+            _change(self.claims, claim, row, count)
+            _add(self._per_row, row, claim, count)
+            if claim not in self.claims:
+                self.storage.forget(claim)
+        for disk in dict.fromkeys(volumes.disks):
+            _change(self.disks, disk, row, count)
+        for handle in dict.fromkeys(volumes.attached):
+            _add(self._own, row, handle, count)
+        if volumes.claims or volumes.attached:
+            self._changed[row] = None
+
+    def node(self, row: int, told: NodeStorage | None) -> None:
+        """What the row's node can attach and has attached; None = nothing is known of it."""
+        before = self._spots.pop(row, None)
+        if told is not None:
+            self._spots[row] = told
+        for driver in {*(before.limits if before else ()), *(told.limits if told else ())}:
+            limit = told.limits.get(driver) if told else None
+            column = self._limits[driver] = _reaching(self._limits.get(driver), row, NO_LIMIT)
+            column[row] = NO_LIMIT if limit is None else limit
+        for plugin in before.migrated if before else ():
+            del self.migrated[plugin][row]
+        for plugin in told.migrated if told else ():
+            self.migrated.setdefault(plugin, {})[row] = None
+        self._changed[row] = None
+
+    def resolved(self, claims: Iterable[str] | None) -> None:
+        """Something else may be attached for these claims now; None = for any."""
+        if claims is None:
+            self._changed.update(dict.fromkeys(self._per_row))
+            return
+        for claim in claims:
+            self._changed.update(dict.fromkeys(self.claims.get(claim, ())))
+
+    def limits(self, driver: str, size: int) -> IntColumn | None:
+        """Most volumes per row; None = none has a limit."""
+        column = self._limits.get(driver)
+        return None if column is None else _padded(column, size, NO_LIMIT)
+
+    def used(self, driver: str, size: int) -> IntColumn:
+        """Volumes that are attached per row, for pods or otherwise; a copy."""
+        self._count()
+        return _padded(self._used.get(driver), size, 0).copy()
+
+    def on(self, row: int) -> frozenset[VolumeHandle]:
+        """Volumes that pods have attached to the row."""
+        self._count()
+        return self._on.get(row, _NOTHING)
+
+    def on_with(self, row: int, more: Mapping[Volumes, int]) -> tuple[frozenset[VolumeHandle], Counter[str]]:
+        """What pods would have attached to the row if so many more were there, and how many volumes by driver."""
+        claims, own = self._per_row.get(row, Counter[str]()).copy(), self._own.get(row, Counter[VolumeHandle]()).copy()
+        for volumes, count in more.items():
+            for claim in dict.fromkeys(volumes.claims):
+                claims[claim] += count
+            for handle in dict.fromkeys(volumes.attached):
+                own[handle] += count
+        by_pods = self._handles(claims, own)
+        return by_pods, self._by_driver(row, by_pods)
+
+    def rows_with(self, handles: Iterable[VolumeHandle]) -> dict[int, int]:
+        """Rows where pods have some of these attached, and how many of them."""
+        self._count()
+        return Counter(row for handle in handles for row in self._where.get(handle, ()))
+
+    def _count(self) -> None:
+        for row in self._changed:
+            before, by_pods = self._on.pop(row, _NOTHING), self._handles(self._per_row.get(row), self._own.get(row))
+            if by_pods:
+                self._on[row] = by_pods
+            for handle in before - by_pods:
+                del self._where[handle][row]
+                if not self._where[handle]:
+                    del self._where[handle]
+            for handle in by_pods - before:
+                self._where.setdefault(handle, {})[row] = None
+            now = self._by_driver(row, by_pods)
+            for driver in {*now, *(handle.driver for handle in before), *self._used}:
+                column = self._used[driver] = _reaching(self._used.get(driver), row, 0)
+                column[row] = now[driver]
+        self._changed.clear()
+
+    def _handles(
+        self, claims: Mapping[str, int] | None, own: Mapping[VolumeHandle, int] | None
+    ) -> frozenset[VolumeHandle]:
+        resolved = (self.storage.handle(claim) for claim, count in (claims or {}).items() if count > 0)
+        return frozenset(
+            (*(one for one in resolved if one is not None), *(one for one, n in (own or {}).items() if n > 0))
+        )
+
+    def _by_driver(self, row: int, by_pods: frozenset[VolumeHandle]) -> Counter[str]:
+        told = self._spots.get(row)
+        return Counter(handle.driver for handle in (by_pods.union(told.attached) if told else by_pods))
+
+
+def _change(index: dict[Key, dict[int, int]], key: Key, row: int, count: int) -> None:
+    rows = index.setdefault(key, {})
+    rows[row] = rows.get(row, 0) + count
+    if not rows[row]:
+        del rows[row]
+    if not rows:
+        del index[key]
+
+
+def _add(index: dict[int, Counter[Key]], row: int, key: Key, count: int) -> None:
+    there = index.setdefault(row, Counter())
+    there[key] += count
+    if not there[key]:
+        del there[key]
+    if not there:
+        del index[row]
+
+
+def _reaching(column: IntColumn | None, row: int, filler: int) -> IntColumn:
+    """A column that has the row."""
+    length = 0 if column is None else len(column)
+    return _padded(column, length if row < length else room_for(length, row + 1), filler)
+
+
+def _padded(column: IntColumn | None, size: int, filler: int) -> IntColumn:
+    """The first rows of a column, those that it does not have with the filler."""
+    if column is not None and len(column) >= size:
+        return column[:size]
+    padded = np.full(size, filler, dtype=np.int64)
+    if column is not None:
+        padded[: len(column)] = column
+    return padded
+
+
+#: Every namespace has it, with its name.
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+#: Terms whose tags are remembered between two changes of namespaces.
+_MEMORY: Final = 65_536
+
+
+class NodePods:
+    """Everything that is on the nodes of a partition."""
+
+    __slots__ = ("_facts", "_labels", "_resolved", "apart", "attachments", "drawn", "near", "ports", "tags")
+
+    def __init__(self) -> None:
+        self.tags = TagCounts()
+        #: Volumes in use, by row.
+        self.attachments = Attachments()
+        #: Terms of allocations that are there: required ones against and for others, preferred ones; by row.
+        self.apart: AffinityTerms[PodTerm] = AffinityTerms(_itself)
+        self.near: AffinityTerms[PodTerm] = AffinityTerms(_itself)
+        self.drawn: AffinityTerms[WeightedPodTerm] = AffinityTerms(_weighed)
+        #: Host ports in use, by row.
+        self.ports: dict[HostPort, Counted] = {}
+        self._facts: dict[PodProperties, Counted] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._resolved: dict[PodTerm, tuple[Target, ...] | None] = {}
+
+    def is_noted(self, facts: PodProperties) -> bool:
+        """Whether an allocation with these facts counts at all."""
+        return self.tags.is_on or facts.concerns_others
+
+    def add(self, row: int, pod_on_node: PodOnNode, count: int = 1) -> None:
+        """So many more are on the row."""
+        if self.tags.is_on:
+            for _ in range(count):
+                self.tags.add(row, pod_on_node.tags)
+        if pod_on_node.facts.concerns_others:
+            self._count(row, pod_on_node.facts, count)
+
+    def remove(self, row: int, pod_on_node: PodOnNode) -> None:
+        """One less. Raises UnknownSubject where none was."""
+        if self.tags.is_on:
+            self.tags.remove(row, pod_on_node.tags)
+        if pod_on_node.facts.concerns_others:
+            if row not in self._facts.get(pod_on_node.facts, ()):
+                raise UnknownSubject("allocation with facts on row", str(row))
+            self._count(row, pod_on_node.facts, -1)
+
+    def facts(self) -> dict[PodProperties, Counted]:
+        """Everything but tags, for those who count anew."""
+        return {facts: dict(rows) for facts, rows in self._facts.items()}
+
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """A namespace has these labels; None = it is gone."""
+        self._resolved.clear()
+        if labels is None:
+            self._labels.pop(name, None)
+        else:
+            self._labels[name] = {_NAME_LABEL: name, **labels}
+
+    def namespaces(self) -> Iterator[str]:
+        """Those that are known."""
+        return iter(self._labels)
+
+    def targets(self, term: PodTerm) -> tuple[Target, ...] | None:
+        """The tags of the pods that a pod's own term means where it is to be placed, as the namespaces are now;
+        None = it means none. A namespace selector that somebody without any labels would meet (`NotIn`, say) means
+        every namespace there: no document says so, kube-scheduler 1.36 does it.
+        """
+        if term not in self._resolved:
+            if len(self._resolved) >= _MEMORY:
+                self._resolved.clear()
+            self._resolved[term] = self._resolve(term)
+        return self._resolved[term]
+
+    def means(self, term: PodTerm, tags: Mapping[str, str]) -> bool:
+        """Whether a term of a pod that is there means one with these tags."""
+        if term.selector is None or not matches(term.selector, tags):
+            return False
+        name = tags.get(NAMESPACE, "")
+        return name in term.namespaces or _selects(term.among, self._labels.get(name, _NO_LABELS))
+
+    def is_meant(self, term: PodTerm, pod_on_node: PodOnNode) -> bool:
+        """The same of an allocation."""
+        return self.means(term, dict(pod_on_node.tags))
+
+    def _resolve(self, term: PodTerm) -> tuple[Target, ...] | None:
+        if term.selector is None:
+            return None
+        if _selects(term.among, _NO_LABELS):
+            return term.selector
+        names = dict.fromkeys(term.namespaces)
+        names.update((name, None) for name, labels in self._labels.items() if _selects(term.among, labels))
+        if not names:
+            return None
+        return (*term.selector, Target(NAMESPACE, TargetOperator.IN, tuple(names)))
+
+    def _count(self, row: int, facts: PodProperties, count: int) -> None:
+        _occupants_change(self._facts, facts, row, count)
+        for term in facts.inter_pod.apart:
+            self.apart.change(term, row, count)
+        for term in facts.inter_pod.near:
+            self.near.change(term, row, count)
+        for weighed in facts.inter_pod.preferred:
+            self.drawn.change(weighed, row, count)
+        for port in facts.ports:
+            _occupants_change(self.ports, port, row, count)
+        if facts.volumes != NO_VOLUMES:
+            self.attachments.use(row, facts.volumes, count)
+
+
+def _itself(term: PodTerm) -> PodTerm:
+    return term
+
+
+def _weighed(weighed: WeightedPodTerm) -> PodTerm:
+    return weighed.term
+
+
+def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:
+    return selector is not None and matches(selector, labels)
+
+
+def _occupants_change(counts: dict[Key, Counted], key: Key, row: int, count: int) -> None:
+    rows = counts.setdefault(key, {})
+    rows[row] = rows.get(row, 0) + count
+    if not rows[row]:
+        del rows[row]
+    if not rows:
+        del counts[key]

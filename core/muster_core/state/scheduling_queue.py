@@ -1,0 +1,583 @@
+"""The scheduling queue of a partition: which application is tried next, and which wait for what."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Final, Protocol
+
+from muster_core.model.config import ApplicationOrder
+from muster_core.model.ids import ApplicationId, NodeId, QueuePath, parent_path
+from muster_core.model.resources import Resources
+from muster_core.state import ordering
+from muster_core.state.applications import Application
+from muster_core.state.ordering import Key
+from muster_core.state.queues import Queue, QueueTree
+from muster_core.state.request_classes import AskClass
+from muster_core.state.users import LimitSubject
+
+
+@dataclass(frozen=True, slots=True)
+class NoNodeFits:
+    """The nodes have no room for so many of a class."""
+
+    kind: AskClass
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MembersDoNotFit:
+    """What an application wants of the nodes is more than one class at a time: any growth may help it."""
+
+    app: ApplicationId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNotReserved:
+    """The node where room is held for an ask of the application has too little yet."""
+
+    app: ApplicationId
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaExceeded:
+    """A holder's maximum leaves too little. `owner`: the gang to whom something is pledged there; it sees
+    another head room than the rest.
+    """
+
+    holder: LimitSubject
+    amount: Resources
+    owner: ApplicationId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MaxApplicationsReached:
+    """As many applications run as the holder may have."""
+
+    holder: LimitSubject
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedBehindGang:
+    """A gang of the leaf goes first (semantics 11)."""
+
+    leaf: QueuePath
+
+
+BlockingReason = (
+    NoNodeFits | MembersDoNotFit | NodeNotReserved | QuotaExceeded | MaxApplicationsReached | QueuedBehindGang
+)
+
+
+#: Keys that are renewed at one use of an ordered set, and lines whose first applications become active at one attempt.
+#: Sets that are not larger are always in exact order.
+_AT_ONCE: Final = 64
+
+
+#: Queues that moved since a line was used last; if there are more, all keys of the line are renewed step by step.
+_MOST_MOVED: Final = 256
+
+
+#: Queues with something in a line that are looked up in those that moved, and not the other way about.
+_FEW: Final = 8
+
+
+class SchedulingContext(ordering.OrderingContext, Protocol):
+    """What of a partition the queue reads."""
+
+    queues: QueueTree
+    waiting: dict[QueuePath, None]
+
+
+class ApplicationHeap:
+    """Names in the order of their keys. What is replaced or removed leaves its entry in the heap until it comes up."""
+
+    __slots__ = ("_entries", "_heap", "_stale", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self._entries: dict[str, tuple[Key, str]] = {}
+        self._heap: list[tuple[Key, str]] = []
+        #: Names whose keys are to be renewed.
+        self._stale: deque[str] = deque()
+        #: The line's epoch that the keys are of.
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def put(self, name: str, key: Key) -> None:
+        """Enter a name, or give it another key."""
+        entry = self._entries.get(name)
+        if entry is not None and entry[0] == key:
+            return
+        entry = self._entries[name] = (key, name)
+        if len(self._heap) > 2 * len(self._entries) + _AT_ONCE:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)
+        else:
+            heappush(self._heap, entry)
+
+    def discard(self, name: str) -> None:
+        """Remove a name if it is there."""
+        self._entries.pop(name, None)
+
+    def first(self, key_of: Callable[[str], Key]) -> str:
+        """The name with the lowest key, which is computed again. Raises IndexError if there is no name."""
+        while True:
+            entry = self._heap[0]
+            key, name = entry
+            if self._entries.get(name) is not entry:
+                heappop(self._heap)
+            elif (now := key_of(name)) == key:
+                return name
+            else:
+                heappop(self._heap)
+                self.put(name, now)
+
+    def second(self, key_of: Callable[[str], Key]) -> str | None:
+        """The name after the first one, if there is one."""
+        if len(self._entries) < 2:
+            return None
+        name = self.first(key_of)
+        entry = heappop(self._heap)
+        del self._entries[name]
+        found = self.first(key_of)
+        self._entries[name] = entry
+        heappush(self._heap, entry)
+        return found
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether keys are left to be renewed."""
+        return bool(self._stale)
+
+    def renew(self, key_of: Callable[[str], Key], epoch: int) -> None:
+        """Renew some of the keys that are of an older epoch of the line."""
+        if self.epoch != epoch and not self._stale:
+            self.epoch = epoch
+            self._stale.extend(self._entries)
+        for _ in range(min(len(self._stale), _AT_ONCE)):
+            name = self._stale.popleft()
+            if name in self._entries:
+                self.put(name, key_of(name))
+
+
+class LeafQueue:
+    """Applications that one obstacle refused, or those that are active, in the order of scheduling: per leaf an ordered
+    set of applications, per parent an ordered set of queues.
+    """
+
+    __slots__ = ("_cluster", "_epoch", "_seen", "_total", "heads", "is_open", "orders")
+
+    def __init__(self, cluster: SchedulingContext) -> None:
+        self._cluster = cluster
+        #: Of the children of a parent by path, of the applications of a leaf by id. None of them is empty.
+        self.orders: dict[QueuePath, ApplicationHeap] = {}
+        self.is_open = False
+        #: Those of an open line that are active because of it.
+        self.heads: dict[ApplicationId, None] = {}
+        #: Up to which number moved queues were taken in.
+        self._seen = 0
+        #: The capacity of the cluster that the keys are of, and how often all keys went out of date.
+        self._total: Resources | None = None
+        self._epoch = 0
+
+    def has(self, app: Application) -> bool:
+        """Whether the application is in it."""
+        order = self.orders.get(app.queue.path)
+        return order is not None and app.id in order
+
+    def enter(self, app: Application) -> None:
+        """Take the application in."""
+        order = self.orders.get(app.queue.path)
+        if order is not None:
+            if app.id not in order:
+                order.put(app.id, ordering.application_key(self._cluster, app))
+            return
+        order = self.orders[app.queue.path] = ApplicationHeap(self._epoch)
+        order.put(app.id, ordering.application_key(self._cluster, app))
+        self.attach(app.queue)
+
+    def remove(self, app: Application) -> None:
+        """Take the application out, if it is in it."""
+        order = self.orders.get(app.queue.path)
+        if order is None:
+            return
+        order.discard(app.id)
+        if not len(order):
+            del self.orders[app.queue.path]
+            self.detach(app.queue)
+
+    def attach(self, queue: Queue) -> None:
+        """Enter the queue among the children of its parent, and that one above."""
+        is_new = True
+        while is_new and (parent := queue.parent) is not None:
+            order = self.orders.get(parent.path)
+            is_new = order is None
+            if order is None:
+                order = self.orders[parent.path] = ApplicationHeap(self._epoch)
+            order.put(queue.path, ordering.queue_key(self._cluster, queue))
+            queue = parent
+
+    def detach(self, queue: Queue) -> None:
+        """Take the queue out of the children of its parent, and with the last one that one above."""
+        while (parent := queue.parent) is not None:
+            order = self.orders.get(parent.path)
+            if order is None:
+                return
+            order.discard(queue.path)
+            if len(order):
+                return
+            del self.orders[parent.path]
+            queue = parent
+
+    def moved(self, app: Application) -> None:
+        """The key of an application may be another one now."""
+        if self.has(app):
+            self.orders[app.queue.path].put(app.id, ordering.application_key(self._cluster, app))
+
+    def catch_up(self, moved: dict[QueuePath, int], moves: int) -> None:
+        """Take in which queues moved since the line was used last; `moved` has the latest last, of `moves` in all."""
+        total = self._cluster.nodes.capacity_total
+        if self._total is not total:
+            self._total = total
+            self._epoch += 1
+        if len(self.orders) <= _FEW and sum(map(len, self.orders.values())) <= _AT_ONCE:
+            self._catch_up_few(moved)
+            self._seen = moves
+            return
+        for count, (path, number) in enumerate(reversed(moved.items())):
+            if number <= self._seen:
+                break
+            if count == _MOST_MOVED:
+                self._epoch += 1
+                break
+            order = self.orders.get(parent_path(path))
+            if order is not None and path in order:
+                order.put(path, self._queue_key(path))
+        self._seen = moves
+
+    def _catch_up_few(self, moved: dict[QueuePath, int]) -> None:
+        """The same for a line of few queues: it is walked instead. A key without rivals is computed when it is read."""
+        for parent, order in self.orders.items():
+            if len(order) < 2 or self._cluster.queues.by_path[parent].is_leaf:
+                continue
+            for path in order:
+                if moved.get(QueuePath(path), 0) > self._seen:
+                    order.put(path, self._queue_key(path))
+
+    def renew_all(self) -> None:
+        """Compute all keys again: they may be of another kind now."""
+        for path, order in self.orders.items():
+            key_of = self._key_of(self._cluster.queues.by_path[path])
+            for name in list(order):
+                order.put(name, key_of(name))
+
+    def first(self, queue: Queue) -> str | None:
+        """What comes first directly below a queue."""
+        order = self._order(queue)
+        return None if order is None else order.first(self._key_of(queue))
+
+    def second(self, queue: Queue) -> str | None:
+        """What comes after the first one directly below a queue."""
+        order = self._order(queue)
+        return None if order is None else order.second(self._key_of(queue))
+
+    def _order(self, queue: Queue) -> ApplicationHeap | None:
+        """What is directly below a queue, with keys that are of now, or as many of them as are renewed at once."""
+        order = self.orders.get(queue.path)
+        if order is None or (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
+            return order
+        if len(order) > 1 and (order.epoch != self._epoch or order.is_stale):
+            order.renew(self._key_of(queue), self._epoch)
+        return order
+
+    def _key_of(self, queue: Queue) -> Callable[[str], Key]:
+        return self._application_key if queue.is_leaf else self._queue_key
+
+    def _queue_key(self, path: str) -> Key:
+        return ordering.queue_key(self._cluster, self._cluster.queues.by_path[QueuePath(path)])
+
+    def _application_key(self, name: str) -> Key:
+        return ordering.application_key(self._cluster, self._cluster.applications[ApplicationId(name)])
+
+
+@dataclass(slots=True, eq=False)
+class UnschedulableApplications:
+    """The lines of a partition; one in which no application stands is forgotten."""
+
+    cluster: SchedulingContext
+    lines: dict[BlockingReason, LeafQueue] = field(default_factory=dict)
+    #: Lines before nodes, by class and count.
+    by_kind: dict[AskClass, dict[int, LeafQueue]] = field(default_factory=dict)
+    #: Obstacles of quotas, by who has the quota.
+    by_holder: dict[LimitSubject, dict[QuotaExceeded, LeafQueue]] = field(default_factory=dict)
+    together: dict[ApplicationId, LeafQueue] = field(default_factory=dict)
+    #: Of those for whom room is held, by node.
+    by_node: dict[NodeId, dict[ApplicationId, LeafQueue]] = field(default_factory=dict)
+    #: Where each application stands.
+    standing: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
+
+    def is_open(self, app: ApplicationId) -> bool:
+        """Whether something that it was refused for may have changed."""
+        return any(line.is_open for line in self.standing.get(app, {}).values())
+
+    def before_nodes(self) -> Iterator[LeafQueue]:
+        """Every line that any growth of nodes may open."""
+        for lines in self.by_kind.values():
+            yield from lines.values()
+        for held in self.by_node.values():
+            yield from held.values()
+        yield from self.together.values()
+
+    def line(self, obstacle: BlockingReason) -> LeafQueue:
+        """The line before an obstacle, a new one if there is none."""
+        line = self.lines.get(obstacle)
+        if line is not None:
+            return line
+        line = self.lines[obstacle] = LeafQueue(self.cluster)
+        match obstacle:
+            case NoNodeFits(kind, count):
+                self.by_kind.setdefault(kind, {})[count] = line
+            case QuotaExceeded():
+                self.by_holder.setdefault(obstacle.holder, {})[obstacle] = line
+            case MembersDoNotFit(app):
+                self.together[app] = line
+            case NodeNotReserved(app, node):
+                self.by_node.setdefault(node, {})[app] = line
+            case _:
+                pass
+        return line
+
+    def forget(self, obstacle: BlockingReason) -> None:
+        """Remove the line when its last application has left."""
+        del self.lines[obstacle]
+        match obstacle:
+            case NoNodeFits(kind, count):
+                lines = self.by_kind[kind]
+                del lines[count]
+                if not lines:
+                    del self.by_kind[kind]
+            case QuotaExceeded():
+                rooms = self.by_holder[obstacle.holder]
+                del rooms[obstacle]
+                if not rooms:
+                    del self.by_holder[obstacle.holder]
+            case MembersDoNotFit(app):
+                del self.together[app]
+            case NodeNotReserved(app, node):
+                held = self.by_node[node]
+                del held[app]
+                if not held:
+                    del self.by_node[node]
+            case _:
+                pass
+
+
+class SchedulingQueue:  # long: every way in which the order changes
+    """Of one partition."""
+
+    def __init__(self, cluster: SchedulingContext) -> None:
+        self._cluster = cluster
+        self.obstacles = UnschedulableApplications(cluster)
+        #: The applications that are worth an attempt.
+        self.active = LeafQueue(cluster)
+        #: Those of them that are tried whatever the lines say.
+        self.requeued: dict[ApplicationId, None] = {}
+        #: All applications that wait are to be tried again, and those that are left of them; None = all are.
+        self.is_due = False
+        self._due: list[ApplicationId] | None = None
+        #: Lines that are open and whose first applications are not active yet.
+        self._headless: dict[LeafQueue, None] = {}
+        #: Queues whose key may be another one now, the latest last, with the number of the move.
+        self._moved: dict[QueuePath, int] = {}
+        self._moves = 0
+        #: Leaves that take no further part in this cycle.
+        self._paused: dict[QueuePath, None] = {}
+
+    # -- what wakes an application, and what puts it to sleep --
+
+    def requeue(self, app: Application) -> None:
+        """Try an application again that waits: something of its own changed."""
+        if app.id in app.queue.waiting and app.id not in self.requeued:
+            self.requeued[app.id] = None
+            self.active.enter(app)
+
+    def requeue_all(self) -> None:
+        """Try all applications again that wait. They are walked once, before the next attempt, however often this is
+        called.
+        """
+        self.is_due = True
+        self._due = None
+
+    def requeue_some(self) -> None:
+        """Requeue a part of the applications of `requeue_all`; no attempt is made before all of them are active, for
+        the first one may be the last that is found.
+        """
+        if self._due is None:
+            leaves = map(self._cluster.queues.by_path.__getitem__, self._cluster.waiting)
+            self._due = [name for leaf in leaves for name in leaf.waiting if name not in self.requeued]
+        for name in self._due[-_AT_ONCE:]:
+            app = self._cluster.applications.get(name)
+            if app is not None:
+                self.requeue(app)
+        del self._due[-_AT_ONCE:]
+        self.is_due = bool(self._due)
+
+    def dequeue(self, app: Application) -> None:
+        """Try the application no more: it was tried just now, or waits no longer. Where it stands is not changed."""
+        self.requeued.pop(app.id, None)
+        self.active.remove(app)
+
+    def mark_unschedulable(self, app: Application, obstacles: list[BlockingReason]) -> None:
+        """Enter the application in the lines of exactly these obstacles, and close these lines."""
+        self.leave(app)
+        for obstacle in obstacles:
+            line = self.obstacles.line(obstacle)
+            self.close(line)
+            line.enter(app)
+            self.obstacles.standing.setdefault(app.id, {})[obstacle] = line
+
+    def leave(self, app: Application) -> None:
+        """Remove the application from all lines."""
+        for obstacle, line in self.obstacles.standing.pop(app.id, {}).items():
+            line.remove(app)
+            line.heads.pop(app.id, None)
+            if line.is_open and line.orders:
+                self._headless[line] = None
+            elif not line.orders and self.obstacles.lines.get(obstacle) is line:
+                self.close(line)
+                self.obstacles.forget(obstacle)
+
+    def open(self, line: LeafQueue | None) -> None:
+        """Open the line: try its applications in order until one of them is unschedulable again."""
+        if line is not None and not line.is_open:
+            line.is_open = True
+            self._headless[line] = None
+
+    def close(self, line: LeafQueue) -> None:
+        """Close the line: nothing has changed for its applications."""
+        if not line.is_open:
+            return
+        line.is_open = False
+        self._headless.pop(line, None)
+        heads, line.heads = line.heads, {}
+        for name in heads:
+            if name not in self.requeued and not self.obstacles.is_open(name):
+                self.active.remove(self._cluster.applications[name])
+
+    def is_headless(self, line: LeafQueue) -> bool:
+        """Whether the first applications of an open line become active at the next attempt."""
+        return line in self._headless
+
+    # -- keys --
+
+    def moved(self, queue: Queue) -> None:
+        """The keys of a queue and of those above it may be others now."""
+        self._moves += 1
+        moved = self._moved
+        for one in queue.path_up():
+            moved.pop(one.path, None)
+            moved[one.path] = self._moves
+
+    def moved_in_leaf(self, app: Application) -> None:
+        """The key of an application may be another one now."""
+        for line in (self.active, *self.obstacles.standing.get(app.id, {}).values()):
+            line.moved(app)
+
+    def renew_all(self) -> None:
+        """All keys may be others now, and of another kind: compute them again."""
+        for line in (self.active, *self.obstacles.lines.values()):
+            line.renew_all()
+
+    def removed(self, queue: Queue) -> None:
+        """The queue is gone; no application is in it."""
+        self._moved.pop(queue.path, None)
+
+    # -- which is next --
+
+    def next_leaf(self) -> Queue | None:
+        """The leaf of the next attempt: down from the root, the lowest key first. None: no application is active."""
+        if self._headless:
+            self._activate_heads()
+        self.active.catch_up(self._moved, self._moves)
+        queue = self._cluster.queues.root
+        while not queue.is_leaf:
+            path = self.active.first(queue)
+            if path is None:
+                return None
+            queue = self._cluster.queues.by_path[QueuePath(path)]
+        return queue
+
+    def next_application(self, leaf: Queue) -> Application | None:
+        """The application of the leaf's next attempt."""
+        if self._headless:
+            self._activate_heads()
+        return self._application(self.active.first(leaf))
+
+    def second_application(self, leaf: Queue) -> Application | None:
+        """The application that comes after the first one of a leaf."""
+        return self._application(self.active.second(leaf))
+
+    def is_alone(self, leaf: Queue) -> bool:
+        """Whether no other leaf has an active application."""
+        return all(len(self.active.orders[above.path]) == 1 for above in leaf.above)
+
+    def second_queue(self, queue: Queue) -> Queue | None:
+        """The sibling that comes after the first one among the active children of the queue."""
+        path = self.active.second(queue)
+        return None if path is None else self._cluster.queues.by_path[QueuePath(path)]
+
+    def _application(self, name: str | None) -> Application | None:
+        return None if name is None else self._cluster.applications[ApplicationId(name)]
+
+    def pause(self, leaf: Queue) -> None:
+        """Make no further attempt in a leaf before `resume`."""
+        if leaf.path in self.active.orders:
+            self._paused[leaf.path] = None
+            self.active.detach(leaf)
+
+    def resume(self) -> bool:
+        """End all pauses. Returns whether there were any."""
+        paused, self._paused = self._paused, {}
+        for path in paused:
+            if path in self.active.orders:
+                self.active.attach(self._cluster.queues.by_path[path])
+        return bool(paused)
+
+    def _activate_heads(self) -> None:
+        """Make the first applications of open lines active, of some lines at a time."""
+        while self._headless:
+            lines = list(islice(self._headless, _AT_ONCE))
+            for line in lines:
+                del self._headless[line]
+                line.catch_up(self._moved, self._moves)
+                self._activate(line, self._cluster.queues.root, is_first=True)
+            if self.active.orders:
+                return
+
+    def _activate(self, line: LeafQueue, queue: Queue, *, is_first: bool) -> None:
+        """The first application of the line below a queue, and on each level the next in order, its rival."""
+        names = [line.first(queue)]
+        if is_first and not (queue.is_leaf and queue.policies.order is ApplicationOrder.FIFO):
+            names.append(line.second(queue))
+        for index, name in enumerate(names):
+            if name is None:
+                continue
+            if queue.is_leaf:
+                app = self._cluster.applications[ApplicationId(name)]
+                line.heads[app.id] = None
+                self.active.enter(app)
+            else:
+                child = self._cluster.queues.by_path[QueuePath(name)]
+                self._activate(line, child, is_first=is_first and not index)

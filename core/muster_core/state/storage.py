@@ -1,0 +1,369 @@
+"""Volumes and claims and their assumed bindings."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, assert_never
+
+import numpy as np
+
+from muster_core.model.constraints import Selector, Term, matches
+from muster_core.model.ids import NodeId
+from muster_core.model.storage import (
+    AVAILABLE,
+    Choice,
+    Claim,
+    ClaimDemand,
+    ObjectGone,
+    ObjectKind,
+    StorageCapacity,
+    StorageClass,
+    StorageDriver,
+    StorageFact,
+    Volume,
+    VolumeHandle,
+)
+from muster_core.state.columns import BoolColumn, IntColumn
+
+#: Which nodes a volume is reached from, as its object says it.
+Affinity = tuple[Term, ...] | None
+
+
+#: The rows of these nodes.
+Reach = Callable[[Affinity], BoolColumn]
+
+
+#: Sizes for which the rows are kept; one more, and all are counted anew when they are asked for.
+_MOST_SIZES: Final = 64
+
+
+#: A group that more rows reach is not listed for each of them.
+_MANY: Final = 64
+
+
+def meets(volume: Volume, demand: ClaimDemand) -> bool:
+    """Whether a volume is of the kind that is asked for, whatever its size (1.36, FindMatchingVolume)."""
+    return (
+        volume.storage_class == demand.storage_class
+        and volume.mode == demand.mode
+        and volume.attributes_class == demand.attributes_class
+        and set(demand.access_modes) <= set(volume.access_modes)
+        and (demand.selector is None or matches(demand.selector, dict(volume.labels)))
+    )
+
+
+class VolumePool:
+    """The free volumes that meet one demand. `groups`: (capacity, name), smallest first, by where they are reached."""
+
+    __slots__ = ("_changes", "_covers", "_epoch", "_members", "_near", "_near_epoch", "_unsorted", "_wide", "groups")
+
+    def __init__(self) -> None:
+        self.groups: dict[Affinity, list[tuple[int, str]]] = {}
+        self._members: dict[str, tuple[int, Affinity]] = {}
+        #: By size, how many volumes of at least that size each row reaches; true of the facts of nodes of `_epoch`.
+        self._covers: dict[int, IntColumn] = {}
+        self._epoch = -1
+        #: What came (1) or went (-1) since the columns were last counted.
+        self._changes: list[tuple[int, Affinity, int]] = []
+        #: Groups by the rows that reach them, those that many do, and those not looked at yet; some are empty by now.
+        self._near: dict[int, dict[Affinity, None]] = {}
+        self._wide: dict[Affinity, None] = {}
+        self._unsorted: list[Affinity] = []
+        self._near_epoch = -1
+
+    def put(self, name: str, volume: Volume | None) -> None:
+        """The volume of that name is in the pool as it is now; None = it is not."""
+        now = None if volume is None else (volume.capacity, volume.affinity)
+        before = self._members.get(name)
+        if now == before:
+            return
+        if before is not None:
+            capacity, affinity = self._members.pop(name)
+            group = self.groups[affinity]
+            del group[bisect_left(group, (capacity, name))]
+            if not group:
+                del self.groups[affinity]
+            self._changes.append((capacity, affinity, -1))
+        if now is not None:
+            self._members[name] = now
+            if now[1] not in self.groups:
+                self.groups[now[1]] = []
+                self._unsorted.append(now[1])
+            insort(self.groups[now[1]], (now[0], name))
+            self._changes.append((*now, 1))
+
+    def cover(self, size: int, epoch: int, reach: Reach, rows: int) -> IntColumn:
+        """How many of at least that size each of the rows reaches; to be read only. `epoch`: of nodes' facts."""
+        if epoch != self._epoch or len(self._covers) > _MOST_SIZES:
+            self._covers.clear()
+            self._epoch = epoch
+        for capacity, affinity, count in self._changes:
+            for asked, column in self._covers.items():
+                if capacity >= asked:
+                    np.add(column, count, out=column, where=reach(affinity))
+        self._changes.clear()
+        known = self._covers.get(size)
+        if known is None:
+            known = self._covers[size] = np.zeros(rows, dtype=np.int64)
+            for affinity, group in self.groups.items():
+                enough = len(group) - bisect_left(group, (size, ""))
+                if enough:
+                    np.add(known, enough, out=known, where=reach(affinity))
+        return known
+
+    def near(self, row: int, epoch: int, reach: Reach) -> list[Affinity]:
+        """The groups that the row reaches."""
+        if epoch != self._near_epoch:
+            self._near.clear()
+            self._wide.clear()
+            self._unsorted = list(self.groups)
+            self._near_epoch = epoch
+        for affinity in self._unsorted:
+            rows = np.flatnonzero(reach(affinity))
+            if len(rows) > _MANY:
+                self._wide[affinity] = None
+                continue
+            for reached in rows.tolist():
+                self._near.setdefault(reached, {})[affinity] = None
+        self._unsorted.clear()
+        wide = (affinity for affinity in self._wide if reach(affinity)[row])
+        return [affinity for affinity in (*self._near.get(row, {}), *wide) if affinity in self.groups]
+
+    def of_size(self, affinity: Affinity, size: int) -> Iterator[tuple[int, str]]:
+        """Of a group those of at least that size, smallest first."""
+        group = self.groups[affinity]
+        return islice(group, bisect_left(group, (size, "")), None)
+
+    def offer(self, name: str) -> tuple[int, Affinity] | None:
+        """Capacity of a volume of the pool, and where it is reached; None = it is not in the pool."""
+        return self._members.get(name)
+
+    def members(self) -> dict[str, tuple[int, Affinity]]:
+        """What is in the pool, for those who count anew."""
+        return dict(self._members)
+
+
+#: Demands whose pools are kept.
+_MOST_POOLS: Final = 256
+
+
+#: Begins the handle of a volume that is yet to be made, which no driver gives.
+_UNMADE: Final = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What a claim is to get: this volume, or where it is empty one that is made for the node."""
+
+    volume: str
+    node: NodeId
+
+
+class Storage:  # long: every fact and every assumption goes through here
+    """Everything of the kind that was told of a partition."""
+
+    __slots__ = (
+        "_by_class",
+        "_capacities",
+        "_pools",
+        "_referring",
+        "_users",
+        "assumed",
+        "claims",
+        "classes",
+        "drivers",
+        "epoch",
+        "memory",
+        "rooms",
+        "selected",
+        "taken",
+        "volumes",
+    )
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, Volume] = {}
+        self.claims: dict[str, Claim] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.drivers: dict[str, StorageDriver] = {}
+        self._capacities: dict[str, StorageCapacity] = {}
+        #: By claim; and the claim by each volume that is assumed for one.
+        self.assumed: dict[str, Assumed] = {}
+        self.taken: dict[str, str] = {}
+        #: Grows when a class, driver or capacity changes.
+        self.epoch = 0
+        #: plan/feasibility/volumes/ keeps here on which rows something holds, with the epoch of nodes' facts; the same
+        #: of what depends on capacities, too, with both epochs.
+        self.memory: tuple[int, dict[object, BoolColumn]] = (-1, {})
+        self.rooms: tuple[tuple[int, int], dict[object, BoolColumn]] = ((-1, -1), {})
+        #: The same: rows that a capacity's selector means.
+        self.selected: tuple[int, dict[Selector, IntColumn]] = (-1, {})
+        self._by_class: dict[str, dict[str, None]] = {}
+        #: Volumes that name a claim, by that claim; claims that name a volume, by that volume.
+        self._referring: dict[str, dict[str, None]] = {}
+        self._users: dict[str, dict[str, None]] = {}
+        self._pools: dict[ClaimDemand, VolumePool] = {}
+
+    def tell(self, fact: StorageFact) -> list[str] | None:
+        """Put a fact in force. Returns the claims of which something else is attached now; None = maybe of all."""
+        match fact:
+            case Volume():
+                return self._volume(fact.name, fact)
+            case Claim():
+                return self._claim(fact.name, fact)
+            case StorageClass():
+                self.classes[fact.name] = fact
+            case StorageDriver():
+                self.drivers[fact.name] = fact
+            case StorageCapacity():
+                self._capacities[fact.name] = fact
+            case ObjectGone():
+                return self._gone(fact)
+            case _:
+                assert_never(fact)
+        self.epoch += 1
+        return None if isinstance(fact, StorageClass) else []
+
+    def assume(self, claim: str, volume: str, node: NodeId) -> None:
+        """The claim is to get this volume, or an empty one = one that is made for the node."""
+        self.forget(claim)
+        self.assumed[claim] = Assumed(volume, node)
+        if volume:
+            self.taken[volume] = claim
+            self._offer(volume)
+
+    def forget(self, claim: str) -> None:
+        """Nothing is assumed of the claim."""
+        before = self.assumed.pop(claim, None)
+        if before is not None and before.volume:
+            del self.taken[before.volume]
+            self._offer(before.volume)
+
+    def is_open(self, claim: str) -> bool:
+        """Whether the claim is there and a volume is still to be chosen for it."""
+        found = self.claims.get(claim)
+        return found is not None and not found.is_bound
+
+    def is_free(self, volume: str, claim: str) -> bool:
+        """Whether the volume could be the claim's for all that is known and assumed."""
+        found = self.volumes.get(volume)
+        if found is None or self.taken.get(volume, claim) != claim:
+            return False
+        return found.reference is None or found.reference.claim == claim
+
+    def choice(self, claims: Iterable[str]) -> Choice:
+        """What is assumed of these claims, where something is and they are not bound."""
+        wanted = (claim for claim in dict.fromkeys(claims) if claim in self.assumed)
+        return tuple((claim, self.assumed[claim].volume) for claim in wanted if not self.claims[claim].is_bound)
+
+    def handle(self, claim: str) -> VolumeHandle | None:
+        """What a node attaches for the claim; None = nothing that counts (1.36, getCSIDriverInfo)."""
+        found = self.claims.get(claim)
+        if found is None:
+            return None
+        volume = self.volumes.get(found.volume) if found.volume else None
+        if volume is not None:
+            return volume.handle if volume.handle and volume.handle.driver and volume.handle.id else None
+        of_class = self.classes.get(found.demand.storage_class)
+        return VolumeHandle(of_class.driver, _UNMADE + claim) if of_class is not None and of_class.driver else None
+
+    def pool(self, demand: ClaimDemand) -> VolumePool:
+        """The free volumes that meet a demand."""
+        known = self._pools.get(demand)
+        if known is None:
+            if len(self._pools) >= _MOST_POOLS:
+                self._pools.clear()
+            known = self._pools[demand] = VolumePool()
+            for name in self._by_class.get(demand.storage_class, ()):
+                known.put(name, self._free(name, demand))
+        return known
+
+    def pools(self) -> Mapping[ClaimDemand, VolumePool]:
+        """Those that are kept."""
+        return self._pools
+
+    def referring(self, claim: str) -> list[str]:
+        """Volumes that say they are this claim's, by name."""
+        return sorted(self._referring.get(claim, ()))
+
+    def capacities(self, storage_class: str) -> Iterator[StorageCapacity]:
+        """Of one class."""
+        return (one for one in self._capacities.values() if one.storage_class == storage_class)
+
+    def _volume(self, name: str, volume: Volume | None) -> list[str]:
+        before = self.volumes.pop(name, None)
+        if before is not None:
+            _drop(self._by_class, before.storage_class, name)
+            if before.reference is not None:
+                _drop(self._referring, before.reference.claim, name)
+        if volume is not None:
+            self.volumes[name] = volume
+            self._by_class.setdefault(volume.storage_class, {})[name] = None
+            if volume.reference is not None:
+                self._referring.setdefault(volume.reference.claim, {})[name] = None
+        self._offer(name, before)
+        if name in self.taken:
+            self._settle(self.taken[name])
+        return list(self._users.get(name, ()))
+
+    def _claim(self, name: str, claim: Claim | None) -> list[str]:
+        before = self.claims.pop(name, None)
+        if before is not None and before.volume:
+            _drop(self._users, before.volume, name)
+        if claim is not None:
+            self.claims[name] = claim
+            if claim.volume:
+                self._users.setdefault(claim.volume, {})[name] = None
+        self._settle(name)
+        return [name]
+
+    def _settle(self, name: str) -> None:
+        """Nothing has to be assumed of a claim that is gone, is bound to another volume, or is bound with its volume
+        saying so: the two are told apart from each other, and until both are the volume must not look free.
+        """
+        assumed, claim = self.assumed.get(name), self.claims.get(name)
+        if assumed is None or (claim is not None and not claim.is_bound):
+            return
+        volume = self.volumes.get(assumed.volume)
+        if claim is None or claim.volume != assumed.volume or volume is None or volume.reference is not None:
+            self.forget(name)
+
+    def _gone(self, fact: ObjectGone) -> list[str] | None:
+        match fact.kind:
+            case ObjectKind.VOLUME:
+                return self._volume(fact.name, None)
+            case ObjectKind.CLAIM:
+                return self._claim(fact.name, None)
+            case ObjectKind.CLASS:
+                self.classes.pop(fact.name, None)
+            case ObjectKind.DRIVER:
+                self.drivers.pop(fact.name, None)
+            case ObjectKind.CAPACITY:
+                self._capacities.pop(fact.name, None)
+            case _:
+                assert_never(fact.kind)
+        self.epoch += 1
+        return None if fact.kind is ObjectKind.CLASS else []
+
+    def _offer(self, name: str, before: Volume | None = None) -> None:
+        """Put a volume into the pools it belongs to now, out of those of its class it does not."""
+        now = self.volumes.get(name)
+        classes = {one.storage_class for one in (now, before) if one is not None}
+        for demand, pool in self._pools.items():
+            if demand.storage_class in classes:
+                pool.put(name, self._free(name, demand))
+
+    def _free(self, name: str, demand: ClaimDemand) -> Volume | None:
+        volume = self.volumes.get(name)
+        if volume is None or name in self.taken or volume.reference is not None:
+            return None
+        is_offered = volume.phase == AVAILABLE and not volume.deleting
+        return volume if is_offered and meets(volume, demand) else None
+
+
+def _drop(index: dict[str, dict[str, None]], key: str, name: str) -> None:
+    del index[key][name]
+    if not index[key]:
+        del index[key]

@@ -1,0 +1,174 @@
+"""Usage and limits of users and groups per queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from muster_core.model.config import QuotaLimit
+from muster_core.model.ids import QueuePath
+from muster_core.model.resources import NOTHING, Resources
+from muster_core.state.applications import Application
+from muster_core.state.queues import Queue
+
+ANYONE = "*"
+
+
+class LimitSubjectKind(StrEnum):
+    """Whose maximum it is."""
+
+    QUEUE = "queue"
+    USER = "user"
+    GROUP = "group"
+
+
+class LimitSubject(NamedTuple):
+    """Who may have so much of a queue: the queue itself (`name` is empty), a user, or a group."""
+
+    kind: LimitSubjectKind
+    name: str
+    path: QueuePath
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """Of one user or group in one queue; the fields mean what they mean in Queue."""
+
+    allocated: Resources = NOTHING
+    reserved_quota: Resources = NOTHING
+    requested_quota: Resources = NOTHING
+    running: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it says nothing."""
+        return not (self.allocated or self.reserved_quota or self.requested_quota or self.running)
+
+
+Accounts = dict[str, dict[QueuePath, Account]]
+
+
+_IDLE = Account()
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The limits of a queue by name."""
+
+    limits: tuple[QuotaLimit, ...]
+    users: dict[str, QuotaLimit]
+    groups: dict[str, QuotaLimit]
+
+
+@dataclass(slots=True, eq=False)
+class UserLedger:
+    """An account that says nothing has no entry."""
+
+    users: Accounts = field(default_factory=dict)
+    groups: Accounts = field(default_factory=dict)
+    _indices: dict[QueuePath, _Index] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> dict[str, dict[QueuePath, Resources]]:
+        """What each user uses of which queue, nothing left out but nothing."""
+        found = {
+            user: {path: account.allocated for path, account in accounts.items() if account.allocated}
+            for user, accounts in self.users.items()
+        }
+        return {user: used for user, used in found.items() if used}
+
+    def of(self, user: str, path: QueuePath) -> Resources:
+        """What the user uses of the queue and everything below it."""
+        return self.users.get(user, {}).get(path, _IDLE).allocated
+
+    def open(self, app: Application) -> Iterator[tuple[LimitSubject, Account]]:
+        """The accounts that the application is counted in, leaf first; made where they are missing.
+        Its group is chosen now, once and for all (contract 2.7).
+        """
+        group = app.group = self.group_of(app)
+        for queue in app.queue.path_up():
+            path = queue.path
+            user = app.spec.user
+            yield (
+                LimitSubject(LimitSubjectKind.USER, user, path),
+                self.users.setdefault(user, {}).setdefault(path, Account()),
+            )
+            if group:
+                account = self.groups.setdefault(group, {}).setdefault(path, Account())
+                yield LimitSubject(LimitSubjectKind.GROUP, group, path), account
+
+    def close(self, app: Application) -> None:
+        """Forget those of the application's accounts that say nothing."""
+        for accounts, name in ((self.users, app.spec.user), (self.groups, app.group or "")):
+            mine = accounts.get(name)
+            if mine is None:
+                continue
+            for path in [queue.path for queue in app.queue.path_up()]:
+                if path in mine and mine[path].is_idle:
+                    del mine[path]
+            if not mine:
+                del accounts[name]
+
+    def regroup(self, app: Application) -> None:
+        """Choose the application's group again, and move the counted usage from the previous group."""
+        before, app.group = app.group, None
+        if before is None:
+            return
+        group = app.group = self.group_of(app)
+        if group == before:
+            return
+        used, quota_reservation = app.allocated + app.gang.allocated, app.gang.quota_reservation
+        for name, times in ((before, -1), (group, 1)):
+            for queue in app.queue.path_up() if name else ():
+                account = self.groups.setdefault(name, {}).setdefault(queue.path, Account())
+                account.allocated = account.allocated.plus(used, times)
+                if app.gang.granted:
+                    account.reserved_quota = account.reserved_quota.plus(quota_reservation, times)
+                else:
+                    account.requested_quota = account.requested_quota.plus(quota_reservation, times)
+                account.running += times if app.counted else 0
+        self.close(app)
+        app.group = before
+        self.close(app)
+        app.group = group
+
+    def group_of(self, app: Application) -> str:
+        """The group that the application counts for, empty = none: from the leaf up, the first that limits name
+        and the user is in, else everybody else's where there is one.
+        """
+        if app.group is not None:
+            return app.group
+        for queue in app.queue.path_up():
+            if queue.limits:
+                named = self._index(queue).groups
+                mine = next((group for group in named if group != ANYONE and group in app.spec.groups), "")
+                if mine or ANYONE in named:
+                    return mine or ANYONE
+        return ""
+
+    def limits(self, app: Application) -> Iterator[tuple[LimitSubject, QuotaLimit, Account]]:
+        """The limits that bind the application's user and group on the queues of its path, leaf first."""
+        for queue in app.queue.path_up():
+            if not queue.limits:
+                continue
+            index = self._index(queue)
+            user = app.spec.user
+            limit = index.users.get(user) or index.users.get(ANYONE)
+            if limit is not None:
+                account = self.users.get(user, {}).get(queue.path, _IDLE)
+                yield LimitSubject(LimitSubjectKind.USER, user, queue.path), limit, account
+            group = self.group_of(app)
+            limit = index.groups.get(group)
+            if limit is not None:
+                account = self.groups.get(group, {}).get(queue.path, _IDLE)
+                yield LimitSubject(LimitSubjectKind.GROUP, group, queue.path), limit, account
+
+    def _index(self, queue: Queue) -> _Index:
+        known = self._indices.get(queue.path)
+        if known is None or known.limits is not queue.limits:
+            users = {user: limit for limit in queue.limits for user in limit.users}
+            groups = {group: limit for limit in queue.limits for group in limit.groups}
+            known = self._indices[queue.path] = _Index(queue.limits, users, groups)
+        return known

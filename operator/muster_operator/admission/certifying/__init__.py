@@ -1,1 +1,0 @@
-"""What the API server trusts: ``certificates``, their ``secret``, ``trust`` (who has to know of which, and when)."""

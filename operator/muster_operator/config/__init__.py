@@ -1,0 +1,1 @@
+"""The ConfigMaps: reading, merging and validation of settings."""

@@ -1,0 +1,467 @@
+"""Every setting: key, default, meaning. Settings of admission.
+
+Differs: YuniKorn drops a bad list in silence but for its own log.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import re2
+
+from muster_operator.config import settings
+from muster_operator.config.settings import UNIQUE_APP_IDS, subsystem_of
+from muster_operator.model.settings import AccessRules, AdmissionSettings, NamespaceRules, Pattern, Patterns
+from muster_si import keys
+
+PROCESS_NAMESPACES: Final = "admissionController.filtering.processNamespaces"
+
+
+BYPASS_NAMESPACES: Final = "admissionController.filtering.bypassNamespaces"
+
+
+LABEL_NAMESPACES: Final = "admissionController.filtering.labelNamespaces"
+
+
+NO_LABEL_NAMESPACES: Final = "admissionController.filtering.noLabelNamespaces"
+
+
+BYPASS_AUTH: Final = "admissionController.accessControl.bypassAuth"
+
+
+TRUST_CONTROLLERS: Final = "admissionController.accessControl.trustControllers"
+
+
+SYSTEM_USERS: Final = "admissionController.accessControl.systemUsers"
+
+
+EXTERNAL_USERS: Final = "admissionController.accessControl.externalUsers"
+
+
+EXTERNAL_GROUPS: Final = "admissionController.accessControl.externalGroups"
+
+
+#: As the ConfigMap would have them.
+DEFAULTS: Final[Mapping[str, str]] = {
+    PROCESS_NAMESPACES: "",
+    BYPASS_NAMESPACES: "^kube-system$",
+    LABEL_NAMESPACES: "",
+    NO_LABEL_NAMESPACES: "",
+    UNIQUE_APP_IDS: "false",
+    BYPASS_AUTH: "false",
+    TRUST_CONTROLLERS: "true",
+    SYSTEM_USERS: "^system:serviceaccount:kube-system:",
+    EXTERNAL_USERS: "",
+    EXTERNAL_GROUPS: "",
+}
+
+
+#: The name that is set on pods, if it is served.
+_OWN_NAME: Final = "muster"
+
+
+#: Characters of one expression, and bytes that it may take compiled.
+_LONGEST: Final = 1024
+
+
+_MOST_MEMORY: Final = 1024 * 1024
+
+
+#: Cannot be found in anything.
+_NOTHING: Final = "x^"
+
+
+_BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+T = TypeVar("T")
+
+
+class _Unfit(Exception):
+    """A value means nothing; says why, and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    entries: Mapping[str, str]
+    doubts: dict[str, str] = field(default_factory=dict)
+
+    def switch(self, key: str) -> bool:
+        """True or false; an empty entry says neither."""
+        return self._read(key, _boolean, self.entries.get(key, "").strip() or DEFAULTS[key])
+
+    def namespaces(self, key: str) -> Patterns:
+        """A list, in which a bad expression finds nothing."""
+        return tuple(self._found(key, part) for part in _parts(self.entries.get(key, DEFAULTS[key])))
+
+    def _found(self, key: str, expression: str) -> Pattern:
+        try:
+            return _compiled(expression)
+        except _Unfit as error:
+            self.doubts[key] = f"= {error}; till then it finds no namespace"
+            return _compiled(_NOTHING)
+
+    def patterns(self, key: str) -> Patterns:
+        """A list; an empty entry is an empty one."""
+        return self._read(key, _patterns, self.entries.get(key, DEFAULTS[key]))
+
+    def _read(self, key: str, parser: Callable[[str], T], written: str) -> T:
+        try:
+            return parser(written)
+        except _Unfit as error:
+            default = f'"{DEFAULTS[key]}"' if DEFAULTS[key] else "none"
+            self.doubts[key] = f"= {error}; till then its default counts, {default}"
+            return parser(DEFAULTS[key])
+
+
+def parse(entries: Mapping[str, str], scheduler_names: frozenset[str]) -> tuple[AdmissionSettings, tuple[str, ...]]:
+    """The settings, and a warning for each value that is not used. `scheduler_names`: those that are served."""
+    reader = _Reader(entries)
+    settings = _settings(reader, scheduler_names)
+    return settings, tuple(f"{key} {says}" for key, says in reader.doubts.items())
+
+
+def admission_warnings(entries: Mapping[str, str]) -> dict[str, str]:
+    """By key what is wrong with its value."""
+    reader = _Reader(entries)
+    _settings(reader, frozenset())
+    return reader.doubts
+
+
+def loose(entries: Mapping[str, str]) -> dict[str, str]:
+    """By key which expression trusts more names than it seems to: everybody may call a service account as he likes."""
+    found: dict[str, str] = {}
+    for key in (SYSTEM_USERS, EXTERNAL_USERS, EXTERNAL_GROUPS):
+        for part in _parts(entries.get(key, "")):
+            if "^" not in part and r"\A" not in part:
+                found[key] = (
+                    f'= "{part[:80]}" is found within other names too, of service accounts for one; write ^ and $'
+                )
+    return found
+
+
+def _settings(reader: _Reader, scheduler_names: frozenset[str]) -> AdmissionSettings:
+    return AdmissionSettings(
+        namespaces=NamespaceRules(
+            process=reader.namespaces(PROCESS_NAMESPACES),
+            bypass=reader.namespaces(BYPASS_NAMESPACES),
+            label=reader.namespaces(LABEL_NAMESPACES),
+            no_label=reader.namespaces(NO_LABEL_NAMESPACES),
+        ),
+        access=AccessRules(
+            bypass_auth=reader.switch(BYPASS_AUTH),
+            trust_controllers=reader.switch(TRUST_CONTROLLERS),
+            system_users=reader.patterns(SYSTEM_USERS),
+            external_users=reader.patterns(EXTERNAL_USERS),
+            external_groups=reader.patterns(EXTERNAL_GROUPS),
+        ),
+        unique_app_ids=reader.switch(UNIQUE_APP_IDS),
+        scheduler_name=_OWN_NAME if _OWN_NAME in scheduler_names else min(scheduler_names, default=_OWN_NAME),
+    )
+
+
+def _boolean(written: str) -> bool:
+    try:
+        return _BOOLEANS[written.strip().lower()]
+    except KeyError:
+        raise _Unfit(f'"{written[:80]}" is neither yes nor no; write true or false') from None
+
+
+def _patterns(written: str) -> Patterns:
+    return tuple(_compiled(part) for part in _parts(written))
+
+
+def _parts(written: str) -> list[str]:
+    return [part.strip() for part in written.split(",") if part.strip()]
+
+
+def _compiled(expression: str) -> Pattern:
+    if len(expression) > _LONGEST:
+        raise _Unfit(f'"{expression[:40]}..." is longer than {_LONGEST} characters; write a shorter expression')
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MOST_MEMORY
+    try:
+        compiled: Pattern = re2.compile(expression, options)
+    except re2.error as error:
+        said = error.args[0] if error.args else "no reason"
+        reason = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        fix = "write expressions of RE2 with commas between them, and none inside one"
+        raise _Unfit(f'"{expression[:80]}" is no regular expression ({reason}); {fix}') from None
+    return compiled
+
+
+#: Ends the keys of queue configurations.
+QUEUES: Final = ".yaml"
+
+
+#: How alike two keys have to be for one to be meant by the other.
+ALIKE: Final = 0.75
+
+
+class Takes(StrEnum):
+    """When a changed value is in force."""
+
+    AT_ONCE = "at once"
+    AT_START = "at start"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`default` is written as the ConfigMap would have it; `meaning` is one line for people.
+
+    `is_list`: an empty value is an empty list; of others it is as if the entry were not there.
+    """
+
+    key: str
+    default: str
+    takes: Takes
+    meaning: str
+    is_list: bool = False
+
+    def is_set(self, entries: Mapping[str, str]) -> bool:
+        """Whether the entries say anything about it."""
+        return bool(entries.get(self.key, "").strip()) or (self.is_list and self.key in entries)
+
+    def value(self, entries: Mapping[str, str]) -> str:
+        """What counts with these entries, or the default."""
+        return entries[self.key].strip() if self.is_set(entries) else self.default
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the author of an entry should know of it."""
+
+    key: str
+    line: str
+
+
+def _about(key: str, says: str) -> Finding:
+    return Finding(key, f"{key} {says}")
+
+
+def _at_once(key: str, default: str, meaning: str) -> Setting:
+    return Setting(key, default, Takes.AT_ONCE, meaning)
+
+
+def _at_start(key: str, default: str, meaning: str) -> Setting:
+    return Setting(key, default, Takes.AT_START, meaning)
+
+
+CLOCKS: Final = (
+    _at_once(
+        settings.GANG_PLACEMENT,
+        "Reserve",
+        "how gangs without `gangPlacement` get their places: `Reserve`, `Atomic` or `Direct`; it counts for those that "
+        "begin from then on",
+    ),
+    _at_once(
+        keys.EXTRA_PLACEHOLDER_TIMEOUT,
+        "15m",
+        "how long placeholders are waited for, where the application does not say `placeholderTimeoutInSeconds`",
+    ),
+    _at_once(
+        keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT,
+        "24h",
+        "longest placeholder timeout: a longer `placeholderTimeoutInSeconds` is reduced to it",
+    ),
+    _at_once(
+        keys.EXTRA_WAIT_TIMEOUT,
+        "0s",
+        "how long a gang waits for its turn before it ends as its style says; `0s` = for ever",
+    ),
+    _at_once(
+        keys.EXTRA_STARVATION_AGE,
+        "10m",
+        "from what age on head room is kept for a waiting gang, before younger applications",
+    ),
+    _at_once(
+        keys.EXTRA_COMPLETING_TIMEOUT,
+        "30s",
+        "how long an application without pods stays Completing before it is Completed",
+    ),
+    _at_once(keys.EXTRA_CONFIRM_TIMEOUT, "2m", "how long a release may stay unconfirmed before its swap is given up"),
+    _at_once(keys.EXTRA_MANAGER_TIMEOUT, "5m", "how long the core keeps what it knows of an operator that is gone"),
+    _at_once(
+        keys.EXTRA_RESERVATION_DELAY,
+        "2s",
+        "how long a pod that no node has room for waits before a node is reserved for it",
+    ),
+    _at_once(keys.EXTRA_RESERVATION_TIMEOUT, "1h", "how long that node stays reserved"),
+    _at_once(keys.EXTRA_PREEMPTION_INTERVAL, "15s", "how long a pod waits between two attempts to preempt"),
+    _at_once(
+        keys.EXTRA_EMPTY_NODE_INTERVAL,
+        "0s",
+        "how often at most a node that could be emptied is recommended, while nothing waits; `0s` = never",
+    ),
+    _at_once(keys.EXTRA_EXPIRY, "72h", "how long an ended application can be looked at"),
+)
+
+
+OPERATOR: Final = (
+    _at_start(settings.CLUSTER_ID, "mycluster", "the name of the cluster towards the core and in REST"),
+    _at_start(settings.POLICY_GROUP, "queues", "the entry with the queues is `<policyGroup>.yaml`"),
+    _at_start(
+        settings.SCHEDULER_NAMES, "muster,yunikorn", "pods with one of these as `schedulerName` are scheduled here"
+    ),
+    _at_start(
+        settings.SHARING_GROUPS,
+        "",
+        "namespaces that share application IDs: `<group>=<namespace>,<namespace>`, separated by `;`; empty = every "
+        "application has pods of one namespace only",
+    ),
+    _at_once(settings.HOT_REFRESH, "true", "`false`: later changes wait for a restart"),
+    _at_start(settings.DISABLE_GANG, "false", "task groups are ignored"),
+    _at_start(settings.PLACEHOLDER_IMAGE, "registry.k8s.io/pause:3.7", "the image of placeholder pods"),
+    _at_start(settings.RUN_AS_USER, "0", "`runAsUser` of placeholders; 0 = the image decides"),
+    _at_start(settings.RUN_AS_GROUP, "0", "`runAsGroup` of placeholders; 0 = the image decides"),
+    _at_start(settings.FS_GROUP, "0", "`fsGroup` of placeholders; 0 = none"),
+    _at_start(
+        settings.INSTANCE_TYPE_LABELS[1], "node.kubernetes.io/instance-type", "the label of nodes that names their type"
+    ),
+    _at_start(
+        settings.INSTANCE_TYPE_LABELS[0],
+        "node.kubernetes.io/instance-type",
+        "the same, as YuniKorn's documentation spells it",
+    ),
+    _at_start(
+        settings.VOLUME_BIND_TIMEOUT,
+        "10m",
+        "how long a pod that was given its node waits until its claims are bound, before it is given another one",
+    ),
+    _at_start(settings.QPS, "0", "writes to the API server a second; 0 = as many as it takes"),
+    _at_start(settings.BURST, "0", "how many of them at once after a quiet time"),
+    _at_start(settings.WRITERS, "64", "requests to the API server in flight at once"),
+)
+
+
+def _rules(key: str, meaning: str) -> Setting:
+    """A setting of admission; the texts are regular expressions with commas between them, unless it is a switch."""
+    default = DEFAULTS[key]
+    return Setting(key, default, Takes.AT_ONCE, meaning, is_list=default not in {"true", "false"})
+
+
+ADMISSION: Final = (
+    _rules(PROCESS_NAMESPACES, "namespaces whose pods become Muster's; empty = all"),
+    _rules(BYPASS_NAMESPACES, "and those of them whose pods do not"),
+    _rules(LABEL_NAMESPACES, "namespaces in which pods without an application get one written; empty = all"),
+    _rules(NO_LABEL_NAMESPACES, "and those of them in which they do not"),
+    _at_start(settings.UNIQUE_APP_IDS, "false", "a pod without an application gets one of its own"),
+    _rules(BYPASS_AUTH, "`true`: everybody may write everybody's name into `user.info`"),
+    _rules(
+        TRUST_CONTROLLERS,
+        "`false`: `systemUsers` do not count; unless `externalUsers` has them, workloads with an owner make no pods",
+    ),
+    _rules(SYSTEM_USERS, "users that make pods for others: the controllers of Kubernetes, operators"),
+    _rules(EXTERNAL_USERS, "other users that may write everybody's name"),
+    _rules(EXTERNAL_GROUPS, "groups whose members may"),
+)
+
+
+LEVELS: Final = "log.<subsystem>.level"
+
+
+TELLING: Final = (
+    _at_once(keys.SETTING_EVENT_TRACKING, "true", "changes are noted for REST; off keeps what was noted"),
+    _at_once(keys.SETTING_EVENT_RING, "100000", "how many are kept; fewer drops the oldest"),
+    _at_once(keys.SETTING_EVENT_RING_OTHER, "100000", "the same, as YuniKorn's documentation spells it"),
+    _at_once(keys.SETTING_EVENT_REQUESTS, "1000", "how many wait for the operator"),
+    _at_once(keys.SETTING_EVENT_RESPONSE, "10000", "the most in one answer"),
+    _at_once(keys.SETTING_EVENT_STREAMS, "100", "streams of events at once"),
+    _at_once(keys.SETTING_EVENT_STREAMS_PER_HOST, "15", "of one client"),
+    _at_once(keys.SETTING_HEALTH_INTERVAL, "30s", "between two checks of the core's health; `0s` = none"),
+    _at_once(
+        keys.SETTING_LOG_LEVEL,
+        "INFO",
+        "DEBUG, INFO, WARN, ERROR, DPANIC, PANIC, FATAL or -1 to 5; not set: what the command line says",
+    ),
+    _at_once(LEVELS, "", "the same for a part of Muster; not set: as the one above it, `core.rest` as `core`"),
+)
+
+
+#: What the names of subsystems begin with: parts of the core, of the operator, of its admission (contract 3.1).
+SUBSYSTEMS: Final = frozenset({"admission", "core", "deprecation", "kubernetes", "shim"})
+
+
+#: By heading, in the order in which people read them.
+CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
+    {
+        "Gangs and clocks": CLOCKS,
+        "Operator": OPERATOR,
+        "Admission": ADMISSION,
+        "Events, health and logs": TELLING,
+    }
+)
+
+
+SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
+    {setting.key: setting for group in CATALOGUE.values() for setting in group}
+)
+
+
+#: Keys of YuniKorn that mean nothing here, and why nothing is missing.
+MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "admissionController.filtering.defaultQueue": "write a placement rule of the name fixed instead",
+        "admissionController.webHook.amServiceName": "the operator's option `--webhook-service` says it",
+        "admissionController.webHook.schedulerServiceAddress": "the operator asks its own core",
+        "service.dispatchTimeout": "nothing is dispatched through a channel that could be full",
+        "service.eventChannelCapacity": "nothing is dispatched through a channel that could be full",
+        "service.operatorPlugins": "there are no plug-ins of this kind, nor any longer in YuniKorn",
+        "service.schedulingInterval": "a cycle runs when something changed, not by a clock",
+    }
+)
+
+
+def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
+    """What is odd about these entries: keys, and values that are not worth a refusal. Others are judged elsewhere."""
+    loose_ = [_about(key, says) for key, says in loose(entries).items()]
+    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *loose_]
+
+
+def unfit(entries: Mapping[str, str]) -> list[Finding]:
+    """Values that cannot be used, and without which the operator goes on; nobody should be able to store one."""
+    return [_about(key, says) for key, says in admission_warnings(entries).items()]
+
+
+def awaiting_restart(old: Mapping[str, str], new: Mapping[str, str]) -> list[Finding]:
+    """The settings that differ and are read at the start only."""
+    return [
+        _about(setting.key, f"= {setting.value(new)} counts after a restart; now it is {setting.value(old)}")
+        for setting in SETTINGS.values()
+        if setting.takes is Takes.AT_START and setting.value(old) != setting.value(new)
+    ]
+
+
+def _unknown(entries: Iterable[str]) -> list[Finding]:
+    return [_about(key, f"is not a setting of Muster{_meant(key)}") for key in sorted(entries) if not _is_known(key)]
+
+
+def _is_known(key: str) -> bool:
+    part = (subsystem_of(key) or "").partition(".")[0]
+    return key in SETTINGS or key in MEANINGLESS or key.endswith(QUEUES) or part in SUBSYSTEMS
+
+
+def _meant(key: str) -> str:
+    """The known key that it looks like, as a question."""
+    lower = {known.lower(): known for known in SETTINGS}
+    found = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=ALIKE)
+    return f"; is {lower[found[0]]} meant?" if found else ""
+
+
+def _without_effect(entries: Iterable[str]) -> list[Finding]:
+    return [_about(key, f"has no effect here: {MEANINGLESS[key]}") for key in sorted(entries) if key in MEANINGLESS]
+
+
+def _idle_queues(entries: Mapping[str, str]) -> list[Finding]:
+    """Queue configurations that are not read, where none is: a file of a slightly wrong name."""
+    in_force = f"{SETTINGS[settings.POLICY_GROUP].value(entries)}{QUEUES}"
+    if in_force in entries:
+        return []
+    says = f"is not read: the queue configuration in force is {in_force} (see {settings.POLICY_GROUP})"
+    return [_about(key, says) for key in sorted(entries) if key.endswith(QUEUES)]

@@ -1,0 +1,306 @@
+"""Settings of the ConfigMaps, validated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from muster_operator.kube.write_queue import Limits
+from muster_operator.model.errors import BadSetting
+from muster_operator.model.pods import Placement
+from muster_operator.model.settings import Settings
+from muster_si import keys
+
+CLUSTER_ID: Final = "service.clusterId"
+
+
+POLICY_GROUP: Final = "service.policyGroup"
+
+
+#: Ours: comma list of the scheduler names that are served.
+SCHEDULER_NAMES: Final = "service.schedulerNames"
+
+
+HOT_REFRESH: Final = "service.enableConfigHotRefresh"
+
+
+DISABLE_GANG: Final = "service.disableGangScheduling"
+
+
+#: Ours: namespaces that share application IDs.
+SHARING_GROUPS: Final = "applications.sharingGroups"
+
+
+#: Ours: how gangs that do not say it get their places (semantics 16).
+GANG_PLACEMENT: Final = "gang.placement"
+
+
+PLACEHOLDER_IMAGE: Final = "service.placeholderImage"
+
+
+RUN_AS_USER: Final = "service.placeholderRunAsUser"
+
+
+RUN_AS_GROUP: Final = "service.placeholderRunAsGroup"
+
+
+FS_GROUP: Final = "service.placeholderFsGroup"
+
+
+#: The documentation and the source of YuniKorn spell it differently; the later one wins (contract 14, 4).
+INSTANCE_TYPE_LABELS: Final = ("service.instanceTypeNodeLabelKey", "service.nodeInstanceTypeNodeLabelKey")
+
+
+VOLUME_BIND_TIMEOUT: Final = "service.volumeBindTimeout"
+
+
+UNIQUE_APP_IDS: Final = "admissionController.filtering.generateUniqueAppId"
+
+
+QPS: Final = "kubernetes.qps"
+
+
+BURST: Final = "kubernetes.burst"
+
+
+#: Ours: requests to the API server in flight at once.
+WRITERS: Final = "kubernetes.concurrency"
+
+
+#: Time-outs of ours that the core reads; the operator only checks that they are durations.
+DURATIONS: Final = (
+    keys.EXTRA_PLACEHOLDER_TIMEOUT,
+    keys.EXTRA_MAX_PLACEHOLDER_TIMEOUT,
+    keys.EXTRA_WAIT_TIMEOUT,
+    keys.EXTRA_STARVATION_AGE,
+    keys.EXTRA_COMPLETING_TIMEOUT,
+    keys.EXTRA_CONFIRM_TIMEOUT,
+    keys.EXTRA_MANAGER_TIMEOUT,
+    keys.EXTRA_RESERVATION_DELAY,
+    keys.EXTRA_RESERVATION_TIMEOUT,
+    keys.EXTRA_PREEMPTION_INTERVAL,
+    keys.EXTRA_EXPIRY,
+)
+
+
+T = TypeVar("T")
+
+
+#: Zap's levels by number and name, as the standard library's names (contract 3).
+_LEVELS: Final = {
+    "-1": "DEBUG",
+    "0": "INFO",
+    "1": "WARNING",
+    "2": "ERROR",
+    "3": "CRITICAL",
+    "4": "CRITICAL",
+    "5": "CRITICAL",
+    "DEBUG": "DEBUG",
+    "INFO": "INFO",
+    "WARN": "WARNING",
+    "ERROR": "ERROR",
+    "DPANIC": "CRITICAL",
+    "PANIC": "CRITICAL",
+    "FATAL": "CRITICAL",
+}
+
+
+_GO_DURATION: Final = re.compile(r"[+-]?(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+)")
+
+
+_PART_OF_DURATION: Final = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
+
+
+_UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything that the ConfigMaps decide."""
+
+    settings: Settings = field(default_factory=Settings)
+    """What the agent and the translation read. Of these only the placement of gangs is reloaded (contract 3)."""
+
+    cluster_id: str = "mycluster"
+    """The resource manager's id towards the core, and `clusterId` in REST."""
+
+    policy_group: str = "queues"
+    """Names the entry that holds the queue configuration: `<policy_group>.yaml`."""
+
+    queues: str = ""
+    """That entry; empty = the core's built-in default (contract 2)."""
+
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Every other entry, for the core."""
+
+    limits: Limits = field(default_factory=Limits)
+    """How much may be in flight to the API server."""
+
+    log_levels: Mapping[str, str] = field(default_factory=dict)
+    """By subsystem, "" = all: names of the standard library's levels. What is not set is as the command line has it."""
+
+    withheld: frozenset[str] = frozenset()
+    """Scheduler names that are set and not served, because a YuniKorn runs or that is not certain."""
+
+    hot_refresh: bool = True
+    """Whether changes of the ConfigMaps are taken while running."""
+
+
+def parse(entries: Mapping[str, str], policy_group: str | None = None) -> Configuration:
+    """Read the merged entries of the ConfigMaps. `policy_group`: the one in force, which a reload cannot change.
+
+    Raises:
+        BadSetting: a value means nothing; the message names key, value and fix.
+    """
+    for key in DURATIONS:
+        _read(entries, key, "", _duration)
+    policy_group = policy_group or _read(entries, POLICY_GROUP, "queues", _word)
+    return Configuration(
+        settings=_settings(entries),
+        cluster_id=_read(entries, CLUSTER_ID, "mycluster", _word),
+        policy_group=policy_group,
+        queues=entries.get(f"{policy_group}.yaml", ""),
+        extra={key: value for key, value in entries.items() if not key.endswith(".yaml")} | {keys.EXTRA_FENCE: "true"},
+        limits=_limits(entries),
+        log_levels=_log_levels(entries),
+        hot_refresh=_read(entries, HOT_REFRESH, True, _boolean),
+    )
+
+
+def _settings(entries: Mapping[str, str]) -> Settings:
+    default = Settings()
+    label = default.instance_type_label
+    for key in INSTANCE_TYPE_LABELS:
+        label = _read(entries, key, label, _text)
+    return Settings(
+        scheduler_names=_read(entries, SCHEDULER_NAMES, default.scheduler_names, _names),
+        placeholder_image=_read(entries, PLACEHOLDER_IMAGE, default.placeholder_image, _word),
+        placeholder_run_as_user=_read(entries, RUN_AS_USER, 0, _count),
+        placeholder_run_as_group=_read(entries, RUN_AS_GROUP, 0, _count),
+        placeholder_fs_group=_read(entries, FS_GROUP, 0, _count),
+        disable_gang=_read(entries, DISABLE_GANG, False, _boolean),
+        gang_placement=_read(entries, GANG_PLACEMENT, default.gang_placement, _placement),
+        unique_app_ids=_read(entries, UNIQUE_APP_IDS, False, _boolean),
+        sharing_groups=_read(entries, SHARING_GROUPS, default.sharing_groups, _sharing_groups),
+        instance_type_label=label,
+        volume_bind_s=_read(entries, VOLUME_BIND_TIMEOUT, default.volume_bind_s, _seconds),
+    )
+
+
+def _log_levels(entries: Mapping[str, str]) -> dict[str, str]:
+    """`log.level` as "", `log.<subsystem>.level` as its subsystem; what means nothing for one is left out."""
+    found: dict[str, str] = {}
+    for key, value in entries.items():
+        subsystem = subsystem_of(key)
+        if subsystem == "":
+            _read(entries, key, "", _level)
+        if subsystem is not None and (level := _level(value.strip())):
+            found[subsystem] = level
+    return found
+
+
+def subsystem_of(key: str) -> str | None:
+    """The subsystem whose level a key sets: "" = all; None = the key is no level."""
+    if key == keys.SETTING_LOG_LEVEL:
+        return ""
+    if key.startswith(keys.SETTING_LOG_PREFIX) and key.endswith(keys.SETTING_LOG_SUFFIX):
+        return key.removeprefix(keys.SETTING_LOG_PREFIX).removesuffix(keys.SETTING_LOG_SUFFIX) or None
+    return None
+
+
+def _limits(entries: Mapping[str, str]) -> Limits:
+    """`Differs:` no rate limit unless one is set (YuniKorn: 1000); requests in flight are bounded instead."""
+    qps = _read(entries, QPS, 0, _count)
+    return Limits(
+        writers=_read(entries, WRITERS, Limits().writers, _at_least_one),
+        qps=qps,
+        burst=_read(entries, BURST, qps, _count),
+    )
+
+
+def _read(entries: Mapping[str, str], key: str, default: T, reader: Callable[[str], T | None]) -> T:
+    """The value of a key; the reader returns None for nonsense and says in its docstring what would be right.
+
+    Raises:
+        BadSetting: nonsense.
+    """
+    text = entries.get(key)
+    if text is None or not text.strip():
+        return default
+    value = reader(text.strip())
+    if value is None:
+        raise BadSetting(key, text, reader.__doc__ or "")
+    return value
+
+
+def _boolean(text: str) -> bool | None:
+    """Write true or false."""
+    return {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(text.lower())
+
+
+def _count(text: str) -> int | None:
+    """Write a whole number that is not negative."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
+def _at_least_one(text: str) -> int | None:
+    """Write a whole number from 1 on."""
+    return _count(text) or None
+
+
+def _placement(text: str) -> Placement | None:
+    """Write Reserve, Atomic or Direct."""
+    return next((placement for placement in Placement if placement.value == text), None)
+
+
+def _text(text: str) -> str | None:
+    """Write a text."""
+    return text
+
+
+def _word(text: str) -> str | None:
+    """Write a name without blanks."""
+    return text if not re.search(r"\s", text) else None
+
+
+def _names(text: str) -> frozenset[str] | None:
+    """Write scheduler names separated by commas, such as muster,yunikorn."""
+    names = [name.strip() for name in text.split(",")]
+    return frozenset(names) if all(_NAME.fullmatch(name) for name in names) else None
+
+
+def _sharing_groups(text: str) -> dict[str, str] | None:
+    """Write <group>=<namespace>,<namespace> for each group, with ; between groups; a namespace is in one group."""
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        group, _, listed = entry.partition("=")
+        names = [name.strip() for name in listed.split(",")]
+        if not all(_LABEL.fullmatch(name) for name in (group.strip(), *names)) or found.keys() & set(names):
+            return None
+        found |= dict.fromkeys(names, group.strip())
+    return found
+
+
+def _level(text: str) -> str | None:
+    """Write DEBUG, INFO, WARN, ERROR, DPANIC, PANIC, FATAL or a number from -1 to 5."""
+    return _LEVELS.get(text.upper())
+
+
+def _duration(text: str) -> str | None:
+    """Write a duration such as 30s, 15m or 1h30m that is not negative."""
+    return text if _GO_DURATION.fullmatch(text) and not text.startswith("-") else None
+
+
+def _seconds(text: str) -> float | None:
+    """Write a duration such as 30s, 15m or 1h30m that is longer than 0s."""
+    if _duration(text) is None:
+        return None
+    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART_OF_DURATION.findall(text)) or None

@@ -1,0 +1,579 @@
+"""Applications: how they start and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
+from typing import Final
+
+from muster_operator.controller import placeholders, rejections, reporting, state, tasks, trust
+from muster_operator.controller.state import Application, Deadline, Ledger, Phase, Task, TimerKind, set_timer
+from muster_operator.controller.tasks import application_spec, can_announce, renewal_spec
+from muster_operator.model import names
+from muster_operator.model.cluster_events import Namespace
+from muster_operator.model.commands import MarkResumed, Outcome
+from muster_operator.model.core_requests import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.pods import GangDefinition, GangProblem, Placement, Pod, UserInfo
+from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
+from muster_operator.translate.gangs import read_gang
+from muster_si import keys
+
+#: Differences of one application that are told; who has more has been told enough.
+_MAX_TOLD: Final = 16
+
+
+_NOBODY: Final = UserInfo()
+
+
+def report_mismatches(ledger: Ledger, out: Outcome, app: Application, task: Task) -> None:
+    """A waiting pod that names another queue, user or namespace, or counts on a task group that is not there."""
+    pod = task.pod
+    says = (pod.membership, pod.ref.namespace)
+    if pod.node is not None or says == app.examined:
+        return
+    app.examined = says
+    for note in _differences(app, pod):
+        if _is_new(app, note):
+            reporting.warn(out, pod.ref, names.REASON_SCHEDULING, note)
+    if app.gang is not None:
+        _tell_unknown_group(out, app, app.gang, pod)
+    elif not app.source.is_written and not ledger.settings.disable_gang and not app.is_told_no_gang:
+        app.is_told_no_gang = _tell_missing_definition(out, app, pod)
+
+
+def _is_new(app: Application, note: str) -> bool:
+    """Whether it was not told yet; it is now."""
+    is_new = note not in app.mismatches and len(app.mismatches) < _MAX_TOLD
+    if is_new:
+        app.mismatches.add(note)
+    return is_new
+
+
+def _differences(app: Application, pod: Pod) -> Iterator[str]:
+    """No text names the pod itself, so that equal ones are one."""
+    member = pod.membership
+    fix = f"give what does not belong to it a {names.LABEL_APP_ID} of its own"
+    if member.queue and member.queue != app.queue:
+        has = f"is in queue {app.queue}" if app.queue else "names no queue"
+        yield f"queue: {member.queue} is ignored, application {app.name} {has} since its first pod; {fix}"
+    if member.user not in {app.user, _NOBODY}:
+        yield f"user: {member.user.user} is ignored, application {app.name} is that of {app.user.user}; {fix}"
+    if pod.ref.namespace != app.namespace:
+        where = f"namespace {pod.ref.namespace} is not that of application {app.name}, which began in"
+        yield f"{where} {app.namespace} and has the quota of that; {fix}"
+
+
+def _tell_unknown_group(out: Outcome, app: Application, gang: GangDefinition, pod: Pod) -> None:
+    group = pod.membership.task_group
+    if not group or gang.group(group):
+        return
+    known = ", ".join(known.name for known in gang.groups)
+    note = (
+        f"{names.ANNOTATION_TASK_GROUP_NAME}: {group[:60]} is no task group of application {app.name}; the "
+        f"pod is scheduled without one, write one of: {known[:400]}"
+    )
+    if _is_new(app, note):
+        reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+
+
+def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
+    """Whether there was something to warn of."""
+    wanted = {
+        names.ANNOTATION_TASK_GROUPS: pod.membership.gang.is_written,
+        names.ANNOTATION_TASK_GROUP_NAME: pod.membership.task_group,
+    }
+    key = next((key for key, value in wanted.items() if value), None)
+    if key is None:
+        return False
+    note = (
+        f"{key}: application {app.name} began with pod {app.originator.ref.name}, which defines no task groups; the "
+        f"pod is scheduled without a gang. Write {names.ANNOTATION_TASK_GROUPS} on every pod of the application, and "
+        f"give a gang a {names.LABEL_APP_ID} of its own"
+    )
+    reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+    return True
+
+
+#: The core has answered, and the application may have asks and allocations.
+ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
+
+
+#: Members that are gone and still in the heap of ages, beyond as many as there are.
+_GONE: Final = 64
+
+
+_KNOWN_TO_THE_CORE = ANSWERED | {AppState.SUBMITTED}
+
+
+def step(app: Application, event: AppEvent) -> None:
+    """Follow the table."""
+    app.state = after(APPLICATION, app.state, event)
+
+
+def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
+    """The gang that the originator defines; what is wrong with it is said on the pod, never passed over."""
+    if ledger.settings.disable_gang or pod.membership.resumed or pod.ref.uid in ledger.resumed:
+        return None
+    found = read_gang(pod.membership.gang, ledger.settings.gang_placement)
+    if isinstance(found, GangProblem):
+        if pod.node is None:
+            note = f"{found.message}. The application runs without a gang."
+            reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+        return None
+    if found is not None and pod.node is None:
+        for warning in found.warnings:
+            reporting.warn_gang(out, pod.ref, names.ACTION_TASK_GROUPS_ERROR, warning)
+    return found
+
+
+def create(ledger: Ledger, out: Outcome, pod: Pod) -> Application:
+    """The first pod makes the application; later definitions are not read (contract 1.2)."""
+    member = pod.membership
+    gang = _gang(ledger, out, pod)
+    if member.user_problem and pod.node is None:
+        reporting.warn(out, pod.ref, names.REASON_SCHEDULING, member.user_problem)
+    app = Application(
+        member.app,
+        pod,
+        member.queue,
+        member.gang,
+        gang,
+        pod.created_s,
+        user=member.user,
+        namespace=pod.ref.namespace,
+    )
+    ledger.applications[app.id] = app
+    if gang is not None and gang.is_direct and not can_announce(ledger, app, gang):
+        _hold_by_pods(out, app, gang)
+    return app
+
+
+def _hold_by_pods(out: Outcome, app: Application, gang: GangDefinition) -> None:
+    """The core cannot hold places of members that it cannot be told of: each gets a placeholder pod."""
+    app.gang = replace(gang, placement=Placement.RESERVE)
+    if app.originator.node is None:
+        note = "gangPlacement: Direct is not possible with task groups of this size; Reserve is used, define fewer or "
+        note += "smaller groups"
+        reporting.warn_gang(out, app.originator.ref, names.ACTION_TASK_GROUPS_ERROR, note)
+
+
+def start(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Submit it; one whose namespace was not seen yet waits for that."""
+    if state.is_namespace_ready(ledger, app.namespace):
+        submit(ledger, out, app)
+    else:
+        set_timer(ledger, Deadline(now + state.WAIT_S, TimerKind.NAMESPACE, app.id))
+
+
+def namespace_seen(ledger: Ledger, out: Outcome, before: Namespace | None, found: Namespace, now: float) -> None:
+    """A namespace looks like this; it is recorded already. What waited for it is submitted, the rest hears what is new.
+
+    An annotation that cannot be read takes nothing away from those who run: the quota that they have stays.
+    """
+    if before is None:
+        _submit_of(ledger, out, found.name, now)
+    if found.terminating or found == before:
+        return
+    is_changed = before is None or before.tags != found.tags
+    if found.problems and (before is None or before.problems != found.problems):
+        reporting.warn_namespace(out, found.name, "; ".join(found.problems))
+    own = [app for app in ledger.applications.values() if app.namespace == found.name]
+    if is_changed and not found.problems:
+        # Applications of one user that name one queue are in one leaf: one speaks for all.
+        speakers = {(app.queue, app.user): app for app in own if app.state in _KNOWN_TO_THE_CORE}
+        out.news += [ApplicationSubmitted(renewal_spec(ledger, app)) for app in speakers.values()]
+    for app in own:
+        if app.state is AppState.NEW:
+            submit(ledger, out, app)
+
+
+def _submit_of(ledger: Ledger, out: Outcome, namespace: str, now: float) -> None:
+    """Ask for the pods of other namespaces' applications that waited for this one to be seen."""
+    for app in ledger.applications.values():
+        if may_ask(app) and app.namespace != namespace:
+            for task in app.members.values():
+                if task.state is TaskState.PENDING and task.pod.ref.namespace == namespace:
+                    tasks.submit(ledger, out, task, now)
+
+
+def wait_no_longer(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """The namespace of a new application, or of one of its pods, did not come in time."""
+    app = ledger.applications.get(app_id)
+    if app is not None and app.state is AppState.NEW:
+        submit(ledger, out, app)
+    elif app is not None and may_ask(app):
+        for task in app.members.values():
+            if task.state is TaskState.PENDING:
+                tasks.submit(ledger, out, task, now)
+
+
+def may_ask(app: Application) -> bool:
+    """Whether its members may: once it runs, or while the core holds places for them without placeholder pods."""
+    is_direct = app.gang is not None and app.gang.is_direct
+    return app.state is AppState.RUNNING or (is_direct and app.state is AppState.RESERVING)
+
+
+def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Tell the core of the application, and its first pod what is wrong with the annotations of its namespace."""
+    step(app, AppEvent.SUBMIT)
+    namespace = ledger.namespaces.get(app.namespace)
+    if namespace is not None and app.originator.node is None:
+        for problem in namespace.problems:
+            reporting.warn(out, app.originator.ref, names.REASON_SCHEDULING, f"namespace {namespace.name}: {problem}")
+    out.news.append(ApplicationSubmitted(application_spec(ledger, app)))
+
+
+def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
+    """Make the pod a task of its application, without any consequence yet."""
+    task = Task(pod, app.id, counts=app.standing)
+    ledger.tasks_by_node.add(task.uid, pod.node)
+    ledger.tasks[task.uid] = task
+    if pod.membership.placeholder:
+        app.placeholders[task.uid] = task
+        app.placeholder_names.add(pod.ref.name)
+    else:
+        app.members[task.uid] = task
+        app.arrivals += 1
+        heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
+        if len(app.ages) > 2 * len(app.members) + _GONE:  # an application may live for long, and its pods briefly
+            app.ages = sorted(age for age in app.ages if age[2] in app.members)
+    tasks.step(task, TaskEvent.WAIT)
+    if pod.node is not None:
+        task.node = pod.node
+        tasks.step(task, TaskEvent.BIND)
+    return task
+
+
+def oldest(app: Application) -> Pod:
+    """The oldest member, if possible one that is not being deleted. Members that it passes over are forgotten here."""
+    while app.ages:
+        task = app.members.get(app.ages[0][2])
+        if task is not None and not task.pod.terminating:
+            return task.pod
+        heappop(app.ages)
+    return next(iter(app.members.values())).pod
+
+
+def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A real pod of ours appeared."""
+    app = ledger.applications.get(pod.membership.app)
+    is_new = app is None
+    if app is None:
+        app = create(ledger, out, pod)
+    task = attach(ledger, app, pod)
+    rejections.inherit(ledger, app, task, now)
+    report_mismatches(ledger, out, app, task)
+    if is_new:
+        start(ledger, out, app, now)
+    elif app.failure is not None:
+        join_failed(ledger, out, task, app.failure)
+    elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
+        tasks.report_bound(ledger, out, task)
+        if may_ask(app) and task.state is TaskState.PENDING:
+            _ask(ledger, out, app, task, now)
+            reporting.joined(ledger, out, app, task, now)
+
+
+def join_failed(ledger: Ledger, out: Outcome, task: Task, failure: tuple[str, str]) -> None:
+    """A member of an application that failed fails too; one that has its node all the same takes its room."""
+    tasks.fail(ledger, out, task, *failure)
+    if task.state is TaskState.BOUND and not task.held:
+        tasks.track_foreign(ledger, out, task.pod)
+
+
+def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The core accepted the application; while a session is being filled its pods wait for ``proceed``."""
+    step(app, AppEvent.ACCEPT)
+    if ledger.phase is Phase.LIVE:
+        for task in (*app.members.values(), *app.placeholders.values()):
+            if task.node is not None:
+                tasks.untracked_gone(ledger, out, task.uid)  # refused by the core's application before this one
+            tasks.report_bound(ledger, out, task)
+        proceed(ledger, out, app, now)
+
+
+def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Accepted: reserve for a gang that has no real member bound yet, else run (semantics 17).
+
+    One whose node is gone does not count: the core was not told of it, and waits for the gang's places.
+    """
+    has_started = any(task.state is TaskState.BOUND and task.held for task in app.members.values())
+    if app.gang is None or not app.gang.size or has_started:
+        run(ledger, out, app, now)
+        return
+    step(app, AppEvent.RESERVE)
+    reporting.watch_progress(ledger, app, now)
+    if app.gang.is_direct:
+        submit_waiting(ledger, out, app, now)
+    else:
+        _reserve_by_pods(ledger, out, app, app.gang, now)
+    if app.core_is_running:
+        core_runs(ledger, out, app, now)
+
+
+def _reserve_by_pods(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> None:
+    """Create the placeholders that are missing, and ask for those that are there."""
+    for task in placeholders.adopt(app, gang):
+        tasks.kill(ledger, out, task, now, "more placeholders than members")
+    app.reached = reporting.how_far(app)  # who was before us told of that
+    ordered = placeholders.order_missing(ledger, out, app, gang, now)
+    if ordered:
+        reporting.progress(
+            out, app, names.ACTION_CREATING_PLACEHOLDERS, f"Creating {ordered} placeholders for {gang.size} members"
+        )
+    for task in app.placeholders.values():
+        if task.state is TaskState.PENDING:
+            tasks.submit(ledger, out, task, now)
+
+
+def check_reserved(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """All placeholders bound in our eyes and reserved in the core's: the members may ask (semantics 9).
+
+    Where there are none the core's word that it holds all places is enough, and the members have asked already.
+    """
+    if app.state is not AppState.RESERVING or not app.core_is_running:
+        return
+    if not app.open_slots:
+        reporting.progress(out, app, names.ACTION_RESERVATION_COMPLETE, reporting.all_there(app))
+        reporting.reservation_over(app)
+        run(ledger, out, app, now)
+
+
+def core_runs(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The core has all reservations: stop waiting for placeholders that were not seen yet."""
+    placeholders.forget_unseen(ledger, out, app)
+    check_reserved(ledger, out, app, now)
+
+
+def run(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The members may ask; a placeholder that never got a node is of no use any more."""
+    step(app, AppEvent.RUN)
+    placeholders.forget_all(ledger, out, app)
+    for task in list(app.placeholders.values()):
+        if task.state in {TaskState.PENDING, TaskState.SCHEDULING}:
+            tasks.kill(ledger, out, task, now, "the application runs")
+    submit_waiting(ledger, out, app, now)
+
+
+def submit_waiting(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Ask for every member that waits, the oldest first."""
+    for task in app.members.values():
+        if task.state is TaskState.PENDING:
+            _ask(ledger, out, app, task, now)
+
+
+def _ask(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    """Ask for a member, unless it is of a namespace of its own that was not seen yet."""
+    namespace = task.pod.ref.namespace
+    if namespace == app.namespace or state.is_namespace_known(ledger, namespace):
+        tasks.submit(ledger, out, task, now)
+    else:
+        set_timer(ledger, Deadline(now + state.WAIT_S, TimerKind.NAMESPACE, app.id))
+
+
+def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """A placeholder has its node."""
+    app = ledger.applications.get(task.app)
+    if app is not None:
+        app.open_slots.discard(task.pod.ref.name)
+        check_reserved(ledger, out, app, now)
+
+
+#: Without a real pod there is nothing to reserve for.
+_EARLY = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
+
+
+#: A placeholder lost for one of these reasons is made again while the gang reserves.
+_REPLACEABLE = frozenset({None, TerminationType.PREEMPTED_BY_SCHEDULER})
+
+
+def mark_resumed(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Remember, also beyond a restart, that this gang is over (commands.MarkResumed)."""
+    pod = app.originator
+    if pod.ref.uid not in ledger.resumed:
+        ledger.resumed.add(pod.ref.uid)
+        out.commands.append(MarkResumed(pod.ref, trust.sign_outcome(ledger, pod.ref)))
+
+
+def resume(ledger: Ledger, out: Outcome, app: Application, now: float, why: str) -> None:
+    """The core gave up the reservation of a Soft gang: placeholders go, members are scheduled as usual after that."""
+    reporting.reservation_over(app)
+    step(app, AppEvent.RESUME)
+    note = f"{why or 'the reservation ended'}; the members are scheduled one by one"
+    reporting.warn_gang(out, app.originator.ref, names.ACTION_GANG_FAILED, note)
+    mark_resumed(ledger, out, app)
+    placeholders.kill_all(ledger, out, app, now, "the gang's reservation ended")
+    settle(ledger, out, app, now)
+
+
+def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tuple[str, str]) -> None:
+    """The application failed: placeholders go, and members without a node fail with this reason and message."""
+    app.failure = failure
+    step(app, AppEvent.FAIL)
+    reason, message = failure
+    if reason == names.REASON_RESERVATION_TIMEOUT:
+        reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_TIMEOUT, message)
+    else:
+        reporting.warn(out, app.originator.ref, reason, message)
+    placeholders.kill_all(ledger, out, app, now, "the application failed")
+    for task in list(app.members.values()):
+        join_failed(ledger, out, task, failure)
+    settle(ledger, out, app, now)
+
+
+def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: str) -> None:
+    """The core refused the application."""
+    step(app, AppEvent.REJECT)
+    app.is_over = True
+    fail(ledger, out, app, now, (names.REASON_APPLICATION_REJECTED, f"Application {app.name} was rejected: {reason}"))
+
+
+def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
+    """The placeholders cannot be made: the style decides, as in a time-out (semantics 8)."""
+    if app.gang is None or app.state is not AppState.RESERVING:
+        return
+    reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_CREATE_FAILED, note)
+    app.is_our_end = True
+    if app.gang.style == keys.STYLE_HARD:
+        fail(ledger, out, app, now, (names.REASON_APPLICATION_FAILED, note))
+        return
+    mark_resumed(ledger, out, app)
+    kill(ledger, out, app, now)
+
+
+def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Take the application back: its placeholders first, then itself; members that remain start it anew."""
+    was = app.state
+    step(app, AppEvent.KILL)
+    app.is_our_end = was is not AppState.NEW  # of a new one the core knows nothing
+    if was is AppState.SUBMITTED:
+        ledger.unanswered[app.id] = ledger.unanswered.get(app.id, 0) + 1
+    for task in app.placeholders.values():
+        if task.asked and not task.held:
+            task.asked = False
+            out.news.append(AskReleased(task.app, task.uid))
+    placeholders.kill_all(ledger, out, app, now, "the application ended")
+    settle(ledger, out, app, now)
+
+
+def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """The core completed the application; its id may be used again, also by members that came meanwhile."""
+    step(app, AppEvent.COMPLETE)
+    app.is_over = True
+    placeholders.kill_all(ledger, out, app, now, "the application completed")
+    _forget_completed(ledger, out, app, now)
+
+
+def ask_answered(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """The core does not know an ask any more: go on if its completed application waited for that."""
+    app = ledger.applications.get(task.app)
+    if app is not None:
+        _forget_completed(ledger, out, app, now)
+
+
+def _forget_completed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Asks that met the core's word that the application completed are answered before its id is used again.
+
+    The two come on different streams (semantics 1): an answer that comes later would be taken for one to the ask that
+    the same pod makes with its next application.
+    """
+    if app.state is AppState.COMPLETED and not any(task.asked for task in app.members.values()):
+        _forget(ledger, out, app, now)
+
+
+def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Go on if what the application waited for is gone."""
+    if app.is_over:
+        rejections.rejection_over(ledger, app)
+    if app.placeholders:
+        return
+    match app.state:
+        case AppState.RESUMING:
+            run(ledger, out, app, now)
+        case AppState.KILLING:
+            step(app, AppEvent.KILLED)
+            _forget(ledger, out, app, now)
+        case AppState.FAILING if app.is_over or app.is_our_end:
+            step(app, AppEvent.FAILED)
+            if app.is_our_end:
+                app.is_over = True
+                out.news.append(ApplicationRemoved(app.id))
+                app.is_our_end = False
+            settle(ledger, out, app, now)
+        case AppState.FAILED if not app.members:
+            _forget(ledger, out, app, now)
+        case _:
+            return
+
+
+def _forget(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Drop it; members that have not ended make a new application of the same id."""
+    if app.is_our_end:
+        out.news.append(ApplicationRemoved(app.id))
+    rejections.rejection_over(ledger, app)
+    ledger.applications.pop(app.id, None)
+    ledger.unsatisfiable.discard(app.id)
+    remaining = list(app.members.values())
+    for task in remaining:
+        ledger.tasks.pop(task.uid, None)
+        ledger.tasks_by_node.remove(task.uid, task.node, task.pod.node)
+    for task in remaining:
+        join(ledger, out, task.pod, now)
+
+
+def task_ended(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """A task is gone or has ended: tell the core, then see what follows for its application."""
+    tasks.end(ledger, out, task)
+    app = ledger.applications.get(task.app)
+    if app is None:
+        return
+    if task.pod.membership.placeholder:
+        _placeholder_ended(ledger, out, app, task, now)
+    else:
+        _member_ended(ledger, out, app, task.uid, now)
+
+
+def _placeholder_ended(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    app.placeholders.pop(task.uid, None)
+    app.placeholder_names.discard(task.pod.ref.name)
+    slot = placeholders.close_slot(app, task.pod.ref.name)
+    if app.state is AppState.RESERVING and slot is not None:
+        is_missed = task.release in _REPLACEABLE and not app.core_is_running
+        if is_missed and not state.is_namespace_terminating(ledger, app.namespace):
+            placeholders.replace(ledger, out, app, slot, task, now)
+        else:
+            check_reserved(ledger, out, app, now)
+    settle(ledger, out, app, now)
+
+
+def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, now: float) -> None:
+    app.members.pop(uid, None)
+    if app.state is AppState.COMPLETED:
+        _forget_completed(ledger, out, app, now)
+    elif not app.members and _is_idle(app):
+        kill(ledger, out, app, now)
+    elif app.members and app.originator.ref.uid == uid:
+        _change_originator(ledger, out, app, uid, now)
+    else:
+        settle(ledger, out, app, now)
+
+
+def _is_idle(app: Application) -> bool:
+    """Whether the core, which ends applications that had something, will never end this one by itself."""
+    return app.state in _EARLY or (app.state is AppState.RUNNING and not app.core_has_begun)
+
+
+def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodUid, now: float) -> None:
+    """The oldest member left takes over, if there is one that stays. Placeholders of the old one are deleted with it
+    and made again for the new one.
+    """
+    was_resumed = old in ledger.resumed or app.originator.membership.resumed
+    app.originator = oldest(app)
+    if was_resumed:
+        mark_resumed(ledger, out, app)
+    if app.state is AppState.RESERVING:
+        for task in list(app.placeholders.values()):
+            if task.state is not TaskState.KILLING:
+                tasks.kill(ledger, out, task, now, "the originator is gone")

@@ -1,0 +1,443 @@
+"""Handlers of core responses and of command results."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from muster_operator.controller import (
+    applications,
+    nodes,
+    placeholders,
+    rejections,
+    reporting,
+    state,
+    tasks,
+    volume_binding,
+)
+from muster_operator.controller.state import Application, Ledger, Phase, SlotState, Task
+from muster_operator.model import names
+from muster_operator.model.commands import (
+    BindPod,
+    ClaimVolume,
+    Command,
+    CommandFailed,
+    CommandSucceeded,
+    CommandUnanswered,
+    CreatePlaceholder,
+    DeletePod,
+    FailPod,
+    MarkResumed,
+    Outcome,
+    Result,
+    SelectNode,
+    SetCondition,
+)
+from muster_operator.model.core_requests import AllocationReleased, AskReleased, TerminationType
+from muster_operator.model.core_responses import (
+    Allocated,
+    AllocationRejected,
+    AllocationResponse,
+    ApplicationResponse,
+    ApplicationUpdated,
+    AskCancelled,
+    AskRejected,
+    CoreEvents,
+    CoreResponse,
+    NodeResponse,
+    Recommendations,
+    Released,
+    SchedulingStates,
+)
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.states import AppState, TaskEvent, TaskState
+from muster_si import keys
+
+_FORBIDDEN: Final = 403
+
+
+_GONE: Final = 404
+
+
+_CONFLICT: Final = 409
+
+
+#: How often a bind that nobody answered is sent before it counts as failed.
+_MAX_BINDS: Final = 3
+
+
+def was_answered(ledger: Ledger, result: Result, now: float) -> Outcome:
+    """What follows from the end of a command. Without a session nothing does: the pods themselves will tell."""
+    out = Outcome()
+    handle_command_result(ledger, out, result, now)
+    return out
+
+
+def handle_command_result(ledger: Ledger, out: Outcome, result: Result, now: float) -> None:
+    """The same, into an outcome that is there already."""
+    if isinstance(result.command, DeletePod) and (deletion := ledger.deletions.get(result.command.pod.uid)):
+        deletion.answered = now
+        deletion.heard = now if deletion.heard is None else deletion.heard
+    if ledger.phase is not Phase.LIVE:
+        _keep(ledger, result)
+        return
+    match result.command:
+        case BindPod():
+            _bind(ledger, out, result, result.command, now)
+        case CreatePlaceholder():
+            _create(ledger, out, result, result.command, now)
+        case ClaimVolume() | SelectNode() as command:
+            volume_binding.binding_answered(ledger, out, result, command, now)
+        case FailPod() | MarkResumed() | SetCondition() as command:
+            rejections.write_answered(ledger, result, command, now)
+        case _:
+            pass  # what matters of the others is seen on the watch
+
+
+def _keep(ledger: Ledger, result: Result) -> None:
+    """A pod that was bound when no session was live has its node from now on, though no watch has shown it yet.
+
+    What a recovery orders itself may have ended before the session is live, and counts from then on.
+    """
+    match result:
+        case CommandSucceeded(command=BindPod(pod=ref, node=node, signature=signature)):
+            pod = ledger.pods.get(ref.uid)
+            if pod is not None and pod.node is None:
+                ledger.pods[ref.uid] = replace(pod, node=node, binding=signature)
+        case _ if ledger.phase is Phase.RECOVERING and _is_of_recovery(ledger, result.command):
+            ledger.postponed.append(result)
+        case _:
+            return
+
+
+def _is_of_recovery(ledger: Ledger, command: Command) -> bool:
+    match command:
+        case CreatePlaceholder() | SetCondition():
+            return True
+        case FailPod(pod=ref):  # a session before may have meant to fail a pod that now asks again
+            task = ledger.tasks.get(ref.uid)
+            return task is not None and task.state is TaskState.FAILED
+        case _:
+            return False
+
+
+def _bind(ledger: Ledger, out: Outcome, result: Result, command: BindPod, now: float) -> None:
+    task = ledger.tasks.get(command.pod.uid)
+    if task is None or task.state is not TaskState.ALLOCATED or task.node != command.node:
+        return
+    match result:
+        case CommandSucceeded():
+            tasks.mark_bound(ledger, out, task)
+            if command.placeholder:
+                applications.placeholder_bound(ledger, out, task, now)
+        case CommandUnanswered() if task.binds < _MAX_BINDS:
+            task.binds += 1
+            out.commands.append(command)
+        case CommandUnanswered():
+            _bind_failed(ledger, out, task, now, "the API server did not answer")
+        case CommandFailed(status=status) if status == _GONE:
+            return  # the watch will show that the pod is gone
+        case CommandFailed(message=message):
+            _bind_failed(ledger, out, task, now, message)
+
+
+def _bind_failed(ledger: Ledger, out: Outcome, task: Task, now: float, message: str) -> None:
+    reporting.warn(out, task.pod.ref, names.REASON_BIND_FAILURE, f"binding to node {task.node} failed: {message}")
+    rejections.keep_place(ledger, out, task, now)
+    tasks.roll_back(ledger, out, task, now, message)
+
+
+def _is_for_want_of_a_namespace(result: CommandFailed) -> bool:
+    """Whether the namespace is gone or on its way out: there is nobody left to tell."""
+    return result.status == _GONE or (result.status == _FORBIDDEN and "is being terminated" in result.message)
+
+
+def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceholder, now: float) -> None:
+    app = ledger.applications.get(command.spec.app)
+    slot = app.slots.get(command.spec.name) if app else None
+    if app is None or (isinstance(result, CommandFailed) and _is_for_want_of_a_namespace(result)):
+        return  # its pods go one by one, and with them the gang
+    if slot is not None and slot.state is SlotState.ORDERED:
+        if isinstance(result, CommandFailed) and not result.may_pass:
+            applications.give_up_gang(
+                ledger, out, app, now, f"creating placeholder {slot.name} failed: {result.message}"
+            )
+        else:
+            slot.state = SlotState.CREATED
+            slot.is_taken = isinstance(result, CommandFailed) and result.status == _CONFLICT
+    placeholders.creation_answered(ledger, out, app, command.spec.name)
+
+
+#: The core's confirmation of our own release: nothing to do (semantics 4).
+_OURS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNOWN})
+
+
+_NO_RESOURCES = "Scheduling has timed out due to insufficient resources"
+
+
+def handle_core_response(ledger: Ledger, verdict: CoreResponse, now: float) -> Outcome:
+    """What follows from one message of the core. ``now``: seconds of any steady clock."""
+    out = Outcome()
+    if ledger.phase is Phase.LIVE:
+        _obey(ledger, out, verdict, now)
+    elif ledger.phase is Phase.RECOVERING:
+        if isinstance(verdict, ApplicationResponse):
+            _answers(ledger, out, verdict, now)
+            verdict = ApplicationResponse(updated=verdict.updated)
+        ledger.postponed.append(verdict)
+    return out
+
+
+def _obey(ledger: Ledger, out: Outcome, verdict: CoreResponse, now: float) -> None:
+    match verdict:
+        case AllocationResponse():
+            _allocations(ledger, out, verdict, now)
+        case ApplicationResponse():
+            _answers(ledger, out, verdict, now)
+            for update in verdict.updated:
+                _updated(ledger, out, update, now)
+        case NodeResponse():
+            _nodes(ledger, out, verdict)
+        case SchedulingStates():
+            _states(ledger, out, verdict, now)
+        case CoreEvents():
+            for event in verdict.events:
+                reporting.report_core_event(ledger, out, event, now)
+        case Recommendations():
+            _recommendations(ledger, out, verdict)
+
+
+def _states(ledger: Ledger, out: Outcome, verdict: SchedulingStates, now: float) -> None:
+    """Of pods, and of task groups whose places the core holds without pods."""
+    for change in verdict.changes:
+        if change.key in ledger.tasks:
+            reporting.state_changed(ledger, out, change, now)
+    reporting.states_changed(ledger, out, (one for one in verdict.changes if one.key not in ledger.tasks), now)
+
+
+def _nodes(ledger: Ledger, out: Outcome, verdict: NodeResponse) -> None:
+    for name in verdict.accepted:
+        nodes.accepted(ledger, out, name)
+    for name, reason in (verdict.rejected or {}).items():
+        nodes.rejected(ledger, out, name, reason)
+
+
+def _recommendations(ledger: Ledger, out: Outcome, verdict: Recommendations) -> None:
+    for found in verdict.nodes:
+        node = ledger.nodes.get(found.node)
+        if node is not None:
+            reporting.warn_node(out, node.name, node.uid, names.REASON_NODE_RECOMMENDED, found.message)
+
+
+def _allocations(ledger: Ledger, out: Outcome, verdict: AllocationResponse, now: float) -> None:
+    """In this order, always (semantics 1)."""
+    for cancelled in verdict.cancelled_asks:
+        for key in _keys(ledger, cancelled.app, cancelled.key):
+            _ask_cancelled(ledger, out, cancelled, key, now)
+    for released in verdict.released:
+        for key in _keys(ledger, released.app, released.key):
+            _released(ledger, out, released, key, now)
+    for allocated in verdict.allocated:
+        _allocated(ledger, out, allocated, now)
+    for refused in verdict.rejected_asks:
+        _ask_rejected(ledger, out, refused, now)
+    for rejected in verdict.rejected_allocations:
+        _allocation_rejected(ledger, out, rejected)
+
+
+def _keys(ledger: Ledger, app_id: AppId, key: PodUid) -> list[PodUid]:
+    """The key itself, or all of the application when it is empty (semantics 3)."""
+    if key:
+        return [key]
+    app = ledger.applications.get(app_id)
+    return [*app.members, *app.placeholders] if app else []
+
+
+def _task(ledger: Ledger, app_id: AppId, key: PodUid) -> Task | None:
+    """The pod, unless it left that application meanwhile: what is said of it there is not said of it here."""
+    task = ledger.tasks.get(key)
+    return task if task is not None and task.app == app_id else None
+
+
+def _ask_cancelled(ledger: Ledger, out: Outcome, order: AskCancelled, key: PodUid, now: float) -> None:
+    """A placeholder whose ask is gone is of no use; a real pod waits until its application may ask again."""
+    task = _task(ledger, order.app, key)
+    if order.termination in _OURS or task is None or not task.asked:
+        return
+    if task.pod.membership.placeholder:
+        task.release = order.termination
+        state.recount(task)
+        tasks.kill(ledger, out, task, now, order.message or "the core took the ask back")
+        return
+    task.asked = False
+    task.shortage = None
+    if task.state is TaskState.SCHEDULING:
+        tasks.step(task, TaskEvent.ROLL_BACK)
+    out.news.append(AskReleased(order.app, key, order.termination))
+    applications.ask_answered(ledger, out, task, now)
+
+
+def _released(ledger: Ledger, out: Outcome, order: Released, key: PodUid, now: float) -> None:
+    """The pod has to go; confirmed when it is gone, at once if it is gone already."""
+    task = _task(ledger, order.app, key)
+    if order.termination in _OURS:
+        if task is not None and task.held and task.allocation_id == order.allocation_id:
+            tasks.resend(ledger, out, task)  # not our release: it was given a node that was gone by then, and is back
+        return
+    if task is not None and task.asked:
+        return  # that allocation was given back already; a confirmation now would meet the next one of the same key
+    if task is None or not task.held:
+        rejections.slot_taken(ledger, key)
+        out.news.append(AllocationReleased(order.app, key, order.termination, order.allocation_id))
+        if task is not None and task.state is TaskState.BOUND and task.pod.membership.placeholder:
+            tasks.kill(ledger, out, task, now, order.message)  # its node is gone, and took the allocation along
+        return
+    if order.termination is TerminationType.PREEMPTED_BY_SCHEDULER and task.release is None:
+        tasks.mark_disrupted(out, task, order.message)
+    task.release = order.termination
+    state.recount(task)
+    task.allocation_id = order.allocation_id or task.allocation_id
+    tasks.kill(ledger, out, task, now, order.message or order.termination.name)
+
+
+def _allocated(ledger: Ledger, out: Outcome, verdict: Allocated, now: float) -> None:
+    """Bind the pod; one that no longer wants a node is given back.
+
+    Who was refused may have been refused for an ask that another had taken the place of: the core has the last word.
+    """
+    task = _task(ledger, verdict.app, verdict.key)
+    if task is not None and task.state is TaskState.BOUND and task.node == verdict.node:
+        task.allocation_id = verdict.allocation_id
+        return
+    if task is not None and task.state is TaskState.KILLING and task.asked:
+        task.asked, task.held, task.allocation_id = False, True, verdict.allocation_id
+        state.recount(task)
+        return
+    if task is not None and task.state is TaskState.BOUND and task.held:
+        return  # it was bound elsewhere while this was on its way, and all of its key was taken back then
+    if task is None or task.state not in {TaskState.SCHEDULING, TaskState.REJECTED}:
+        reason = "the pod does not want a node any more"
+        stopped = TerminationType.STOPPED_BY_RM
+        out.news.append(AllocationReleased(verdict.app, verdict.key, stopped, verdict.allocation_id, reason))
+        return
+    task.allocation_id = verdict.allocation_id
+    _place(ledger, out, task, verdict, now)
+
+
+def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: float) -> None:
+    tasks.allocate(ledger, task, verdict.node)
+    if verdict.node in ledger.nodes:
+        if verdict.volumes:
+            volume_binding.begin_binding(ledger, out, task, verdict.volumes, now)
+        else:
+            tasks.order_bind(ledger, out, task)
+        return
+    tasks.roll_back(ledger, out, task, now, f"node {verdict.node} does not exist")
+
+
+def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float) -> None:
+    """The user is told; a gang that cannot ask for a placeholder is given up."""
+    task = _task(ledger, verdict.app, verdict.key)
+    if task is None or task.state is not TaskState.SCHEDULING:
+        if task is not None and task.held:
+            tasks.resend(ledger, out, task)  # the ask that was to take the place of another came after its allocation
+        elif task is not None and task.asked:  # its pod is on its way out; an older ask of it may be left
+            tasks.release_from_core(out, task, TerminationType.STOPPED_BY_RM, verdict.reason)
+        return
+    task.asked = False
+    app = ledger.applications.get(task.app)
+    if app is not None and app.state is AppState.COMPLETED:
+        tasks.step(task, TaskEvent.ROLL_BACK)
+        applications.ask_answered(ledger, out, task, now)
+        return
+    tasks.step(task, TaskEvent.REJECT)
+    if task.pod.membership.placeholder and app is not None:
+        applications.give_up_gang(
+            ledger, out, app, now, f"placeholder {task.pod.ref.name} was refused: {verdict.reason}"
+        )
+    else:
+        reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, verdict.reason)
+
+
+def _allocation_rejected(ledger: Ledger, out: Outcome, verdict: AllocationRejected) -> None:
+    """The core does not take a pod as its application's: its room is counted all the same."""
+    task = _task(ledger, verdict.app, verdict.key)
+    if task is None or not task.held or task.state is not TaskState.BOUND:
+        return
+    reporting.warn(out, task.pod.ref, names.REASON_TASK_REJECTED, verdict.reason)
+    task.held = False
+    state.recount(task)
+    tasks.track_foreign(ledger, out, task.pod)
+
+
+def _answers(ledger: Ledger, out: Outcome, verdict: ApplicationResponse, now: float) -> None:
+    """Accepted or rejected; an answer to a submission that was taken back is not ours."""
+    for rejected in verdict.rejected:
+        app = _answered(ledger, rejected.app)
+        if app is not None:
+            applications.reject(ledger, out, app, now, rejected.reason)
+    for accepted in verdict.accepted:
+        app = _answered(ledger, accepted.app)
+        if app is not None:
+            applications.accept(ledger, out, app, now)
+
+
+def _answered(ledger: Ledger, app_id: AppId) -> Application | None:
+    if ledger.unanswered.get(app_id):
+        ledger.unanswered[app_id] -= 1
+        if not ledger.unanswered[app_id]:
+            del ledger.unanswered[app_id]
+        return None
+    app = ledger.applications.get(app_id)
+    return app if app is not None and app.state is AppState.SUBMITTED else None
+
+
+def _updated(ledger: Ledger, out: Outcome, update: ApplicationUpdated, now: float) -> None:
+    """The application changed its state in the core."""
+    app = ledger.applications.get(update.app)
+    if app is None or app.state in {AppState.NEW, AppState.SUBMITTED} or app.id in ledger.unanswered:
+        return
+    app.core_has_begun = True
+    match update.state:
+        case keys.APP_RUNNING | keys.APP_ACCEPTED:
+            _goes_on(ledger, out, app, now, is_running=update.state == keys.APP_RUNNING)
+        case keys.APP_RESUMING if app.state is AppState.RESERVING:
+            applications.resume(ledger, out, app, now, update.message)
+        case keys.APP_FAILING if app.state in applications.ANSWERED:
+            applications.fail(ledger, out, app, now, _failure(app, update.message))
+        case keys.APP_FAILED:
+            _failed(ledger, out, app, now, update.message)
+        case keys.APP_COMPLETED if app.state in applications.ANSWERED:
+            applications.complete(ledger, out, app, now)
+        case _:
+            return
+
+
+def _goes_on(ledger: Ledger, out: Outcome, app: Application, now: float, *, is_running: bool) -> None:
+    app.core_is_running = is_running
+    match app.state:
+        case AppState.RESERVING if is_running:
+            applications.core_runs(ledger, out, app, now)
+        case AppState.RESUMING if not app.placeholders:
+            applications.run(ledger, out, app, now)
+        case AppState.RUNNING:
+            applications.submit_waiting(ledger, out, app, now)
+        case _:
+            return
+
+
+def _failure(app: Application, message: str) -> tuple[str, str]:
+    """Reason and message for the pods (contract 6.2)."""
+    if app.state is AppState.RESERVING:
+        return names.REASON_RESERVATION_TIMEOUT, f"{_NO_RESOURCES}: {message}" if message else _NO_RESOURCES
+    return names.REASON_APPLICATION_FAILED, message or "the application failed"
+
+
+def _failed(ledger: Ledger, out: Outcome, app: Application, now: float, message: str) -> None:
+    """The core has no such application any more, with or without a word of its failing before."""
+    app.is_over = True
+    if app.state in applications.ANSWERED:
+        applications.fail(ledger, out, app, now, _failure(app, message))
+    else:
+        applications.settle(ledger, out, app, now)

@@ -1,0 +1,91 @@
+"""Isolation of failures: an exception of one object does not stop others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from msgspec import structs
+
+from muster_operator.controller import reporting, state, tasks
+from muster_operator.controller.state import Application, ForeignAllocation, Ledger
+from muster_operator.model import names
+from muster_operator.model.commands import Failure, Outcome
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pods import ForeignPod, Pod
+
+P = ParamSpec("P")
+
+
+T = TypeVar("T")
+
+
+_BOUND: Final = "internal error: the pod counts on its node only, and not in its application or queue"
+
+
+_WAITING: Final = "internal error: the pod is not scheduled until it changes"
+
+
+_REPORT: Final = "; see the operator's log and report it"
+
+
+def attempt(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """The result, or why there is none: the one place of the agent that catches everything."""
+    try:
+        return work(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - the caller reports it
+        return error
+
+
+def leave_out(ledger: Ledger, out: Outcome, pod: Pod, error: Exception) -> None:
+    """Go on without a pod of ours."""
+    out.failures.append(Failure("Pod", f"{pod.ref.namespace}/{pod.ref.name}", error))
+    forget(ledger, pod)
+    if not pod.membership.placeholder or pod.node is not None:
+        note = _BOUND if pod.node is not None else _WAITING
+        reporting.warn(out, pod.ref, names.REASON_INTERNAL_ERROR, note + _REPORT)
+
+
+def leave_out_application(ledger: Ledger, out: Outcome, app: Application, error: Exception) -> None:
+    """Go on without an application: its pods are treated as if each of them had failed, its first pod reports it."""
+    out.failures.append(Failure("Application", app.id, error))
+    reporting.warn(
+        out, app.originator.ref, names.REASON_INTERNAL_ERROR, f"internal error: {app.name} is left out{_REPORT}"
+    )
+    for task in [*app.members.values(), *app.placeholders.values()]:
+        forget(ledger, task.pod)
+    ledger.applications.pop(app.id, None)
+
+
+def forget(ledger: Ledger, pod: Pod) -> None:
+    """Take back what is kept of its task, and count it as one that only takes room if it has a node."""
+    uid = pod.ref.uid
+    task = ledger.tasks.pop(uid, None)
+    if task is not None:
+        task.held = False
+        state.recount(task)
+        ledger.tasks_by_node.remove(uid, task.node, pod.node)
+        app = ledger.applications.get(task.app)
+        if app is not None:
+            app.members.pop(uid, None)
+            if app.placeholders.pop(uid, None) is not None:
+                app.placeholder_names.discard(pod.ref.name)
+    app = ledger.applications.get(pod.membership.app)
+    if app is not None and not app.members and not app.placeholders:
+        del ledger.applications[app.id]
+    if pod.node is not None and not pod.has_ended:
+        _count_on_node(ledger, pod)
+
+
+def _count_on_node(ledger: Ledger, pod: Pod) -> None:
+    uid: PodUid = pod.ref.uid
+    if not isinstance(attempt(tasks.untracked_of, ledger, pod), Exception):
+        return
+    bare = ForeignPod(pod.ref, pod.node, pod.phase, pod.resources, "default", pod.priority, {})
+    ledger.untracked_by_node.add(uid, pod.node)
+    ledger.untracked_pods[uid] = ForeignAllocation(bare)
+
+
+def bare(pod: ForeignPod) -> ForeignPod:
+    """The same without what filters of other pods read: only its resources count."""
+    return structs.replace(pod, tags={})

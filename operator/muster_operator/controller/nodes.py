@@ -1,0 +1,143 @@
+"""Node events."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from muster_operator.controller import rejections, reporting, state, tasks, volume_binding
+from muster_operator.controller.applications import ANSWERED
+from muster_operator.controller.state import Ledger
+from muster_operator.controller.tasks import allocation_of
+from muster_operator.controller.volume_binding import as_reported
+from muster_operator.model import names
+from muster_operator.model.commands import Outcome
+from muster_operator.model.core_requests import (
+    AllocationReported,
+    AllocationSpec,
+    Node,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+)
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.states import AppState
+
+
+def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> AllocationSpec | None:
+    """The allocation of a pod on a node that the core is told of now; None if it is not to be told."""
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        app = ledger.applications.get(task.app)
+        if task.held or (app is not None and app.state is AppState.SUBMITTED):
+            return None
+        if node not in {task.node, task.pod.node}:
+            return None  # its bind failed while the node was away
+        if app is not None and app.state in ANSWERED:
+            task.held = True
+            state.recount(task)
+            return allocation_of(ledger, task, node)
+        # The core would not take it as the application's; its room is counted all the same.
+        tasks.untracked_of(ledger, task.pod)
+    pod_on_node = tasks.find_foreign(ledger, uid)
+    if pod_on_node is None or tasks.is_reported(pod_on_node):
+        return None
+    if uid in ledger.foreign and pod_on_node.pod.node != node:
+        return None  # its scheduler had meant it to go there, and does no more
+    return tasks.as_reported(pod_on_node, node)
+
+
+def existing_places(ledger: Ledger) -> dict[NodeName, list[AllocationSpec]]:
+    """Reservations by node without a pod, sent to the core in a new session because no pod represents them."""
+    places: dict[NodeName, list[AllocationSpec]] = defaultdict(list)
+    for place in ledger.places.values():
+        places[place.node].append(place.known)
+    return places
+
+
+def node_seen(ledger: Ledger, out: Outcome, old: Node | None, node: Node) -> None:
+    """A node exists and looks like this; ``old`` is how it looked.
+
+    One of the same name and another UID, whose delete was missed, is the same to the core: pods are bound to names, and
+    stay bound to this one until somebody deletes them.
+    """
+    if old is None or old.capacity != node.capacity or old.schedulable != node.schedulable:
+        reporting.may_fit(ledger)
+    if old is None:
+        ledger.unacknowledged_nodes[node.name] = ledger.unacknowledged_nodes.get(node.name, 0) + 1
+        there = tuple(_who_waited(ledger, node.name))
+        out.news.append(NodeCreated(as_reported(ledger, node), not node.schedulable, there))
+        return
+    if old.capacity != node.capacity or old.attributes != node.attributes:
+        out.news.append(NodeUpdated(as_reported(ledger, node)))
+    if old.schedulable != node.schedulable:
+        out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
+
+
+def _who_waited(ledger: Ledger, name: NodeName) -> Iterator[AllocationSpec]:
+    """The allocations of those that waited for the node."""
+    for uid in sorted(ledger.awaiting_node.pop(name, set())):
+        spec = existing_allocation(ledger, uid, name)
+        if spec is not None:
+            yield spec
+
+
+def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
+    """The core took a node in; told of one that came, not of all those that a session begins with (semantics 28).
+
+    What was bound to it since it was told of is told now: that goes by another stream, and could have come first.
+
+    Differs: YuniKorn says NodeAccepted of every node at every start, and NodeDeleted of a node that nobody can look at
+    any more; Kubernetes has its own event for that.
+    """
+    node = ledger.nodes.get(name)
+    if not _is_last_answer(ledger, name) or node is None:
+        return
+    state = "" if node.schedulable else ", cordoned"
+    note = f"node {name} is scheduled by Muster from now on{state}"
+    reporting.inform_node(out, name, node.uid, note, names.REASON_NODE_ACCEPTED)
+    out.news += (AllocationReported(spec) for spec in _who_waited(ledger, name))
+
+
+def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
+    """The core did not take a node in; who waits on it goes on waiting, for another of that name."""
+    node = ledger.nodes.get(name)
+    reporting.warn_node(out, name, node.uid if node else "", names.REASON_NODE_REJECTED, reason)
+    _is_last_answer(ledger, name)
+
+
+def _is_last_answer(ledger: Ledger, name: NodeName) -> bool:
+    """Whether this answers the last creation of a node that came; one may go and come before its first is answered."""
+    open_answers = ledger.unacknowledged_nodes.pop(name, 0) - 1
+    if open_answers > 0:
+        ledger.unacknowledged_nodes[name] = open_answers
+    return open_answers == 0
+
+
+def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
+    """A node no longer exists: the core drops what is on it, also pods whose bind is under way.
+
+    Its pods are kept, in case the node comes back; but a placeholder without a node is of no use, and a gang that still
+    reserves gets another one sooner than the cluster's garbage collector would notice.
+    """
+    out.news.append(NodeDecommissioned(name))
+    rejections.node_gone(ledger, name)
+    for uid in ledger.tasks_by_node.on(name):
+        task = ledger.tasks[uid]
+        task.held = False
+        state.recount(task)
+        if task.mounting is not None:
+            volume_binding.fail_binding(ledger, out, task, now, f"node {name} is gone")
+            continue
+        tasks.await_node(ledger, uid, name)
+        if task.pod.membership.placeholder:
+            tasks.kill(ledger, out, task, now, f"node {name} is gone")
+    for there, occupants_there in (
+        (ledger.foreign_by_node, ledger.foreign),
+        (ledger.untracked_by_node, ledger.untracked_pods),
+    ):
+        for uid in there.on(name):
+            occupants_there[uid].reported = False
+            tasks.await_node(ledger, uid, name)

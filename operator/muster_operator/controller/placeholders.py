@@ -1,0 +1,326 @@
+"""Placeholder creation and tracking of gang members."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace as dataclasses_replace
+from typing import Final
+
+from muster_operator.controller import reporting, tasks, trust
+from muster_operator.controller.state import (
+    Application,
+    CompletedMembers,
+    Creations,
+    Deadline,
+    Ledger,
+    NamespaceCreations,
+    Slot,
+    SlotState,
+    Task,
+    TimerKind,
+    set_timer,
+)
+from muster_operator.model import limits, names
+from muster_operator.model.commands import CancelCreations, CreatePlaceholder, Outcome
+from muster_operator.model.ids import AppId, NodeName
+from muster_operator.model.pods import GangDefinition, PlaceholderSpec, Pod, TaskGroup
+from muster_operator.model.states import TaskState
+from muster_operator.translate.gangs import placeholder_ask, placeholder_name
+
+#: Creations that one gang orders before the next one of its namespace has its turn.
+_TURN: Final = 50
+
+
+_NO_KEY: Final = (
+    "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; "
+    "check the log and the permissions of the operator"
+)
+
+
+def want_creations(ledger: Ledger, out: Outcome, app: Application, missing: Mapping[str, int]) -> None:
+    """So many more placeholders of each task group are to be created."""
+    app.creations.missing.update(missing)
+    _go_on(ledger, out, app)
+
+
+def retry_creation(ledger: Ledger, out: Outcome, app: Application, slots: list[Slot]) -> None:
+    """Create these once more."""
+    for slot in slots:
+        slot.state = SlotState.ORDERED
+        app.creations.again.append(slot.name)
+    _go_on(ledger, out, app)
+
+
+def order_instead(ledger: Ledger, out: Outcome, app: Application, lost: Slot, avoid: tuple[NodeName, ...]) -> None:
+    """Another placeholder under a name that this gang has not used.
+
+    Names of one group differ by ordinal, and adding the group's size keeps the ordinals of its members apart.
+    """
+    group = app.gang.group(lost.group) if app.gang else None
+    if group is None:
+        return
+    ordinal = lost.ordinal + group.min_member
+    while (name := _name(app, group.name, ordinal)) == lost.name or _is_taken(ledger, app, name):
+        ordinal += group.min_member
+    slot = Slot(name, group.name, ordinal, tries=lost.tries, avoid=avoid)
+    app.slots[name] = slot
+    app.open_slots.add(name)
+    retry_creation(ledger, out, app, [slot])
+
+
+def _go_on(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Order what the windows have room for, now that the application may have more to create."""
+    if app.creations.are_waiting:
+        if ledger.keys is None:
+            reporting.warn_gang(out, app.originator.ref, names.ACTION_PLACEHOLDER_CREATE_FAILED, _NO_KEY)
+        ledger.creations.setdefault(app.namespace, NamespaceCreations()).waiting.setdefault(app.id)
+        _refill(ledger, out, app.namespace)
+
+
+def creation_answered(ledger: Ledger, out: Outcome, app: Application, name: str) -> None:
+    """Close a finished creation, successful or not, and order the next one."""
+    if name not in app.creations.open:
+        return
+    app.creations.open.remove(name)
+    of_namespace = ledger.creations[app.namespace]
+    of_namespace.open -= 1
+    if app.creations.are_waiting:
+        of_namespace.waiting.setdefault(app.id)
+    _refill(ledger, out, app.namespace)
+
+
+def cancel_creations(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Cancel all unsent placeholder creations of the application."""
+    of_namespace = ledger.creations.get(app.namespace)
+    if of_namespace is None:
+        return
+    if app.creations.open:
+        out.commands.append(CancelCreations(app.id))
+    of_namespace.open -= len(app.creations.open)
+    of_namespace.waiting.pop(app.id, None)
+    app.creations = Creations()
+    _refill(ledger, out, app.namespace)
+
+
+def keys_seen(ledger: Ledger, out: Outcome) -> None:
+    """There are keys to sign with: order what waited for them."""
+    for namespace in list(ledger.creations):
+        _refill(ledger, out, namespace)
+
+
+def _refill(ledger: Ledger, out: Outcome, namespace: str) -> None:
+    of_namespace = ledger.creations[namespace]
+    while ledger.keys is not None and of_namespace.waiting and of_namespace.open < limits.NAMESPACE_OPEN_CREATIONS:
+        app_id = next(iter(of_namespace.waiting))
+        del of_namespace.waiting[app_id]
+        app = ledger.applications.get(app_id)
+        if app is None:
+            continue
+        before = len(app.creations.open)
+        room = min(limits.GANG_OPEN_CREATIONS - before, limits.NAMESPACE_OPEN_CREATIONS - of_namespace.open, _TURN)
+        while len(app.creations.open) < before + room and _order_next(ledger, out, app):
+            pass
+        of_namespace.open += len(app.creations.open) - before
+        if app.creations.are_waiting and len(app.creations.open) < limits.GANG_OPEN_CREATIONS:
+            of_namespace.waiting[app_id] = None
+    if not of_namespace.open and not of_namespace.waiting:
+        del ledger.creations[namespace]
+
+
+def _order_next(ledger: Ledger, out: Outcome, app: Application) -> bool:
+    """Order the next creation of an application; False = there is none."""
+    creations = app.creations
+    while creations.again:
+        slot = app.slots.get(creations.again.popleft())
+        if slot is not None and slot.state is SlotState.ORDERED:
+            return _order(ledger, out, app, slot)
+    group = next(iter(creations.missing), None)
+    if group is None:
+        return False
+    creations.missing[group] -= 1
+    if not creations.missing[group]:
+        del creations.missing[group]
+    ordinal = creations.ordinals.get(group, 0)
+    while _is_taken(ledger, app, name := _name(app, group, ordinal)):
+        ordinal += 1
+    creations.ordinals[group] = ordinal + 1
+    app.slots[name] = slot = Slot(name, group, ordinal)
+    app.open_slots.add(name)
+    return _order(ledger, out, app, slot)
+
+
+def _order(ledger: Ledger, out: Outcome, app: Application, slot: Slot) -> bool:
+    group = app.gang.group(slot.group) if app.gang else None
+    if group is not None:
+        app.creations.open.add(slot.name)
+        out.commands.append(CreatePlaceholder(_spec(ledger, app, group, slot)))
+    return True
+
+
+def _name(app: Application, group: str, ordinal: int) -> str:
+    return placeholder_name(app.originator.ref.uid, app.name, group, ordinal)
+
+
+def _is_taken(ledger: Ledger, app: Application, name: str) -> bool:
+    """Whether a placeholder of the application has the name, or one that is on its way out."""
+    return name in app.slots or name in app.placeholder_names or (app.namespace, name) in ledger.deleting
+
+
+def _spec(ledger: Ledger, app: Application, group: TaskGroup, slot: Slot) -> PlaceholderSpec:
+    pod = app.originator
+    return PlaceholderSpec(
+        name=slot.name,
+        app=app.id,
+        queue=app.queue,
+        group=group,
+        owner=pod.ref,
+        scheduler_name=pod.scheduler_name,
+        priority_class=pod.priority_class,
+        image_pull_secrets=pod.image_pull_secrets,
+        source=app.source,
+        ordinal=slot.ordinal,
+        signature=trust.sign_placeholder(ledger, app, group, slot.name, slot.ordinal),
+    )
+
+
+#: A placeholder that is created this often and never seen is given up.
+MAX_CREATES: Final = 5
+
+
+def adopt(app: Application, gang: GangDefinition) -> list[Task]:
+    """Give the placeholders that exist a slot each, bound ones first; returns those that are too many."""
+    room = {group.name: group.min_member for group in gang.groups}
+    surplus: list[Task] = []
+    for task in sorted(app.placeholders.values(), key=lambda task: (task.node is None, task.pod.ref.name)):
+        group, name = task.pod.membership.task_group, task.pod.ref.name
+        if room.get(group, 0) == 0 or task.state is TaskState.KILLING:
+            surplus.append(task)
+            continue
+        room[group] -= 1
+        app.slots[name] = Slot(name, group, 0, SlotState.SEEN)
+        if task.state is not TaskState.BOUND:
+            app.open_slots.add(name)
+    return surplus
+
+
+def order_missing(ledger: Ledger, out: Outcome, app: Application, gang: GangDefinition, now: float) -> int:
+    """Order every placeholder that is missing, as the windows let them; returns how many."""
+    there = Counter(slot.group for slot in app.slots.values())
+    missing = {group.name: group.min_member - there[group.name] for group in gang.groups}
+    missing = {group: count for group, count in missing.items() if count > 0}
+    want_creations(ledger, out, app, missing)
+    if missing:
+        watch_creations(ledger, app, now)
+    return sum(missing.values())
+
+
+def watch_creations(ledger: Ledger, app: Application, now: float) -> None:
+    """Look again whether all that was created has been seen."""
+    set_timer(ledger, Deadline(now + ledger.settings.create_retry_s, TimerKind.CREATIONS, app.id))
+
+
+def take_slot(ledger: Ledger, app: Application, task: Task, now: float) -> bool:
+    """A placeholder was seen: whether it is one that is waited for."""
+    slot = app.slots.get(task.pod.ref.name)
+    if slot is None or slot.state is SlotState.SEEN:
+        return False
+    slot.state = SlotState.SEEN
+    tasks.avoid_node(ledger, task, slot.avoid, now + ledger.settings.avoid_node_s)
+    return True
+
+
+def close_slot(app: Application, name: str) -> Slot | None:
+    """A placeholder is gone, or not to be waited for any more."""
+    app.open_slots.discard(name)
+    return app.slots.pop(name, None)
+
+
+def replace(ledger: Ledger, out: Outcome, app: Application, lost: Slot, task: Task, now: float) -> None:
+    """Make a new placeholder for a lost one; it keeps off a node whose kubelet refused the old one (semantics 5)."""
+    avoid = task.avoid
+    if task.pod.kubelet_refusal and task.node is not None:
+        avoid = tasks.nodes_to_avoid(avoid, task.node)
+    order_instead(ledger, out, app, lost, avoid)
+    watch_creations(ledger, app, now)
+
+
+def retry_placeholder(ledger: Ledger, out: Outcome, app: Application) -> Slot | None:
+    """Create what was created and never seen once more; returns a slot for which that was tried too often.
+
+    Where the API server said that the name is taken and our watch shows no such placeholder, it is the name of a pod
+    that is not ours: another one is used.
+    """
+    again: list[Slot] = []
+    lost: Slot | None = None
+    for slot in list(app.slots.values()):
+        if slot.state is SlotState.CREATED and not slot.is_taken:
+            slot.state = SlotState.LATE
+        elif slot.state in {SlotState.CREATED, SlotState.LATE}:
+            if slot.tries >= MAX_CREATES:
+                lost = slot
+                break
+            slot.tries += 1
+            if slot.is_taken:
+                close_slot(app, slot.name)
+                order_instead(ledger, out, app, slot, slot.avoid)
+            else:
+                again.append(slot)
+    retry_creation(ledger, out, app, again)
+    return lost
+
+
+def forget_unseen(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """The core holds all places: placeholders on their way are too many, and deleted when they are seen."""
+    cancel_creations(ledger, out, app)
+    for slot in list(app.slots.values()):
+        if slot.state is not SlotState.SEEN:
+            close_slot(app, slot.name)
+
+
+def forget_all(ledger: Ledger, out: Outcome, app: Application) -> None:
+    """Cancel the creations of placeholders."""
+    cancel_creations(ledger, out, app)
+    app.slots.clear()
+    app.open_slots.clear()
+
+
+def kill_all(ledger: Ledger, out: Outcome, app: Application, now: float, reason: str) -> None:
+    """Delete every placeholder; those on their way are deleted when they are seen."""
+    forget_all(ledger, out, app)
+    for task in list(app.placeholders.values()):
+        tasks.kill(ledger, out, task, now, reason)
+
+
+def remember_completed(ledger: Ledger, pod: Pod) -> None:
+    """A pod of ours has ended; one that its kubelet refused never had a place of which anything came."""
+    member = pod.membership
+    if member.task_group and pod.node is not None and pod.scheduled_at_ms is not None and not pod.kubelet_refusal:
+        ledger.served[pod.ref.uid] = CompletedMembers(member.app, member.task_group, pod.scheduled_at_ms)
+
+
+def completed_by_application(ledger: Ledger) -> Mapping[AppId, list[CompletedMembers]]:
+    """All who are remembered."""
+    found: dict[AppId, list[CompletedMembers]] = defaultdict(list)
+    for one in ledger.served.values():
+        found[one.app].append(one)
+    return found
+
+
+def leave_out_completed(app: Application, ended: Iterable[CompletedMembers]) -> None:
+    """Let the gang be of those who have not had their place.
+
+    An id may have been used before: only who got its node when the oldest of those who live was there is surely of the
+    same application. ``created_s`` of the application is to be known.
+    """
+    if app.gang is None:
+        return
+    counts = Counter(one.group for one in ended if one.since_ms >= app.created_s * 1000)
+    if counts:
+        app.gang = _without(app.gang, counts)
+
+
+def _without(gang: GangDefinition, counts: Mapping[str, int]) -> GangDefinition:
+    left = ((group, max(0, group.min_member - counts.get(group.name, 0))) for group in gang.groups)
+    groups = tuple(dataclasses_replace(group, min_member=count) for group, count in left)
+    return dataclasses_replace(gang, groups=groups, placeholder_ask=placeholder_ask(groups))

@@ -1,0 +1,235 @@
+"""Pod events."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from muster_operator.controller import applications, placeholders, rejections, reporting, state, tasks
+from muster_operator.controller.state import Application, Ledger, Task
+from muster_operator.model import names
+from muster_operator.model.commands import Outcome, SetCondition
+from muster_operator.model.ids import PodUid, application_name
+from muster_operator.model.pods import Condition, Membership, Pod
+from muster_operator.model.states import AppState, TaskState
+
+#: The pod has no node in our eyes, and a terminating one will never need it.
+_UNBOUND = frozenset(
+    {TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED, TaskState.FAILED}
+)
+
+
+#: It was given no place yet, and nobody ordered its end.
+_WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
+
+
+def of_the_same_kind(task: Task, pod: Pod) -> Pod:
+    """A placeholder stays one, and a member a member, independent of later changes to its metadata.
+
+    Where that cannot be read any more, what the pod was asked for with stays too.
+    """
+    old, was, now = task.pod, task.pod.membership, pod.membership
+    if now.refusal and pod.node is None:
+        pod = structs.replace(pod, tags=old.tags, common=old.common, resources=old.resources)
+    if now.placeholder is was.placeholder:
+        return pod
+    return structs.replace(pod, membership=replace(now, placeholder=was.placeholder, owner=was.owner))
+
+
+def is_anothers(task: Task, pod: Pod) -> bool:
+    """Whether the pod, which waits, belongs to another application now."""
+    is_free = pod.node is None and not pod.terminating and not pod.membership.placeholder
+    return is_free and task.state in _WAITING and pod.membership.app != task.app
+
+
+def is_refused(task: Task, pod: Pod) -> bool:
+    """Whether the pod, which waits, cannot be scheduled as it is now: it is asked for again when it changes."""
+    is_waiting = pod.node is None and not pod.terminating and task.state in _WAITING
+    return is_waiting and bool(pod.membership.refusal) and not pod.membership.placeholder
+
+
+def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> None:
+    """A pod of an application looks like this."""
+    old, task.pod = task.pod, pod
+    state.recount(task)
+    ledger.tasks_by_node.add(task.uid, pod.node)
+    app = ledger.applications.get(task.app)
+    if app is not None and app.originator.ref.uid == task.uid:
+        app.originator = pod
+    _tell_of_labels(out, app, task, old.membership)
+    if pod.node is None and pod.terminating and task.state in _UNBOUND:
+        applications.task_ended(ledger, out, task, now)
+        return
+    if _is_otherwise(old, pod) and (pod.node is None or task.held) and task.release is None:
+        tasks.resend(ledger, out, task)
+    if pod.node is not None:
+        _has_node(ledger, out, app, task, now)
+
+
+def class_seen(ledger: Ledger, out: Outcome, name: str) -> None:
+    """Whether pods of this priority class may be preempted is another matter than before; it is recorded already."""
+    for task in ledger.tasks.values():
+        if task.pod.priority_class == name and task.pod.allow_preemption is None:
+            tasks.resend(ledger, out, task)
+
+
+def _is_otherwise(old: Pod, new: Pod) -> bool:
+    """Whether the core was told something of the pod that is so no more."""
+    return (old.tags, old.resources, old.allow_preemption) != (new.tags, new.resources, new.allow_preemption)
+
+
+def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Membership) -> None:
+    """What comes too late is said once, when it comes."""
+    new = task.pod.membership
+    if app is None or new.placeholder:
+        return
+    if new.app not in {old.app, task.app}:
+        named = application_name(new.app)
+        note = f"application ID {named} is ignored: the pod already belongs to application {app.name}"
+        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; make it anew to move it")
+    elif new.queue not in {old.queue, app.queue} and new.app == task.app:
+        note = f"queue {new.queue or '(none)'} is ignored: application {app.name} is in {app.queue or 'no named queue'}"
+        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note} since its first pod")
+
+
+def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task, now: float) -> None:
+    """The API shows the pod on a node: through our bind, or through somebody else's."""
+    node = task.pod.node
+    if task.state is TaskState.BOUND or task.state not in _UNBOUND or node is None:
+        return
+    if task.state is TaskState.ALLOCATED and task.node == node:
+        tasks.mark_bound(ledger, out, task)
+    elif task.state in {TaskState.REJECTED, TaskState.FAILED}:
+        tasks.track_foreign(ledger, out, task.pod)
+    else:
+        tasks.adopt_bound(ledger, out, task, node)
+        if app is not None and app.state in applications.ANSWERED:
+            tasks.report_bound(ledger, out, task)
+    if task.pod.membership.placeholder:
+        applications.placeholder_bound(ledger, out, task, now)
+
+
+#: Resource claims that a text names.
+_MAX_NAMED: Final = 5
+
+
+def own_pod_seen(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A pod of ours exists and looks like this; it is recorded already."""
+    uid = pod.ref.uid
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        pod = of_the_same_kind(task, pod)
+    if pod.has_ended:
+        _ended(ledger, out, pod, now)
+    elif task is not None and (is_anothers(task, pod) or is_refused(task, pod)):
+        applications.task_ended(ledger, out, task, now)
+        _appeared(ledger, out, pod, now)
+    elif task is not None:
+        changed(ledger, out, task, pod, now)
+    elif uid in ledger.untracked_pods:
+        tasks.track_foreign(ledger, out, pod)
+    else:
+        _appeared(ledger, out, pod, now)
+
+
+def own_pod_gone(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """A pod of ours no longer exists; it is taken off the record already."""
+    ledger.forget_deletion(uid)
+    ledger.noticed.discard(uid)
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        applications.task_ended(ledger, out, task, now)
+    ledger.resumed.discard(uid)
+    tasks.untracked_gone(ledger, out, uid)
+
+
+def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """Succeeded or Failed: it holds nothing. A placeholder that ended is of no use as an object either."""
+    task = ledger.tasks.get(pod.ref.uid)
+    if task is not None:
+        task.pod = pod
+        state.recount(task)
+        rejections.pod_rejected(ledger, out, task, now)
+        applications.task_ended(ledger, out, task, now)
+    tasks.untracked_gone(ledger, out, pod.ref.uid)
+    if pod.membership.placeholder:
+        tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
+
+
+def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
+    """Whether the pod cannot be scheduled, or not yet; the user is told once why."""
+    if pod.membership.refusal:
+        _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, pod.membership.refusal)
+        if pod.node is not None:
+            tasks.track_foreign(ledger, out, pod)
+        return True
+    if pod.claims and pod.node is None:
+        _tell_of_claims(ledger, out, pod)
+        return True
+    if pod.gates and pod.node is None:
+        if pod.ref.uid not in ledger.noticed:
+            ledger.noticed.add(pod.ref.uid)
+            reporting.inform(
+                out, pod.ref, names.REASON_SCHEDULING, f"waiting for scheduling gates: {', '.join(pod.gates)}"
+            )
+        return True
+    ledger.noticed.discard(pod.ref.uid)
+    return False
+
+
+def _tell_of_claims(ledger: Ledger, out: Outcome, pod: Pod) -> None:
+    """Nobody here allocates devices, and without them the pod would not start: it waits, rather than be misplaced."""
+    named = ", ".join(pod.claims[:_MAX_NAMED])
+    note = (
+        f"resource claims are not supported yet ({named}): remove them from the pod, or use another scheduler for it, "
+        "such as default-scheduler"
+    )
+    is_there = pod.condition == Condition(names.REASON_UNSUPPORTED_CLAIMS, note)
+    if pod.ref.uid not in ledger.noticed and not is_there:
+        out.commands.append(SetCondition(pod.ref, names.REASON_UNSUPPORTED_CLAIMS, note))
+    _tell_once(ledger, out, pod, names.REASON_UNSUPPORTED_CLAIMS, note)
+
+
+def _tell_once(ledger: Ledger, out: Outcome, pod: Pod, reason: str, note: str) -> None:
+    if pod.ref.uid not in ledger.noticed:
+        ledger.noticed.add(pod.ref.uid)
+        reporting.warn(out, pod.ref, reason, note)
+
+
+def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    if pod.terminating and pod.node is None:
+        return
+    if pod.membership.placeholder:
+        _placeholder_appeared(ledger, out, pod, now)
+        return
+    if is_held_back(ledger, out, pod):
+        return
+    if pod.node is None:
+        for conflict in pod.membership.conflicts:
+            reporting.warn(out, pod.ref, names.REASON_SCHEDULING, conflict)
+    applications.join(ledger, out, pod, now)
+
+
+def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    app = ledger.applications.get(pod.membership.app)
+    if app is None or app.state is not AppState.RESERVING or pod.terminating:
+        delete_orphan(ledger, out, pod, now)
+        return
+    task = applications.attach(ledger, app, pod)
+    if not placeholders.take_slot(ledger, app, task, now):
+        tasks.report_bound(ledger, out, task)
+        tasks.kill(ledger, out, task, now, "more placeholders than members")
+    elif task.state is TaskState.BOUND:
+        tasks.report_bound(ledger, out, task)
+        applications.placeholder_bound(ledger, out, task, now)
+    else:
+        tasks.submit(ledger, out, task, now)
+
+
+def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A placeholder that nobody waits for goes; until then it takes its room."""
+    if pod.node is not None:
+        tasks.track_foreign(ledger, out, pod)
+    tasks.order_delete(ledger, out, pod.ref, now, "nobody waits for this placeholder")

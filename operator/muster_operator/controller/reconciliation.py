@@ -1,0 +1,284 @@
+"""Comparison of the operator's state with the core's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster_operator.controller import rejections, tasks
+from muster_operator.controller.core_responses import handle_core_response
+from muster_operator.controller.state import ForeignAllocation, Ledger, Task
+from muster_operator.controller.tasks import allocation_of, ask_of
+from muster_operator.model.commands import Outcome
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationRemoved,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSubmitted,
+    ClusterObjectReported,
+    CoreRequest,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+    TerminationType,
+)
+from muster_operator.model.core_responses import (
+    AllocationResponse,
+    ApplicationInCore,
+    ApplicationResponse,
+    CoreResponse,
+    HeldInCore,
+    Inventory,
+    NodeInCore,
+    NodeResponse,
+    Part,
+    Released,
+)
+from muster_operator.model.ids import AppId, NodeName, PodUid
+
+
+def by_news(item: CoreRequest) -> Iterator[str]:
+    """Keys, applications and nodes of what we say."""
+    match item:
+        case ApplicationSubmitted(spec):
+            yield spec.app
+        case ApplicationRemoved(app):
+            yield app
+        case AskSubmitted(ask):
+            yield ask.key
+        case AllocationReported(allocation):
+            yield allocation.ask.key
+        case AllocationReleased(key=key) | AskReleased(key=key):
+            yield key
+        case NodeCreated(node, _, existing):
+            yield node.name
+            yield from (allocation.ask.key for allocation in existing)
+        case NodeUpdated(node):
+            yield node.name
+        case ClusterObjectReported():
+            return  # no inventory shows it
+        case NodeDrained(name) | NodeOpened(name) | NodeDecommissioned(name):
+            yield name
+
+
+def by_verdict(verdict: CoreResponse) -> Iterator[str]:
+    """Keys, applications and nodes of what the core says; who says all of an application means it."""
+    match verdict:
+        case AllocationResponse():
+            yield from (each.key or each.app for each in verdict.cancelled_asks)
+            yield from (each.key or each.app for each in verdict.released)
+            yield from (each.key for each in verdict.allocated)
+            yield from (each.key for each in verdict.rejected_asks)
+            yield from (each.key for each in verdict.rejected_allocations)
+        case ApplicationResponse():
+            yield from (found.app for found in verdict.accepted)
+            yield from (found.app for found in verdict.rejected)
+            yield from (found.app for found in verdict.updated)
+        case NodeResponse():
+            yield from verdict.accepted
+            yield from verdict.rejected or ()
+        case _:
+            return
+
+
+#: The node of a pod that was on its way out when the core gave it one: it is given back, wherever that is.
+_ANYWHERE: Final = NodeName("")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs (a label of a metric), and whose."""
+
+    what: str
+    subject: str
+
+
+@dataclass(slots=True)
+class Comparison:
+    """What was found, and what follows. ``unsound``: why the session has to start over; empty = it need not."""
+
+    ledger: Ledger
+    touched: Container[str]
+    now: float
+    #: Differences that were put right in this session and came back: they are counted, and left.
+    before: Container[Difference] = frozenset()
+    out: Outcome = field(default_factory=Outcome)
+    found: list[Difference] = field(default_factory=list)
+    unsound: str = ""
+
+    def note(self, what: str, subject: str) -> bool:
+        """Take note of a difference; whether it is to be put right."""
+        found = Difference(what, subject)
+        self.found.append(found)
+        return found not in self.before
+
+    def add(self, more: Outcome) -> None:
+        """Let this follow too."""
+        self.out.news += more.news
+        self.out.commands += more.commands
+
+
+def compare(
+    ledger: Ledger,
+    inventory: Inventory,
+    touched: Container[str],
+    now: float,
+    before: Container[Difference] = frozenset(),
+) -> Comparison:
+    """Compare one part; see above."""
+    comparison = Comparison(ledger, touched, now, before)
+    if inventory.part is Part.APPLICATIONS:
+        _applications(comparison, inventory)
+    else:
+        _nodes(comparison, inventory)
+    return comparison
+
+
+# -- applications: asks and allocations ---------------------------------------
+
+
+def _applications(comparison: Comparison, inventory: Inventory) -> None:
+    ours = comparison.ledger.applications
+    asked, held = _expected(comparison.ledger, inventory)
+    for found in inventory.applications:
+        if found.app in comparison.touched:
+            continue
+        if found.app in ours:
+            _application(comparison, found, asked[found.app], held[found.app])
+        elif comparison.note("application left over", found.app):
+            comparison.out.news.append(ApplicationRemoved(found.app))
+    there = {found.app for found in inventory.applications}
+    for app in sorted((asked.keys() | held.keys()) - there):
+        keys = [key for key in (*asked[app], *held[app]) if _is_settled(comparison, key, held[app].get(key))]
+        if keys and app not in comparison.touched and comparison.note("application missing", app):
+            comparison.unsound = f"the core does not know application {app}"
+
+
+def _expected(
+    ledger: Ledger, inventory: Inventory
+) -> tuple[dict[AppId, set[PodUid]], dict[AppId, dict[PodUid, NodeName]]]:
+    """The asks and the allocations that the core should hold of the applications in this part.
+
+    An ask that the core cancelled stays with its pod until that is gone, but not with the core.
+    """
+    asked: dict[AppId, set[PodUid]] = defaultdict(set)
+    held: dict[AppId, dict[PodUid, NodeName]] = defaultdict(dict)
+    for app in ledger.applications.values():
+        if not inventory.covers(app.id):
+            continue
+        for task in (*app.members.values(), *app.placeholders.values()):
+            if task.asked and task.release is None:
+                asked[app.id].add(task.uid)
+            if task.held:
+                held[app.id][task.uid] = task.node or _ANYWHERE
+    for key, place in ledger.places.items():
+        if inventory.covers(place.app):
+            held[place.app][key] = place.node
+    return asked, held
+
+
+def _application(
+    comparison: Comparison, found: ApplicationInCore, asked: set[PodUid], held: dict[PodUid, NodeName]
+) -> None:
+    in_core = {each.key: each for each in found.held}
+    for key, each in in_core.items():
+        if _is_settled(comparison, key, each.node, held.get(key)):
+            _held_in_core(comparison, found.app, each, held.get(key))
+    for key in sorted(found.asks - asked):
+        if key not in held and _is_settled(comparison, key) and comparison.note("ask left over", key):
+            comparison.out.news.append(AskReleased(found.app, key))
+    for key in sorted(asked - found.asks):
+        if _is_settled(comparison, key, *_nodes_of(in_core, key)) and comparison.note("ask missing", key):
+            comparison.out.news.append(AskSubmitted(ask_of(comparison.ledger, comparison.ledger.tasks[key])))
+    for key in sorted(held.keys() - in_core.keys()):
+        if _is_settled(comparison, key, held[key]) and comparison.note("allocation missing", key):
+            _tell_again(comparison, key)
+
+
+def _nodes_of(in_core: dict[PodUid, HeldInCore], key: PodUid) -> list[NodeName]:
+    return [in_core[key].node] if key in in_core else []
+
+
+def _is_settled(comparison: Comparison, *names: str | None) -> bool:
+    """Whether nobody spoke of any of these: a key, and the nodes that it is on."""
+    return not any(name in comparison.touched for name in names if name is not None)
+
+
+def _held_in_core(comparison: Comparison, app: AppId, each: HeldInCore, node: NodeName | None) -> None:
+    """An allocation that the core has: is it ours, where we have it, and does it stay?"""
+    task = comparison.ledger.tasks.get(each.key)
+    if node in {each.node, _ANYWHERE}:
+        if each.going is not None and _never_heard(task) and comparison.note("order unheard", each.key):
+            order = Released(app, each.key, each.going, each.allocation_id)
+            comparison.add(
+                handle_core_response(comparison.ledger, AllocationResponse(released=(order,)), comparison.now)
+            )
+        return
+    what = "allocation left over" if node is None else "allocation elsewhere"
+    if comparison.note(what, each.key):
+        going = each.going or TerminationType.STOPPED_BY_RM
+        comparison.out.news.append(AllocationReleased(app, each.key, going, each.allocation_id))
+        if node is not None:
+            _tell_again(comparison, each.key)
+
+
+def _never_heard(task: Task | None) -> bool:
+    """Whether we do not know that its pod has to go; the core takes a place of nobody's back by itself."""
+    return task is not None and task.release is None
+
+
+def _tell_again(comparison: Comparison, key: PodUid) -> None:
+    task = comparison.ledger.tasks.get(key)
+    if task is not None:
+        if task.node is not None:
+            comparison.out.news.append(AllocationReported(allocation_of(comparison.ledger, task, task.node)))
+    else:
+        rejections.slot_taken(comparison.ledger, key)  # a place of nobody's: who comes for it is scheduled as usual
+
+
+# -- nodes: that they are there, open or not, and what others run on them -----
+
+
+def _nodes(comparison: Comparison, inventory: Inventory) -> None:
+    ledger = comparison.ledger
+    foreign = _foreign_by_node(ledger, inventory)
+    for found in inventory.nodes:
+        if found.name in comparison.touched:
+            continue
+        node = ledger.nodes.get(found.name)
+        if node is None:
+            if comparison.note("node left over", found.name):
+                comparison.out.news.append(NodeDecommissioned(found.name))
+            continue
+        if node.schedulable is not found.schedulable and comparison.note("node closed or open", found.name):
+            comparison.out.news.append(NodeOpened(node.name) if node.schedulable else NodeDrained(node.name))
+        _foreign(comparison, found, foreign[found.name])
+    there = {found.name for found in inventory.nodes}
+    for name in sorted(name for name in ledger.nodes if inventory.covers(name) and name not in there):
+        if name not in comparison.touched and comparison.note("node missing", name):
+            comparison.unsound = f"the core does not know node {name}"
+
+
+def _foreign_by_node(ledger: Ledger, inventory: Inventory) -> dict[NodeName, dict[PodUid, ForeignAllocation]]:
+    found: dict[NodeName, dict[PodUid, ForeignAllocation]] = defaultdict(dict)
+    for entries in (ledger.foreign, ledger.untracked_pods):
+        for uid, pod_on_node in entries.items():
+            node = pod_on_node.pod.node
+            if pod_on_node.reported and node is not None and inventory.covers(node):
+                found[node][uid] = pod_on_node
+    return found
+
+
+def _foreign(comparison: Comparison, found: NodeInCore, ours: dict[PodUid, ForeignAllocation]) -> None:
+    for key in sorted(found.foreign - ours.keys()):
+        if _is_settled(comparison, key) and comparison.note("foreign left over", key):
+            comparison.out.news.append(AllocationReleased(None, key))
+    for key in sorted(ours.keys() - found.foreign):
+        if _is_settled(comparison, key) and comparison.note("foreign missing", key):
+            comparison.out.news.append(AllocationReported(tasks.as_reported(ours[key], found.name)))

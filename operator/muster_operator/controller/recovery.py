@@ -1,0 +1,301 @@
+"""Recovery at the start of a session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from muster_operator.controller import (
+    applications,
+    isolation,
+    pods,
+    rejections,
+    reporting,
+    tasks,
+    trust,
+    volume_binding,
+)
+from muster_operator.controller import placeholders as controller_placeholders
+from muster_operator.controller.cluster_events import handle_event, record_event
+from muster_operator.controller.core_responses import handle_core_response, was_answered
+from muster_operator.controller.nodes import existing_allocation, existing_places
+from muster_operator.controller.state import Application, Ledger, Phase
+from muster_operator.controller.volume_binding import as_reported
+from muster_operator.model import names
+from muster_operator.model.cluster_events import ClusterEvent, PodSeen
+from muster_operator.model.commands import Failure, Outcome, Result
+from muster_operator.model.core_requests import AllocationSpec, AskSubmitted, CoreRequest, NodeCreated, NodeOpened
+from muster_operator.model.core_responses import (
+    AllocationResponse,
+    ApplicationResponse,
+    CoreEvents,
+    CoreResponse,
+    NodeResponse,
+    Recommendations,
+    SchedulingStates,
+)
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import Placement, Pod
+from muster_operator.model.states import AppState
+
+#: Pods or so that are handled without letting others run: some 10 ms.
+TURN: Final = 500
+
+
+#: Pods that are only looked at without letting others run: some 5 ms.
+WALKED: Final = 10_000
+
+
+_NODE_LEFT_OUT: Final = "internal error: the node is left out; see the operator's log and report it"
+
+
+_VERDICTS = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
+
+
+def pause(ledger: Ledger) -> None:
+    """The session is lost: from now on facts are only kept."""
+    for item in ledger.postponed:
+        if not isinstance(item, _VERDICTS | Result):
+            record_event(ledger, item)
+    ledger.postponed.clear()
+    ledger.phase = Phase.GATHERING
+
+
+def begin(ledger: Ledger, now: float) -> Iterator[Outcome]:
+    """A session was opened: tell what filters read, then submit every application that has a pod, the oldest first."""
+    pause(ledger)
+    _clear(ledger)
+    ledger.phase = Phase.RECOVERING
+    for told in volume_binding.all_told(ledger, TURN):
+        yield Outcome(news=told)
+    ended = controller_placeholders.completed_by_application(ledger)
+    out, done = Outcome(), 0
+    for group in _by_application(ledger):
+        if group is None:
+            yield Outcome()
+            continue
+        members, placeholders = group
+        for pod in members:
+            _isolated(ledger, out, pod, now, _rejoin)
+        app_id = (members or placeholders)[0].membership.app
+        if (app := ledger.applications.get(app_id)) is not None:
+            controller_placeholders.leave_out_completed(app, ended.get(app.id, ()))
+        for pod in placeholders:
+            _isolated(ledger, out, pod, now, _rejoin_placeholder)
+        if (app := ledger.applications.get(app_id)) is not None:
+            _submit(ledger, out, app)
+        done += len(members) + len(placeholders)
+        if done >= TURN:
+            yield out
+            out, done = Outcome(), 0
+    yield out
+
+
+def _clear(ledger: Ledger) -> None:
+    """Forget the session that was."""
+    ledger.applications.clear()
+    ledger.unsatisfiable.clear()
+    ledger.creations.clear()
+    ledger.tasks.clear()
+    ledger.tasks_by_node.clear()
+    ledger.untracked_pods.clear()
+    ledger.untracked_by_node.clear()
+    ledger.awaiting_node.clear()
+    ledger.unanswered.clear()
+    ledger.pending_writes.clear()
+    ledger.deadlines.clear()
+    ledger.deletions.clear()
+    ledger.deleting.clear()
+    ledger.storage.waiting.clear()
+    # These three lose what went while there was no session.
+    ledger.unacknowledged_nodes = dict.fromkeys(ledger.unacknowledged_nodes.keys() & ledger.nodes.keys(), 1)
+    ledger.resumed &= ledger.pods.keys()
+    ledger.noticed &= ledger.pods.keys()
+    ledger.unverified &= ledger.pods.keys()
+    for pod_on_node in ledger.foreign.values():
+        pod_on_node.reported = False
+
+
+def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | None]:
+    """Members and placeholders of each application, originator first; the oldest application first. None = a pause.
+
+    The originator is the owner of placeholders that exist, or has our signed mark of a gang that was given up, else it
+    is the oldest pod; among equals one that defines a gang. Nothing that a user can write makes a pod the originator.
+    """
+    known: set[PodUid | None] = set(ledger.resumed)
+    groups: dict[AppId, tuple[list[Pod], list[Pod]]] = defaultdict(lambda: ([], []))
+    ages: dict[AppId, int] = {}
+    for count, recorded in enumerate(list(ledger.pods.values()), start=1):
+        pod = trust.settled(ledger, recorded)
+        if pod is not recorded:
+            ledger.pods[pod.ref.uid] = pod
+        member = pod.membership
+        groups[member.app][1 if member.placeholder else 0].append(pod)
+        ages[member.app] = min(ages.get(member.app, pod.created_s), pod.created_s)
+        if member.placeholder:
+            known.add(member.owner)
+        if trust.is_resumed(ledger, pod):
+            known.add(pod.ref.uid)
+        if not count % WALKED:
+            yield None
+
+    def rank(pod: Pod) -> tuple[bool, int, bool, str, PodUid]:
+        defines = bool(pod.membership.gang.task_groups)
+        return pod.ref.uid not in known, pod.created_s, not defines, pod.ref.name, pod.ref.uid
+
+    for app in sorted(groups, key=lambda app: (ages[app], app)):
+        for pods_of_kind in groups[app]:
+            pods_of_kind.sort(key=rank)
+        yield groups[app]
+
+
+def _isolated(
+    ledger: Ledger, out: Outcome, pod: Pod, now: float, work: Callable[[Ledger, Outcome, Pod, float], None]
+) -> None:
+    """Do it; a pod that this fails on is left out, and with it what was to follow from it."""
+    news, commands = len(out.news), len(out.commands)
+    error = isolation.attempt(work, ledger, out, pod, now)
+    if error is not None:
+        del out.news[news:], out.commands[commands:]
+        isolation.leave_out(ledger, out, pod, error)
+
+
+def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
+    news, commands = len(out.news), len(out.commands)
+    error = isolation.attempt(applications.submit, ledger, out, app)
+    if error is not None:
+        del out.news[news:], out.commands[commands:]
+        isolation.leave_out_application(ledger, out, app, error)
+
+
+def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A real pod takes its place again; one that is leaving without a node does not need any."""
+    if pods.is_held_back(ledger, out, pod) or pod.has_ended or (pod.terminating and pod.node is None):
+        return
+    app = ledger.applications.get(pod.membership.app)
+    if app is None:
+        app = applications.create(ledger, out, pod)
+    app.created_s = min(app.created_s, pod.created_s)
+    task = applications.attach(ledger, app, pod)
+    applications.report_mismatches(ledger, out, app, task)
+
+
+def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
+    """A placeholder of a gang takes its place; a terminating one counts no more, others go (semantics 17).
+
+    A gang that has placeholder pods began with them, and goes on so, whatever its placement is by now.
+    """
+    app = ledger.applications.get(pod.membership.app)
+    if pod.has_ended:
+        tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
+    elif app is None or app.gang is None or not app.gang.size or pod.terminating:
+        pods.delete_orphan(ledger, out, pod, now)
+    else:
+        if app.gang.is_direct:
+            app.gang = replace(app.gang, placement=Placement.RESERVE)
+        applications.attach(ledger, app, pod)
+
+
+def is_answered(ledger: Ledger) -> bool:
+    """Whether the core has answered every application."""
+    return not any(app.state is AppState.SUBMITTED for app in ledger.applications.values())
+
+
+def report_nodes(ledger: Ledger, now: float) -> Iterator[Outcome]:
+    """Report every node, drained, with what is on it."""
+    out, done = Outcome(), 0
+    rejections.resume_rejected(ledger, now)
+    places = existing_places(ledger)
+    on_node: dict[NodeName, list[PodUid]] = defaultdict(list)
+    occupying = (
+        entry.pod for entries in (ledger.tasks, ledger.foreign, ledger.untracked_pods) for entry in entries.values()
+    )
+    for count, pod in enumerate(list(occupying), start=1):
+        if pod.node is not None:
+            on_node[pod.node].append(pod.ref.uid)
+        if not count % WALKED:
+            yield Outcome()
+    for node in ledger.nodes.values():
+        uids = sorted(on_node.pop(node.name, []))
+        existing = (_existing(ledger, out, uid, node.name) for uid in uids)
+        there = [spec for spec in existing if spec is not None] + places[node.name]
+        told = isolation.attempt(as_reported, ledger, node)
+        if isinstance(told, Exception):
+            out.failures.append(Failure("Node", node.name, told))
+            reporting.warn_node(out, node.name, node.uid, names.REASON_INTERNAL_ERROR, _NODE_LEFT_OUT)
+            ledger.awaiting_node[node.name] = set(uids)
+        else:
+            out.news.append(NodeCreated(told, drained=True, existing=tuple(there)))
+        done += 1 + len(there)
+        if done >= TURN:
+            yield out
+            out, done = Outcome(), 0
+    for name, uids in on_node.items():
+        ledger.awaiting_node[name] = set(uids)
+    yield out
+
+
+def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> AllocationSpec | None:
+    """What the core is told of a pod on a node; of one that this fails on its resources."""
+    found = isolation.attempt(existing_allocation, ledger, uid, node)
+    if not isinstance(found, Exception):
+        return found
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        isolation.leave_out(ledger, out, task.pod, found)
+    else:
+        out.failures.append(Failure("Pod", uid, found))
+    pod_on_node = tasks.find_foreign(ledger, uid)
+    if pod_on_node is None or pod_on_node.pod.node != node:
+        return None
+    pod_on_node.pod = isolation.bare(pod_on_node.pod)
+    return tasks.as_reported(pod_on_node, node)
+
+
+def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
+    """Go on with every accepted application; the asks in the order of the pods' creation, so all at last."""
+    out, done = Outcome(), 0
+    for app in list(ledger.applications.values()):
+        if app.state is AppState.ACCEPTED:
+            error = isolation.attempt(applications.proceed, ledger, out, app, now)
+            if error is not None:
+                # What was ordered before it failed stays: each step of a pod keeps the ledger in step with the core.
+                out.failures.append(Failure("Application", app.id, error))
+        done += 1 + len(app.members)
+        if done >= TURN:
+            yield Outcome()
+            done = 0
+    places = {app_id: place for place, app_id in enumerate(ledger.applications)}
+    out.news.sort(key=lambda item: _creation(ledger, places, item))
+    yield out
+
+
+def _creation(ledger: Ledger, places: Mapping[AppId, int], item: CoreRequest) -> tuple[int, int, str, PodUid]:
+    """Kubernetes knows the second only: those of one second are in the order of their applications, then by name."""
+    if not isinstance(item, AskSubmitted):
+        return 0, 0, "", PodUid("")
+    pod = ledger.tasks[item.ask.key].pod
+    return pod.created_s, places.get(pod.membership.app, 0), pod.ref.name, pod.ref.uid
+
+
+def open_nodes(ledger: Ledger, now: float) -> Outcome:
+    """The fence was answered: open the nodes, and go on with what came meanwhile."""
+    out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
+    ledger.phase = Phase.LIVE
+    for item in ledger.postponed:
+        follows = isolation.attempt(_handle, ledger, item, now)
+        if isinstance(follows, Exception):  # as while the session is live: a failure costs this input and nothing else
+            name = f"{item.pod.ref.namespace}/{item.pod.ref.name}" if isinstance(item, PodSeen) else ""
+            out.failures.append(Failure(type(item).__name__, name, follows))
+        else:
+            out.add(follows)
+    ledger.postponed.clear()
+    return out
+
+
+def _handle(ledger: Ledger, item: ClusterEvent | CoreResponse | Result, now: float) -> Outcome:
+    if isinstance(item, Result):
+        return was_answered(ledger, item, now)
+    return handle_core_response(ledger, item, now) if isinstance(item, _VERDICTS) else handle_event(ledger, item, now)

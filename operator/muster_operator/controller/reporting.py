@@ -1,0 +1,425 @@
+"""Kubernetes events and pod conditions.
+
+Differs: a placeholder that a quota or the order holds back gets no condition; its gang's members do (``reserving``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from muster_operator.controller import state
+from muster_operator.controller.state import Application, Deadline, Ledger, SlotState, Task, TimerKind, set_timer
+from muster_operator.model import names
+from muster_operator.model.commands import EventType, Importance, Outcome, PostEvent, SetCondition, Subject
+from muster_operator.model.core_responses import CoreEvent, EventKind, SchedulingState, SchedulingStateChanged
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import Condition, PodRef
+from muster_operator.model.states import AppState, TaskState
+
+
+def _about_pod(pod: PodRef, kind: EventType, reason: str, action: str, note: str) -> PostEvent:
+    importance = Importance.PROBLEM if kind is EventType.WARNING else Importance.RESULT
+    return PostEvent(Subject.POD, pod.namespace, pod.name, pod.uid, kind, reason, action, note, importance)
+
+
+def warn(out: Outcome, pod: PodRef, reason: str, note: str, action: str = "") -> None:
+    """A problem that somebody has to solve."""
+    out.commands.append(_about_pod(pod, EventType.WARNING, reason, action or reason, note))
+
+
+def inform(out: Outcome, pod: PodRef, reason: str, note: str) -> None:
+    """A result that somebody waits for."""
+    out.commands.append(_about_pod(pod, EventType.NORMAL, reason, reason, note))
+
+
+def warn_gang(out: Outcome, pod: PodRef, action: str, note: str) -> None:
+    """A problem of a gang, on its originator."""
+    warn(out, pod, names.REASON_GANG, note, action)
+
+
+def gang_series(app: AppId) -> str:
+    """The name of a gang's one series of progress events."""
+    return f"gang/{app}"
+
+
+def progress(out: Outcome, app: Application, action: str, note: str) -> None:
+    """How far a gang is: one series on the originator, first to be dropped under load."""
+    pod = app.originator.ref
+    out.commands.append(
+        PostEvent(
+            subject=Subject.POD,
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=pod.uid,
+            type=EventType.NORMAL,
+            reason=names.REASON_GANG,
+            action=action,
+            note=note,
+            importance=Importance.PROGRESS,
+            series=gang_series(app.id),
+        )
+    )
+
+
+def warn_node(out: Outcome, node: NodeName, uid: str, reason: str, note: str) -> None:
+    """A problem of a node."""
+    out.commands.append(
+        PostEvent(Subject.NODE, "", node, uid, EventType.WARNING, reason, reason, note, Importance.PROBLEM)
+    )
+
+
+def inform_node(out: Outcome, node: NodeName, uid: str, note: str, reason: str = names.REASON_INFORMATIONAL) -> None:
+    """What became of a node in the core (contract 6.2); first to be dropped under load."""
+    out.commands.append(
+        PostEvent(Subject.NODE, "", node, uid, EventType.NORMAL, reason, reason, note, Importance.PROGRESS)
+    )
+
+
+def warn_namespace(out: Outcome, name: str, note: str) -> None:
+    """A problem of a namespace's annotations, which its pods cannot solve."""
+    reason = names.REASON_SCHEDULING
+    out.commands.append(
+        PostEvent(Subject.NAMESPACE, "", name, "", EventType.WARNING, reason, reason, note, Importance.PROBLEM)
+    )
+
+
+_REASONS = {
+    SchedulingState.FAILED: names.CONDITION_UNSCHEDULABLE,
+    SchedulingState.SKIPPED: names.CONDITION_SKIPPED,
+}
+
+
+#: Between what a pod lacks and the node that is reserved for it.
+_WAITING: Final = " Waiting: "
+
+
+_DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
+
+
+#: A pod waits for its own ask, or for the places of its gang.
+_WAITS: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
+
+
+#: So many conditions of a pod are written before the pauses between two begin to grow.
+_FREE_WRITES: Final = 3
+
+
+_LONGEST_PAUSE_S: Final = 300.0
+
+
+def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
+    """The core said what keeps an ask waiting, or that nothing does."""
+    task = ledger.tasks.get(change.key)
+    if task is None or task.state is not TaskState.SCHEDULING:
+        return
+    task.shortage = (
+        _reserved(task.shortage, change) if change.state is SchedulingState.RESERVED else shortage_of(change)
+    )
+    app = ledger.applications.get(task.app)
+    if app is not None and task.pod.membership.placeholder and task.shortage is not None:
+        app.shortage = task.shortage
+    update_pod_condition(ledger, out, task, now)
+
+
+def shortage_of(change: SchedulingStateChanged) -> Condition | None:
+    """What a pod says that waits for this; None = nothing keeps it waiting."""
+    reason = _REASONS.get(change.state)
+    return Condition(reason, change.reason or _DEFAULT_MESSAGE) if reason else None
+
+
+def _reserved(before: Condition | None, change: SchedulingStateChanged) -> Condition:
+    """The condition of a pod for which a node is reserved: it still waits for resources, and the autoscaler may help.
+
+    What it lacks stays in the message, because the core does not report that again.
+    """
+    lack = lack_of(before) if before and before.reason == names.CONDITION_UNSCHEDULABLE else ""
+    message = f"{lack}{_WAITING}{change.reason}" if lack else change.reason
+    return Condition(names.CONDITION_UNSCHEDULABLE, message or _DEFAULT_MESSAGE)
+
+
+def lack_of(condition: Condition) -> str:
+    """What the pod lacks, without the node that is reserved for it."""
+    return condition.message.partition(_WAITING)[0]
+
+
+def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """Write the condition if it is due and not there already, else come back when it is."""
+    wanted, standing = task.shortage, task.told or task.pod.condition
+    if wanted is None or task.state not in _WAITS or wanted == standing or _is_for_nobody(task, wanted, standing):
+        return
+    settings = ledger.settings
+    since = now if task.waits_since is None else task.waits_since
+    due = since + settings.condition_delay_s
+    if standing is not None and standing.reason == wanted.reason:
+        due = max(due, (since if task.told is None else task.told_at) + _pause(task, settings.condition_refresh_s))
+    elif task.writes >= _FREE_WRITES:
+        due = max(due, task.told_at + _pause(task, settings.condition_delay_s))
+    if now >= due:
+        task.told, task.told_at, task.writes = wanted, now, task.writes + 1
+        out.commands.append(SetCondition(task.pod.ref, wanted.reason, wanted.message))
+    elif not now < task.looked_at <= due:
+        task.looked_at = due
+        set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
+
+
+def _is_for_nobody(task: Task, wanted: Condition, standing: Condition | None) -> bool:
+    """Autoscalers look at placeholders, people at real pods: "not for want of nodes" is said where that was said."""
+    return (
+        task.pod.membership.placeholder
+        and wanted.reason == names.CONDITION_SKIPPED
+        and (standing is None or standing.reason != names.CONDITION_UNSCHEDULABLE)
+    )
+
+
+def _pause(task: Task, first: float) -> float:
+    return min(first * 2.0 ** max(0, min(task.writes, 30) - _FREE_WRITES), max(first, _LONGEST_PAUSE_S))
+
+
+#: Seconds between two looks at a gang; they double up to the longest.
+FIRST_LOOK_S: Final = 2.0
+
+
+_RESERVING_LONGEST_PAUSE_S: Final = 60.0
+
+
+#: From this pause on the originator of a gang whose own writes do not get through says so too; before it they only wait
+#: their turn. The others follow at the longest pause: what they would write, others' writes would have to wait for.
+_OURS_S: Final = 32.0
+
+
+_SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
+
+
+_RESERVING_WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
+
+
+def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
+    """Look again at the gang, how far it is."""
+    app.look_pause = pause
+    set_timer(ledger, Deadline(now + pause, TimerKind.GANG, app.id))
+
+
+def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """Tell what changed since the last look; a gang that stands still is explained on its pods."""
+    app = ledger.applications.get(app_id)
+    if app is None or app.state is not AppState.RESERVING or state.is_namespace_terminating(ledger, app.namespace):
+        return
+    reached = how_far(app)
+    bound = reached[1]
+    if reached == app.reached:
+        is_ours = _is_on_our_way(app)
+        if not is_ours or app.look_pause >= _OURS_S:
+            _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _RESERVING_LONGEST_PAUSE_S)
+    elif bound and bound != app.reached[1]:
+        note = f"{bound} of {app.wanted} placeholders have their node"
+        progress(out, app, names.ACTION_PLACEHOLDER_ALLOCATED, note)
+    app.reached = reached
+    watch_progress(ledger, app, now, min(app.look_pause * 2, _RESERVING_LONGEST_PAUSE_S))
+
+
+def how_far(app: Application) -> tuple[int, int]:
+    """How many placeholders were seen, and how many have their node."""
+    seen = sum(slot.state is SlotState.SEEN for slot in app.slots.values())
+    return seen, len(app.slots) - len(app.open_slots)
+
+
+def _is_on_our_way(app: Application) -> bool:
+    """Whether it waits for nothing but writes of ours: placeholders to be created and seen, or to be bound."""
+    if any(task.state is TaskState.SCHEDULING and task.shortage is not None for task in app.placeholders.values()):
+        return False
+    seen, _ = how_far(app)
+    return seen < app.wanted or any(task.state is TaskState.ALLOCATED for task in app.placeholders.values())
+
+
+def all_there(app: Application) -> str:
+    """That the gang has all its places, for people."""
+    if _is_direct(app) and app.gang is not None:
+        return f"All {app.gang.size} places are held"
+    return f"All {len(app.slots)} placeholders have their node"
+
+
+def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingStateChanged], now: float) -> None:
+    """The core said of task groups what keeps their places from being held, or that nothing does any more.
+
+    What is said before the first look is told at the first look: most gangs have their places by then. It may be said
+    even before we hear that the application was accepted, for that comes on another stream (semantics 1). After a
+    restart a gang runs, for some of its members do, and waits for the places of the others.
+    """
+    for app_id in dict.fromkeys(change.app for change in changes if _is_noted(ledger, change)):
+        app = ledger.applications[app_id]
+        before = _says(app)
+        lacks = sorted(app.lacks.items(), key=lambda item: (item[1].reason != names.CONDITION_UNSCHEDULABLE, item[0]))
+        app.shortage = lacks[0][1] if lacks else app.impossible
+        if not lacks:
+            _forget(app, before)
+        elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.look_pause > FIRST_LOOK_S):
+            _explain(ledger, out, app, now)
+
+
+def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
+    """Whether it is of a gang without placeholder pods; then it is noted what its task group lacks."""
+    app = ledger.applications.get(change.app)
+    group = change.key.removeprefix(f"{change.app}/")
+    if app is None or app.state not in _SPOKEN_FOR or app.gang is None or app.gang.group(group) is None:
+        return False
+    why = shortage_of(change)
+    if why is None:
+        app.lacks.pop(group, None)
+    else:
+        app.lacks[group] = why
+    return True
+
+
+def joined(ledger: Ledger, out: Outcome, app: Application, task: Task, now: float) -> None:
+    """A member came while the core looks for places: it says what they lack when it has waited for long itself."""
+    if _is_direct(app) and app.look_pause != FIRST_LOOK_S:
+        task.shortage = _of_direct(app)
+        update_pod_condition(ledger, out, task, now)
+
+
+def reservation_over(app: Application) -> None:
+    """The gang waits no more for places without placeholder pods: from now on each member waits for itself."""
+    if _is_direct(app):
+        _forget(app, _says(app))
+        app.lacks.clear()
+
+
+def _says(app: Application) -> set[Condition | None]:
+    """What members may say for the gang."""
+    return {_of_direct(app), app.impossible}
+
+
+def _forget(app: Application, of_gang: set[Condition | None]) -> None:
+    for task in app.members.values():
+        if task.shortage in of_gang:
+            task.shortage = None
+
+
+def _is_direct(app: Application) -> bool:
+    """Whether the core looks for places of it without placeholder pods."""
+    is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.lacks))
+    return is_looked_for and app.gang is not None and app.gang.is_direct
+
+
+def cannot_fit(ledger: Ledger, out: Outcome, app: Application, message: str, now: float) -> None:
+    """Not even an empty cluster of these nodes could hold the gang: its originator says so at once."""
+    ledger.unsatisfiable.add(app.id)
+    app.impossible = Condition(names.CONDITION_UNSCHEDULABLE, message)
+    app.shortage = app.shortage or app.impossible
+    task = ledger.tasks.get(app.originator.ref.uid)
+    if task is not None and app.state is AppState.RESERVING:
+        task.waits_since = now - ledger.settings.condition_delay_s
+        task.shortage = app.impossible
+        update_pod_condition(ledger, out, task, now)
+
+
+def may_fit(ledger: Ledger) -> None:
+    """There are other nodes than there were: what was said of an empty cluster counts only if it is said again."""
+    for app_id in ledger.unsatisfiable:
+        app = ledger.applications[app_id]
+        app.shortage = None if app.shortage == app.impossible else app.shortage
+        app.impossible = None
+    ledger.unsatisfiable.clear()
+
+
+def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_all: bool = True) -> None:
+    """Let its pods say why it waits, or only the originator."""
+    if _is_direct(app):
+        for task in app.members.values():
+            if task.state in _RESERVING_WAITS:
+                _wait(ledger, out, task, _of_direct(app), now)
+        return
+    originator = app.originator.ref
+    note = f"gang {app.name} waits for its places; pod {originator.name} says how far it is"
+    for task in app.members.values():
+        is_first = task.uid == originator.uid
+        if task.state is TaskState.PENDING and (by_all or is_first):
+            _wait(ledger, out, task, _of_originator(app) if is_first else Condition(names.CONDITION_SKIPPED, note), now)
+
+
+def _wait(ledger: Ledger, out: Outcome, task: Task, why: Condition, now: float) -> None:
+    if task.waits_since is None:
+        task.waits_since = now - ledger.settings.condition_delay_s
+    task.shortage = why
+    update_pod_condition(ledger, out, task, now)
+
+
+def _of_direct(app: Application) -> Condition:
+    """What its places lack, on each of its members."""
+    lack = app.shortage
+    if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
+        return app.impossible
+    note = f"gang {app.name} waits for its places"
+    return Condition(lack.reason, f"{note}: {lack.message}") if lack else Condition(names.CONDITION_SKIPPED, note)
+
+
+def _of_originator(app: Application) -> Condition:
+    """What its placeholders lack; whom a quota holds back is not short of nodes, whatever was said of the cluster."""
+    lack = app.shortage
+    if app.impossible is not None and lack is not None and lack.reason == names.CONDITION_UNSCHEDULABLE:
+        return app.impossible
+    bound = len(app.slots) - len(app.open_slots)
+    note = f"gang {app.name} waits for its places: {bound} of {app.wanted} placeholders have their node"
+    return Condition(names.CONDITION_SKIPPED, f"{note}; {lack.message}" if lack else note)
+
+
+#: Seconds that an API server keeps an event, unless it is told otherwise (kube-apiserver, --event-ttl).
+STANDS_S: Final = 3600.0
+
+
+#: Different words about one pod that are remembered.
+_REMEMBERED: Final = 8
+
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def report_core_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
+    """Post it where somebody will look for it."""
+    match event.kind:
+        case EventKind.REQUEST:
+            task = ledger.tasks.get(PodUid(event.object_id))
+            if task is not None and _is_news(task, event.message, now):
+                inform(out, task.pod.ref, names.REASON_INFORMATIONAL, event.message)
+        case EventKind.APP:
+            _application_event(ledger, out, event, now)
+        case EventKind.NODE:
+            node = ledger.nodes.get(NodeName(event.object_id))
+            if node is not None:
+                inform_node(out, node.name, node.uid, event.message)
+        case EventKind.QUEUE:
+            return
+
+
+def _is_news(task: Task, message: str, now: float) -> bool:
+    """Whether no event stands that says the same; other numbers make no other words.
+
+    A session that begins knows of none: what the pod's condition says already was told before.
+    """
+    text = _NUMBER.sub("#", message)
+    before = () if task.heard or not _hearing_says(task, text) else ((text, now),)
+    heard = {said: at for said, at in (*task.heard, *before) if now < at + STANDS_S}
+    if text in heard:
+        return False
+    task.heard = (*heard.items(), (text, now))[-_REMEMBERED:]
+    return True
+
+
+def _hearing_says(task: Task, text: str) -> bool:
+    """Whether that is what the condition of the pod says, numbers aside."""
+    condition = task.pod.condition
+    return condition is not None and _NUMBER.sub("#", lack_of(condition)) == text
+
+
+def _application_event(ledger: Ledger, out: Outcome, event: CoreEvent, now: float) -> None:
+    """One that names a task group is about members which these nodes could not hold (semantics 10)."""
+    app = ledger.applications.get(AppId(event.object_id))
+    if app is None:
+        return
+    task = ledger.tasks.get(app.originator.ref.uid)
+    if task is None or _is_news(task, event.message, now):
+        warn(out, app.originator.ref, names.REASON_GANG, event.message)
+    if event.reference_id:
+        cannot_fit(ledger, out, app, event.message, now)

@@ -1,0 +1,115 @@
+"""Handlers of timers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster_operator.controller import applications, placeholders, rejections, reporting, volume_binding
+from muster_operator.controller.state import Deadline, Deletion, Ledger, Phase, SlotState, TimerKind, due, set_timer
+from muster_operator.controller.tasks import ask_of
+from muster_operator.model import names
+from muster_operator.model.commands import DeletePod, Outcome
+from muster_operator.model.core_requests import AskSubmitted
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.states import AppState, TaskState
+
+#: The pause between two deletes of the same pod grows up to this many times the first.
+_MAX_PAUSES: Final = 12
+
+
+def on_timers(ledger: Ledger, now: float) -> Outcome:
+    """What follows from the next moment that has come; while no session is live it waits.
+
+    One at a time, so that thousands do not hold others up, and none is lost where another fails.
+    """
+    out = Outcome()
+    if ledger.phase is Phase.LIVE and (deadline := due(ledger, now)) is not None:
+        _look(ledger, out, deadline, now)
+    return out
+
+
+def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
+    match deadline.look:
+        case TimerKind.WAITING:
+            _check_waiting(ledger, out, PodUid(deadline.subject), now)
+        case TimerKind.WRITE:
+            rejections.retry_writes(ledger, out, PodUid(deadline.subject))
+        case TimerKind.DELETION:
+            _check_deletion(ledger, out, PodUid(deadline.subject), now)
+        case TimerKind.AVOIDANCE:
+            _end_avoidance(ledger, out, PodUid(deadline.subject))
+        case TimerKind.CREATIONS:
+            _check_creations(ledger, out, AppId(deadline.subject), now)
+        case TimerKind.GANG:
+            reporting.check_progress(ledger, out, AppId(deadline.subject), now)
+        case TimerKind.NAMESPACE:
+            applications.wait_no_longer(ledger, out, AppId(deadline.subject), now)
+        case TimerKind.PLACE:
+            rejections.give_up(ledger, out, PodUid(deadline.subject), now)
+        case TimerKind.VOLUMES:
+            volume_binding.too_late(ledger, out, PodUid(deadline.subject), now)
+
+
+def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """The pod has waited long enough for a condition, if it still waits."""
+    task = ledger.tasks.get(uid)
+    if task is not None:
+        reporting.update_pod_condition(ledger, out, task, now)
+
+
+def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """A pod that was told to go and is still there: tell it again, and tell the user (semantics 14).
+
+    A placeholder that is stuck is deleted by force: it runs nothing that could be lost, and a node that does not answer
+    must not hold its gang. The pause counts from the answer to the last delete, the time until users are told from that
+    to the first. Where thousands of writes wait, another delete would only wait behind them, and find the pod gone.
+    """
+    deletion = ledger.deletions.get(uid)
+    if deletion is None:
+        return
+    settings = ledger.settings
+    stuck_s = 0.0 if deletion.heard is None else now - deletion.heard
+    if deletion.placeholder and not deletion.is_told and stuck_s >= settings.delete_warning_s:
+        deletion.is_told = True
+        _tell_stuck(out, deletion, round(stuck_s))
+    pause = settings.delete_retry_s * min(deletion.tries, _MAX_PAUSES)
+    earliest = (now if deletion.answered is None else deletion.answered) + pause
+    if earliest > now:
+        set_timer(ledger, Deadline(earliest, TimerKind.DELETION, uid))
+        return
+    pod = ledger.pods.get(uid)
+    if deletion.placeholder or pod is None or not pod.terminating:
+        force = deletion.placeholder and stuck_s >= settings.delete_warning_s
+        out.commands.append(DeletePod(deletion.pod, deletion.reason, force))
+        deletion.tries += 1
+        deletion.answered = None
+    set_timer(ledger, Deadline(now + pause, TimerKind.DELETION, uid))
+
+
+def _tell_stuck(out: Outcome, deletion: Deletion, seconds: int) -> None:
+    note = f"deleted {seconds} s ago ({deletion.reason}) and still there; look at the pod's node and finalizers"
+    reporting.warn(out, deletion.pod, names.REASON_GANG, note, names.ACTION_DELETE_UNCONFIRMED)
+
+
+def _end_avoidance(ledger: Ledger, out: Outcome, uid: PodUid) -> None:
+    """The oldest node on the list may be tried again."""
+    task = ledger.tasks.get(uid)
+    if task is None or not task.avoid:
+        return
+    task.avoid = task.avoid[1:]
+    if task.state is TaskState.SCHEDULING and task.asked:
+        out.news.append(AskSubmitted(ask_of(ledger, task)))
+
+
+def _check_creations(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """Placeholders that were created and never seen are created again, under the same name."""
+    app = ledger.applications.get(app_id)
+    if app is None or app.state is not AppState.RESERVING:
+        return
+    lost = placeholders.retry_placeholder(ledger, out, app)
+    if lost is not None:
+        applications.give_up_gang(
+            ledger, out, app, now, f"placeholder {lost.name} was created {lost.tries} times and never seen"
+        )
+    elif app.creations.are_waiting or any(slot.state is not SlotState.SEEN for slot in app.slots.values()):
+        placeholders.watch_creations(ledger, app, now)

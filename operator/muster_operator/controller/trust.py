@@ -1,0 +1,101 @@
+"""Verification of signed placeholders, bindings and gang outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from muster_operator.controller.state import Application, Ledger
+from muster_operator.model import names
+from muster_operator.model.ids import NodeName, application_name
+from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef, TaskGroup
+from muster_operator.model.signing import Validity
+from muster_operator.translate.gangs import requests_text
+
+_UNKNOWN = (
+    "this placeholder is signed with a key that Muster does not have; it is counted on its node and neither used nor "
+    "deleted. Delete the pod, or restore the Secret with the signing key"
+)
+
+
+_NOT_OURS = f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it"
+
+
+def settled(ledger: Ledger, pod: Pod) -> Pod:
+    """The pod with what its claim to be a placeholder is worth now."""
+    member = pod.membership
+    claim = member.claim
+    if claim is None:
+        return pod
+    validity = _verify(ledger, pod.seal, _placeholder(pod, member, claim)) if pod.seal else Validity.NONE
+    if validity is Validity.UNKNOWN_KEY:
+        ledger.unverified.add(pod.ref.uid)
+        told = replace(member, placeholder=False, owner=None, refusal=member.refusal or _UNKNOWN)
+        return structs.replace(pod, membership=told)
+    ledger.unverified.discard(pod.ref.uid)
+    refusal = "" if member.refusal == _UNKNOWN else member.refusal
+    if validity is Validity.VALID:
+        told = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)
+    else:
+        conflicts = member.conflicts if _NOT_OURS in member.conflicts else (*member.conflicts, _NOT_OURS)
+        told = replace(member, placeholder=False, owner=None, refusal=refusal, conflicts=conflicts)
+    return structs.replace(pod, membership=told)
+
+
+def is_bound_by_muster(ledger: Ledger, pod: Pod) -> bool:
+    """Whether the pod is on a node to which Muster bound it."""
+    if pod.node is None or not pod.binding:
+        return False
+    return _verify(ledger, pod.binding, _binding(pod.ref, pod.node)) is Validity.VALID
+
+
+def is_resumed(ledger: Ledger, pod: Pod) -> bool:
+    """Whether Muster wrote on the pod that the reservation of its gang has ended."""
+    if not pod.membership.resumed or not pod.seal:
+        return False
+    return _verify(ledger, pod.seal, _outcome(pod.ref)) is Validity.VALID
+
+
+def sign_placeholder(ledger: Ledger, app: Application, group: TaskGroup, name: str, ordinal: int) -> str:
+    """The signature of a placeholder; empty without a key."""
+    owner = app.originator.ref
+    texts = ("placeholder", owner.namespace, name, owner.uid, app.name, group.name, str(ordinal), requests_text(group))
+    return "" if ledger.keys is None else ledger.keys.sign(texts)
+
+
+def sign_binding(ledger: Ledger, pod: PodRef, node: NodeName) -> str:
+    """The signature of a binding; empty without a key."""
+    return "" if ledger.keys is None else ledger.keys.sign(_binding(pod, node))
+
+
+def sign_outcome(ledger: Ledger, pod: PodRef) -> str:
+    """The signature that says of an originator that its gang was given up; empty without a key."""
+    return "" if ledger.keys is None else ledger.keys.sign(_outcome(pod))
+
+
+def _verify(ledger: Ledger, signature: str, parts: tuple[str, ...]) -> Validity:
+    """Without keys, every signature is one of an unknown key."""
+    return Validity.UNKNOWN_KEY if ledger.keys is None else ledger.keys.verify(signature, parts)
+
+
+def _placeholder(pod: Pod, member: Membership, claim: PlaceholderClaim) -> tuple[str, ...]:
+    name, app = pod.ref.name, application_name(member.app)
+    return (
+        "placeholder",
+        pod.ref.namespace,
+        name,
+        claim.owner,
+        app,
+        member.task_group,
+        pod.ordinal,
+        claim.requests,
+    )
+
+
+def _binding(pod: PodRef, node: NodeName) -> tuple[str, ...]:
+    return ("binding", pod.namespace, pod.name, pod.uid, node)
+
+
+def _outcome(pod: PodRef) -> tuple[str, ...]:
+    return ("gang-outcome", pod.namespace, pod.name, pod.uid, names.GANG_RESUMED)

@@ -1,0 +1,375 @@
+"""Volume binding before a pod is bound, and storage events.
+
+Differs: kube-scheduler leaves marks that came to nothing where they are, so that the claim stays with its node.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+import orjson
+
+from muster_operator.controller import rejections, reporting, tasks
+from muster_operator.controller.state import Deadline, Ledger, Mounting, Step, StepState, Task, TimerKind, set_timer
+from muster_operator.model import names
+from muster_operator.model.cluster_events import (
+    AttachmentGone,
+    AttachmentSeen,
+    ClaimGone,
+    ClaimSeen,
+    DriversSeen,
+    StorageEvent,
+    VolumeGone,
+    VolumeSeen,
+)
+from muster_operator.model.commands import (
+    CommandFailed,
+    CommandSucceeded,
+    CommandUnanswered,
+    Outcome,
+    Result,
+    StorageCommand,
+)
+from muster_operator.model.core_requests import ClusterObjectReported, CoreRequest, Node, NodeUpdated
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.storage import (
+    Attachment,
+    ChosenVolumes,
+    Claim,
+    ClaimRef,
+    ClusterObject,
+    ObjectKind,
+    Requirement,
+    Volume,
+)
+from muster_si import keys
+
+
+def reaches(node: Node, volume: Volume) -> bool:
+    """Whether one of the terms holds; an empty term never does."""
+    if volume.reach is None:
+        return True
+    return any(term and all(_holds(node, requirement) for requirement in term) for term in volume.reach)
+
+
+def _holds(node: Node, requirement: Requirement) -> bool:
+    value = node.attributes.get(keys.NODE_LABEL_PREFIX + requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(value, requirement)
+        case _:
+            return False
+
+
+def _compares(value: str | None, requirement: Requirement) -> bool:
+    try:
+        [bound] = requirement.values
+        number, limit = int(value or ""), int(bound)
+    except ValueError:
+        return False
+    return number > limit if requirement.operator == "Gt" else number < limit
+
+
+#: How often a write that nobody answered is sent before it counts as failed.
+_MAX_TRIES: Final = 3
+
+
+#: What a claim is: bound, or not yet. Anything else is a text that says why it never will be on this node.
+_BOUND: Final = None
+
+
+_NOT_YET: Final = ""
+
+
+def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolumes, now: float) -> None:
+    """The pod was given its node, and volumes for its claims."""
+    until = now + ledger.settings.volume_bind_s
+    claims = ledger.storage.claims
+    steps = {key: Step(_ref(claims, key), volume) for key, volume in sorted(chosen.items())}
+    tasks.wait_for_volumes(ledger, task, Mounting(steps, until))
+    set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
+    _go_on(ledger, out, task, now)
+
+
+def _ref(claims: Mapping[str, Claim], key: str) -> ClaimRef:
+    """The claim as it is now; one that is gone already is none with this UID."""
+    if key in claims:
+        return claims[key].ref
+    namespace, _, name = key.partition("/")
+    return ClaimRef(namespace, name, "")
+
+
+def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None:
+    """Something is new about a claim or a volume."""
+    for uid in tasks.waiting_for(ledger, name):
+        task = ledger.tasks.get(uid)
+        if task is not None and task.mounting is not None:
+            _go_on(ledger, out, task, now)
+
+
+def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
+    """A time-out came; of a wait that is over it means nothing."""
+    task = ledger.tasks.get(uid)
+    if task is None or task.mounting is None or task.mounting.until > now:
+        return
+    states = ((key, _state(ledger, task, step)) for key, step in task.mounting.steps.items())
+    waiting = ", ".join(key for key, state in states if state is not _BOUND)
+    fail_binding(ledger, out, task, now, f"not bound within {ledger.settings.volume_bind_s:g} s: {waiting}")
+
+
+def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: StorageCommand, now: float) -> None:
+    """A write ended; one of an earlier attempt, or that took something back, is nobody's business any more."""
+    task = ledger.tasks.get(command.pod.uid)
+    step = task.mounting.steps.get(command.claim.key) if task is not None and task.mounting is not None else None
+    if task is None or step is None or step.order != command:
+        return
+    match result:
+        case CommandSucceeded():
+            if step.state is StepState.ORDERED:
+                step.state = StepState.WRITTEN
+            _go_on(ledger, out, task, now)
+        case CommandUnanswered() if step.tries < _MAX_TRIES:
+            step.tries += 1
+            out.commands.append(command)
+        case CommandUnanswered():
+            fail_binding(ledger, out, task, now, "the API server did not answer")
+        case CommandFailed(message=message):
+            fail_binding(ledger, out, task, now, message)
+
+
+def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str) -> None:
+    """The claims do not get their volumes there: take back what was begun, and ask for another node."""
+    reporting.warn(out, task.pod.ref, names.REASON_VOLUMES_FAILURE, f"volumes for node {task.node} failed: {why}")
+    rejections.keep_place(ledger, out, task, now)
+    tasks.roll_back(ledger, out, task, now, why)
+
+
+def _go_on(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
+    """Whatever can be done now: writes that are due, the bind if all is done, the way back if it never will be."""
+    mounting = task.mounting
+    if mounting is None:
+        return
+    states = [(step, _state(ledger, task, step)) for step in mounting.steps.values()]
+    if (why := next((state for _, state in states if state), None)) is not None:
+        fail_binding(ledger, out, task, now, why)
+        return
+    for step, state in states:
+        if state is not _BOUND and step.state is StepState.TO_WRITE and (command := tasks.order_volumes(task, step)):
+            step.state, step.order = StepState.ORDERED, command
+            out.commands.append(command)
+    if all(state is _BOUND for _, state in states):
+        tasks.stop_waiting_for_volumes(ledger, task)
+        tasks.order_bind(ledger, out, task)
+
+
+def _state(ledger: Ledger, task: Task, step: Step) -> str | None:
+    """_BOUND, _NOT_YET, or why it never will be."""
+    claim = ledger.storage.claims.get(step.claim.key)
+    if claim is None or claim.ref.uid != step.claim.uid:
+        return f'persistentvolumeclaim "{step.claim.name}" is gone'
+    if claim.is_going:
+        return f'persistentvolumeclaim "{step.claim.name}" is being deleted'
+    if claim.is_bound:
+        return _state_of_bound(ledger, task, claim)
+    return _state_of_chosen(ledger, step) if step.volume else _state_of_made(task, step, claim)
+
+
+def _state_of_bound(ledger: Ledger, task: Task, claim: Claim) -> str | None:
+    """Whoever bound it may have bound it to a volume that the node does not reach."""
+    volume, node = ledger.storage.volumes.get(claim.volume), ledger.nodes.get(task.node) if task.node else None
+    if volume is None or node is None:
+        return _NOT_YET
+    if not reaches(node, volume):
+        return f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}"'
+    return _BOUND
+
+
+def _state_of_chosen(ledger: Ledger, step: Step) -> str:
+    volume = ledger.storage.volumes.get(step.volume)
+    if volume is None or volume.is_going:
+        return f'persistentvolume "{step.volume}" is gone'
+    if volume.claim is None:
+        return f'ClaimRef got reset for pv "{volume.name}"' if step.state is StepState.SEEN else _NOT_YET
+    if volume.claim.key != step.claim.key or volume.claim.uid not in {"", step.claim.uid}:
+        return f'persistentvolume "{volume.name}" was taken by claim {volume.claim.key}'
+    if volume.claim.uid:
+        step.state = StepState.SEEN
+    return _NOT_YET
+
+
+def _state_of_made(task: Task, step: Step, claim: Claim) -> str:
+    if claim.selected_node == task.node:
+        step.state = StepState.SEEN
+    elif claim.selected_node:
+        return f'persistentvolumeclaim "{claim.ref.name}" is made for node {claim.selected_node}'
+    elif step.state is StepState.SEEN:
+        return f'provisioning failed for PVC "{claim.ref.name}"'
+    return _NOT_YET
+
+
+def record_object(ledger: Ledger, found: ClusterObject) -> None:
+    """Keep how the object looks, or that it is gone."""
+    key = found.kind, found.name
+    if found.gone:
+        ledger.objects.pop(key, None)
+    else:
+        ledger.objects[key] = found
+
+
+def object_seen(ledger: Ledger, out: Outcome, found: ClusterObject) -> None:
+    """The object looks like this, or is gone; the core is told what is new to it."""
+    known = ledger.objects.get((found.kind, found.name))
+    record_object(ledger, found)
+    if known != found and (known is not None or not found.gone):
+        out.news.append(ClusterObjectReported(found))
+
+
+def all_told(ledger: Ledger, at_once: int) -> Iterator[list[CoreRequest]]:
+    """Everything that is known, in portions of that size: what a session begins with."""
+    everything = iter(list(ledger.objects.values()))
+    while portion := [ClusterObjectReported(found) for found in islice(everything, at_once)]:
+        yield list[CoreRequest](portion)
+
+
+def record_storage(ledger: Ledger, fact: StorageEvent) -> None:
+    """Keep what Kubernetes shows, without any consequence."""
+    storage = ledger.storage
+    match fact:
+        case VolumeSeen(volume):
+            storage.volumes[volume.name] = volume
+        case VolumeGone(name):
+            storage.volumes.pop(name, None)
+        case ClaimSeen(claim):
+            storage.claims[claim.ref.key] = claim
+        case ClaimGone(key):
+            storage.claims.pop(key, None)
+        case DriversSeen(drivers) if drivers.limits:
+            storage.drivers[drivers.node] = drivers
+        case DriversSeen(drivers):
+            storage.drivers.pop(drivers.node, None)
+        case AttachmentSeen(attachment):
+            _detach(ledger, attachment.name)
+            storage.attachments[attachment.name] = attachment
+            storage.attached_to[attachment.node][attachment.name] = attachment
+            storage.holders[attachment.volume].add(attachment.name)
+        case AttachmentGone(name):
+            _detach(ledger, name)
+    if (told := _told(fact)) is not None:
+        record_object(ledger, told)
+
+
+def _detach(ledger: Ledger, name: str) -> None:
+    storage = ledger.storage
+    known = storage.attachments.pop(name, None)
+    if known is None:
+        return
+    storage.attached_to[known.node].pop(name, None)
+    storage.holders[known.volume].discard(name)
+    if not storage.attached_to[known.node]:
+        del storage.attached_to[known.node]
+    if not storage.holders[known.volume]:
+        del storage.holders[known.volume]
+
+
+def _told(fact: StorageEvent) -> ClusterObject | None:
+    """What the core is told of it by itself."""
+    match fact:
+        case VolumeSeen(volume):
+            return volume.told
+        case VolumeGone(name):
+            return ClusterObject(ObjectKind.VOLUME, name, gone=True)
+        case ClaimSeen(claim):
+            return claim.told
+        case ClaimGone(key):
+            return ClusterObject(ObjectKind.CLAIM, key, gone=True)
+        case _:
+            return None
+
+
+def storage_seen(ledger: Ledger, out: Outcome, fact: StorageEvent, now: float) -> None:
+    """The core hears what is new to it, of itself or of nodes, and pods that wait for it go on."""
+    nodes = _nodes_of(ledger, fact)
+    before = {node.name: as_reported(ledger, node) for node in nodes}
+    told = _told(fact)
+    if told is not None:
+        object_seen(ledger, out, told)
+    record_storage(ledger, fact)
+    for node in nodes:
+        if (after := as_reported(ledger, node)) != before[node.name]:
+            out.news.append(NodeUpdated(after))
+    for name in _heard_by(fact):
+        storage_changed(ledger, out, name, now)
+
+
+def _heard_by(fact: StorageEvent) -> list[str]:
+    """Who waits for one of these hears of it: a volume that was made is known by the claim that it is for."""
+    match fact:
+        case VolumeSeen(volume):
+            return [volume.name, volume.claim.key] if volume.claim is not None else [volume.name]
+        case VolumeGone(name):
+            return [name]
+        case ClaimSeen(claim):
+            return [claim.ref.key]
+        case ClaimGone(key):
+            return [key]
+        case _:
+            return []
+
+
+def _nodes_of(ledger: Ledger, fact: StorageEvent) -> list[Node]:
+    """The nodes whose attributes may be others now."""
+    storage = ledger.storage
+    match fact:
+        case DriversSeen(drivers):
+            names = {drivers.node}
+        case AttachmentSeen(attachment):
+            names = {attachment.node, *_node_of(ledger, attachment.name)}
+        case AttachmentGone(name):
+            names = set(_node_of(ledger, name))
+        case VolumeSeen(volume):
+            names = {storage.attachments[name].node for name in storage.holders.get(volume.name, ())}
+        case VolumeGone(name):
+            names = {storage.attachments[held].node for held in storage.holders.get(name, ())}
+        case _:
+            names = set[NodeName]()
+    return [ledger.nodes[name] for name in sorted(names) if name in ledger.nodes]
+
+
+def _node_of(ledger: Ledger, attachment: str) -> list[NodeName]:
+    known = ledger.storage.attachments.get(attachment)
+    return [known.node] if known is not None else []
+
+
+def as_reported(ledger: Ledger, node: Node) -> Node:
+    """The node with what its drivers can attach and have attached."""
+    storage, attributes = ledger.storage, {}
+    if (drivers := storage.drivers.get(node.name)) is not None:
+        attributes[keys.NODE_VOLUME_LIMITS] = drivers.limits
+        if drivers.migrated:
+            attributes[keys.NODE_MIGRATED] = drivers.migrated
+    if attached := _attached(ledger, storage.attached_to.get(node.name, {})):
+        attributes[keys.NODE_ATTACHED] = attached
+    return replace(node, attributes={**node.attributes, **attributes}) if attributes else node
+
+
+def _attached(ledger: Ledger, attachments: dict[str, Attachment]) -> str:
+    """Handles by driver; a volume that is not there, or of no CSI driver, is not counted."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for attachment in attachments.values():
+        volume = ledger.storage.volumes.get(attachment.volume)
+        if volume is not None and volume.handle:
+            found[attachment.driver].add(volume.handle)
+    sorted_handles = {driver: sorted(handles) for driver, handles in found.items()}
+    return orjson.dumps(sorted_handles, option=orjson.OPT_SORT_KEYS).decode() if found else ""

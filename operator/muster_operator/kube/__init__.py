@@ -1,0 +1,1 @@
+"""The API server: connections, watches, writes with priorities and retries, leases."""

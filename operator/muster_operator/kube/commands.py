@@ -1,0 +1,578 @@
+"""Commands as HTTP requests, their retries and results."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+import orjson
+import structlog
+
+from muster_operator.kube.http import RETRY_AFTER_LIMIT_S, THROTTLED, UNAVAILABLE, Policies, Retry
+from muster_operator.kube.session import MERGE_PATCH, STRATEGIC_PATCH, KubeSession, Reply, Request
+from muster_operator.kube.write_queue import Cancellation, Throttle, WritePriority, named_command, write_priority_of
+from muster_operator.model import limits
+from muster_operator.model.commands import (
+    BindPod,
+    ClaimVolume,
+    Command,
+    CommandFailed,
+    CommandSucceeded,
+    CommandUnanswered,
+    CreatePlaceholder,
+    DeletePod,
+    FailPod,
+    MarkDisrupted,
+    MarkResumed,
+    PostEvent,
+    Result,
+    SelectNode,
+    SetCondition,
+    StorageCommand,
+    Subject,
+)
+from muster_operator.model.errors import Unreachable
+from muster_operator.model.names import (
+    ANNOTATION_BINDING_SIGNATURE,
+    ANNOTATION_GANG_OUTCOME,
+    ANNOTATION_OUTCOME_SIGNATURE,
+    FIELD_MANAGER,
+    GANG_RESUMED,
+    PLACEHOLDER_FIELD_MANAGER,
+    REPORTING_CONTROLLER,
+)
+from muster_operator.model.pods import PlaceholderSpec, PodRef
+from muster_operator.model.storage import ClaimRef
+from muster_operator.translate.storage import SELECTED_NODE
+from muster_operator.translate.values import Raw, mapping, strings, text
+
+#: Series remembered; the one longest silent is forgotten first and would begin anew.
+REMEMBERED: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An event that stands in the API server: its name, and how often it was said."""
+
+    name: str
+    count: int
+
+
+class Series:
+    """What stands in the API server, by object and series."""
+
+    def __init__(self) -> None:
+        self.instance: Final = f"muster-operator-{socket.gethostname()}"[:128]
+        self._known: OrderedDict[tuple[str, str, str], Known] = OrderedDict()
+        self._number = 0
+
+    def turn(self, command: PostEvent) -> Known | None:
+        """The series' event with its count moved on; None = it has to be made."""
+        known = self._known.get(_key(command)) if command.series else None
+        if known is None:
+            return None
+        known = replace(known, count=known.count + 1)
+        self._known[_key(command)] = known
+        self._known.move_to_end(_key(command))
+        return known
+
+    def start(self, command: PostEvent, now: datetime) -> str:
+        """A name for a new event, unique among processes and restarts; remembered if it begins a series."""
+        self._number += 1
+        name = f"{command.name[:200]}.{int(now.timestamp() * 1e6):x}{os.getpid():x}{self._number:x}"
+        if command.series:
+            self._known[_key(command)] = Known(name, 1)
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return name
+
+    def forget(self, command: PostEvent) -> None:
+        """The event could not be made."""
+        self._known.pop(_key(command), None)
+
+
+def _key(command: PostEvent) -> tuple[str, str, str]:
+    return (command.namespace, command.uid or command.name, command.series)
+
+
+#: Seconds a bind may take: less than others get, because a session waits for the last binds of the one before.
+BIND_S: Final = 5.0
+
+
+#: Longest note of an event, bytes (events.k8s.io/v1 validation).
+NOTE_LIMIT: Final = 1024
+
+
+#: Events about cluster-wide objects live in this namespace, as the API server demands.
+CLUSTER_EVENTS_NAMESPACE: Final = "default"
+
+
+def bind(command: BindPod) -> Request:
+    """POST the binding; its uid is a precondition: another pod of that name answers 409."""
+    pod = command.pod
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if command.signature:  # the API server merges annotations of a binding into those of its pod
+        metadata["annotations"] = {ANNOTATION_BINDING_SIGNATURE: command.signature}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": command.node},
+    }
+    path = f"{_pod_path(pod)}/binding?fieldManager={FIELD_MANAGER}"
+    return Request("POST", path, orjson.dumps(body), within_s=BIND_S, resource="pods/binding")
+
+
+def delete(command: DeletePod) -> Request:
+    """DELETE the pod of that uid; the API server deletes a pod without a node immediately."""
+    options: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": command.pod.uid},
+    }
+    if command.force:
+        options["gracePeriodSeconds"] = 0
+    return Request("DELETE", _pod_path(command.pod), orjson.dumps(options))
+
+
+def create(namespace: str, manifest: Mapping[str, Any]) -> Request:
+    """POST a placeholder pod under the field manager that marks it as ours (semantics 18)."""
+    path = f"/api/v1/namespaces/{namespace}/pods?fieldManager={PLACEHOLDER_FIELD_MANAGER}"
+    return Request("POST", path, orjson.dumps(manifest))
+
+
+def read(namespace: str, name: str) -> Request:
+    """GET one pod."""
+    return Request("GET", f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+
+def fail(command: FailPod) -> Request:
+    """PATCH the status of a pod that will never get a node: phase Failed (contract 6.2)."""
+    status = {"phase": "Failed", "reason": command.reason, "message": command.message}
+    return _patch(command.pod, "/status", {"status": status}, MERGE_PATCH)
+
+
+def condition(command: SetCondition, now: datetime) -> Request:
+    """PATCH the condition PodScheduled=False; conditions are merged by their type."""
+    return _condition(command.pod, ("PodScheduled", "False", command.reason, command.message), now)
+
+
+def mark_disrupted(command: MarkDisrupted, now: datetime) -> Request:
+    """PATCH the condition DisruptionTarget=True, with the reason of kube-scheduler's preemptions."""
+    reason = "PreemptionByScheduler"
+    return _condition(command.pod, ("DisruptionTarget", "True", reason, command.message), now)
+
+
+def mark_resumed(command: MarkResumed) -> Request:
+    """PATCH the originator's annotation that says its reservation is over.
+
+    Through the status subresource, which takes annotations and labels too: the operator has no right to patch pods.
+    """
+    annotations = {ANNOTATION_GANG_OUTCOME: GANG_RESUMED}
+    if command.signature:
+        annotations[ANNOTATION_OUTCOME_SIGNATURE] = command.signature
+    return _patch(command.originator, "/status", {"metadata": {"annotations": annotations}}, MERGE_PATCH)
+
+
+def event(command: PostEvent, name: str, instance: str, now: datetime) -> Request:
+    """POST an event of its own, or the first of a series."""
+    namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
+    version = "coordination.k8s.io/v1" if command.subject is Subject.LEASE else "v1"
+    regarding = {"apiVersion": version, "kind": command.subject.value, "name": command.name, "uid": command.uid}
+    if command.namespace:
+        regarding["namespace"] = command.namespace
+    body = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "eventTime": micro_time(now),
+        "reportingController": REPORTING_CONTROLLER,
+        "reportingInstance": instance,
+        "action": command.action,
+        "reason": command.reason,
+        "regarding": regarding,
+        "note": shortened(command.note),
+        "type": command.type.value,
+    }
+    path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+    return Request("POST", path, orjson.dumps(body), resource="events")
+
+
+def series(command: PostEvent, name: str, count: int, now: datetime) -> Request:
+    """PATCH the event of a series: its action, note and count move on.
+
+    Through the core group, because events.k8s.io/v1 lets a series count but never say something new.
+    """
+    namespace = command.namespace or CLUSTER_EVENTS_NAMESPACE
+    body = {
+        "action": command.action,
+        "message": shortened(command.note),
+        "series": {"count": count, "lastObservedTime": micro_time(now)},
+    }
+    return Request("PATCH", f"/api/v1/namespaces/{namespace}/events/{name}", orjson.dumps(body), MERGE_PATCH)
+
+
+def shortened(note: str) -> str:
+    """A note that the API server takes: at most NOTE_LIMIT bytes."""
+    encoded = note.encode()
+    return note if len(encoded) <= NOTE_LIMIT else encoded[: NOTE_LIMIT - 3].decode(errors="ignore") + "..."
+
+
+def micro_time(now: datetime) -> str:
+    """A time with microseconds, as Kubernetes writes MicroTime."""
+    return f"{now.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def _condition(pod: PodRef, said: tuple[str, str, str, str], now: datetime) -> Request:
+    """A condition of type, status, reason and message since now."""
+    entry = dict(zip(("type", "status", "reason", "message"), said, strict=True))
+    entry["lastTransitionTime"] = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _patch(pod, "/status", {"status": {"conditions": [entry]}}, STRATEGIC_PATCH)
+
+
+def _pod_path(pod: PodRef) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _patch(pod: PodRef, subresource: str, body: dict[str, Any], content_type: str) -> Request:
+    """A patch that carries the uid: the API server answers 409 where it is another pod."""
+    whole = {**body, "metadata": {**body.get("metadata", {}), "uid": pod.uid}}
+    path = f"{_pod_path(pod)}{subresource}?fieldManager={FIELD_MANAGER}"
+    return Request("PATCH", path, orjson.dumps(whole), content_type)
+
+
+#: On a volume: that it was for nobody before, so that it is free again when the claim goes.
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+
+
+class Contested(Exception):
+    """The object is not as it would have to be; the message says for people why."""
+
+
+def read_volume_object(command: StorageCommand) -> Request:
+    """GET the volume or the claim."""
+    return Request("GET", _path(command))
+
+
+def volume_patch(command: StorageCommand, raw: Raw) -> Request | None:
+    """The patch that the object, as read, needs; None if it is already so.
+
+    Raises:
+        Contested: it cannot be done any more.
+    """
+    fields = _volume_change(command, raw) if isinstance(command, ClaimVolume) else _claim_change(command, raw)
+    if fields is None:
+        return None
+    metadata = mapping(raw.get("metadata"))
+    known = {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")}
+    body = {**fields, "metadata": {**known, **fields.get("metadata", {})}}
+    return Request("PATCH", f"{_path(command)}?fieldManager={FIELD_MANAGER}", orjson.dumps(body), MERGE_PATCH)
+
+
+def _path(command: StorageCommand) -> str:
+    if isinstance(command, ClaimVolume):
+        return f"/api/v1/persistentvolumes/{command.volume}"
+    return f"/api/v1/namespaces/{command.claim.namespace}/persistentvolumeclaims/{command.claim.name}"
+
+
+def _volume_change(command: ClaimVolume, raw: Raw) -> dict[str, Any] | None:
+    written, claim = mapping(raw.get("spec")).get("claimRef"), command.claim
+    now = ClaimRef(*(text(mapping(written).get(field)) for field in ("namespace", "name", "uid")))
+    is_for_it = isinstance(written, dict) and now.key == claim.key and now.uid in {"", claim.uid}
+    if command.undo:
+        is_bound = mapping(raw.get("status")).get("phase") == "Bound"
+        return _freed(raw) if is_for_it and now.uid and not is_bound else None
+    if isinstance(written, dict) and not is_for_it:
+        raise Contested(f'persistentvolume "{command.volume}" was taken by claim {now.key}')
+    if now.uid:
+        return None
+    ref = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": claim.namespace, "name": claim.name}
+    fields: dict[str, Any] = {"spec": {"claimRef": {**ref, "uid": claim.uid}}}
+    if not isinstance(written, dict):
+        fields["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
+    return fields
+
+
+def _freed(raw: Raw) -> dict[str, Any]:
+    """For nobody again, or for the claim that its owner named, which then has no UID."""
+    if BOUND_BY_CONTROLLER in strings(mapping(raw.get("metadata")).get("annotations")):
+        return {"spec": {"claimRef": None}, "metadata": {"annotations": {BOUND_BY_CONTROLLER: None}}}
+    return {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
+
+
+def _claim_change(command: SelectNode, raw: Raw) -> dict[str, Any] | None:
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    selected = strings(metadata.get("annotations")).get(SELECTED_NODE, "")
+    is_same = metadata.get("uid") == command.claim.uid
+    if command.undo:
+        is_ours = is_same and selected == command.node and not text(spec.get("volumeName"))
+        return {"metadata": {"annotations": {SELECTED_NODE: None}}} if is_ours else None
+    if not is_same:
+        raise Contested(f'persistentvolumeclaim "{command.claim.name}" is another one by now')
+    if selected and selected != command.node:
+        raise Contested(f'persistentvolumeclaim "{command.claim.name}" is made for node {selected}')
+    return None if selected else {"metadata": {"annotations": {SELECTED_NODE: command.node}}}
+
+
+Send = Callable[[StorageCommand, Request, Retry], Awaitable[Reply]]
+
+
+#: How often an object is looked at that others write, too: its controller, a provisioner.
+_MOST_LOOKS: Final = 8
+
+
+_CONFLICT: Final = 409
+
+
+async def retry_on_conflict(command: StorageCommand, send: Send, policies: Policies) -> Reply:
+    """The last answer; what is so already was done, and what cannot be done any more is a conflict that says why."""
+    reply = Reply(0, b"")
+    for _ in range(_MOST_LOOKS):
+        reply = await send(command, read_volume_object(command), policies.read)
+        if not reply.ok:
+            break
+        try:
+            request = volume_patch(command, reply.json())
+        except Contested as contested:
+            return Reply(_CONFLICT, orjson.dumps({"reason": "Contested", "message": str(contested)}))
+        if request is None:
+            break
+        reply = await send(command, request, policies.delete)
+        if reply.status != _CONFLICT:
+            break
+    return reply
+
+
+log = structlog.get_logger("muster.kube")
+
+
+#: The answer that never came.
+NO_REPLY = Reply(0, b"")
+
+
+class ResultHandler(Protocol):
+    """Who is told of results, and of pods that had to be read on the way."""
+
+    def result(self, result: Result) -> None:
+        """Take how a command ended."""
+
+    def read_pod(self, raw: Raw) -> None:
+        """Take a pod as it was just read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholders:
+    """What the link cannot know of placeholders: their body, and whether a pod is the one meant."""
+
+    manifest: Callable[[PlaceholderSpec], Raw]
+    is_ours: Callable[[Raw, PlaceholderSpec], bool]
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Counts for metrics: tries beyond the first, and final answers by kind and status; kinds told to slow down."""
+
+    retried: Callable[[str, int], None]
+    ended: Callable[[str, int], None]
+    braked: Callable[[str], None] = lambda kind: None
+
+
+class Kube:
+    """Executes commands; one instance serves all writers.
+
+    `brakes`: what the API server said about whole kinds. `recall` ends the tries of binds.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        placeholders: Placeholders,
+        teller: ResultHandler,
+        attempts: Attempts,
+        policies: Policies | None = None,
+    ) -> None:
+        self._policies = policies or Policies()
+        self._session = session
+        self._placeholders = placeholders
+        self._teller = teller
+        self._attempts = attempts
+        self._series = Series()
+        self.brakes = Throttle(attempts.braked)
+        self.recall = Cancellation()
+
+    async def execute(self, command: Command) -> None:
+        """Carry the command out and tell how it ended."""
+        result = await self._carry_out(command)
+        match result:
+            case CommandSucceeded():
+                self._attempts.ended(type(command).__name__, 200)
+            case CommandFailed():
+                message = result.message[: limits.LOGGED_CHARACTERS]
+                log.info("a command failed", **named_command(command), status=result.status, message=message)
+                self._attempts.ended(type(command).__name__, result.status)
+            case CommandUnanswered():
+                log.warning("a command was not answered", **named_command(command))
+                self._attempts.ended(type(command).__name__, 0)
+        self._teller.result(result)
+
+    async def _carry_out(self, command: Command) -> Result:
+        match command:
+            case BindPod():
+                return await self._bind(command)
+            case DeletePod():
+                return await self._delete(command)
+            case CreatePlaceholder():
+                return await self._create(command)
+            case FailPod():
+                return await self._patch(command, fail(command))
+            case SetCondition():
+                return await self._patch(command, condition(command, datetime.now(tz=UTC)))
+            case MarkResumed():
+                return await self._patch(command, mark_resumed(command))
+            case MarkDisrupted():
+                return await self._patch(command, mark_disrupted(command, datetime.now(tz=UTC)))
+            case ClaimVolume() | SelectNode():
+                reply = await retry_on_conflict(command, self._with_retries, self._policies)
+                return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+            case PostEvent():
+                return await self._post_event(command)
+
+    async def _bind(self, command: BindPod) -> Result:
+        """Bind; where it is unknown or contested whether the pod has a node, the pod itself says."""
+        reply, patience = NO_REPLY, self.recall.heard_by()
+        for attempt in range(1, self._policies.bind.attempts + 1):
+            reply = await self._once(bind(command), WritePriority.BIND)
+            if reply.ok:
+                return CommandSucceeded(command)
+            if reply.status in _SETTLED_BY_READING:
+                settled = await self._settle_bind(command, reply)
+                if settled is not None:
+                    return settled
+            pause_s = self._pause_s(self._policies.bind, attempt, reply, WritePriority.BIND)
+            if pause_s is None:
+                break
+            self._attempts.retried("BindPod", reply.status)
+            if not await patience.lasts(pause_s):
+                break
+        return _failed(command, reply)
+
+    async def _settle_bind(self, command: BindPod, reply: Reply) -> Result | None:
+        """Read the pod: bound as asked, bound elsewhere, gone, or (None) still without a node."""
+        pod = await self._read(command.pod.namespace, command.pod.name)
+        if pod.status == 0:
+            return CommandUnanswered(command)
+        raw = pod.json()
+        if not pod.ok or (raw.get("metadata") or {}).get("uid") != command.pod.uid:
+            return CommandFailed(command, 404, "NotFound", "the pod is gone")
+        self._teller.read_pod(raw)
+        node = (raw.get("spec") or {}).get("nodeName")
+        if node == command.node:
+            return CommandSucceeded(command)
+        if node:
+            return CommandFailed(command, 409, "AlreadyBound", f"the pod is on node {node}")
+        if reply.status == 409:
+            return CommandFailed(command, 409, reply.reason() or "Conflict", reply.message())
+        return None
+
+    async def _delete(self, command: DeletePod) -> Result:
+        """A conflict is a pod of another UID under that name, or something else that only the pod itself can tell."""
+        reply = await self._with_retries(command, delete(command), self._policies.delete)
+        is_gone = reply.status == 404
+        if reply.status == 409:
+            pod = await self._read(command.pod.namespace, command.pod.name)
+            is_gone = pod.status == 404 or (pod.ok and (pod.json().get("metadata") or {}).get("uid") != command.pod.uid)
+        return CommandSucceeded(command) if reply.ok or is_gone else _failed(command, reply)
+
+    async def _create(self, command: CreatePlaceholder) -> Result:
+        spec = command.spec
+        request = create(spec.namespace, self._placeholders.manifest(spec))
+        reply = await self._with_retries(command, request, self._policies.create)
+        if reply.ok:
+            return CommandSucceeded(command)
+        if not _already_exists(reply):
+            return _failed(command, reply)
+        pod = await self._read(spec.namespace, spec.name)
+        if pod.ok and self._placeholders.is_ours(pod.json(), spec):
+            self._teller.read_pod(pod.json())
+            return CommandSucceeded(command)
+        return _failed(command, reply)
+
+    async def _patch(self, command: FailPod | SetCondition | MarkResumed | MarkDisrupted, request: Request) -> Result:
+        reply = await self._with_retries(command, request, self._policies.patch)
+        return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+
+    async def _post_event(self, command: PostEvent) -> Result:
+        """An event, or one more turn of its series; a series that expired at the server begins anew."""
+        now = datetime.fromtimestamp(command.at, tz=UTC) if command.at else datetime.now(tz=UTC)
+        known = self._series.turn(command)
+        if known is not None:
+            reply = await self._with_retries(
+                command, series(command, known.name, known.count, now), self._policies.event
+            )
+            if reply.ok or reply.status != 404:
+                return CommandSucceeded(command) if reply.ok else _failed(command, reply)
+        name = self._series.start(command, now)
+        request = event(command, name, self._series.instance, now)
+        reply = await self._with_retries(command, request, self._policies.event)
+        if reply.ok or _already_exists(reply):
+            return CommandSucceeded(command)
+        self._series.forget(command)
+        return _failed(command, reply)
+
+    async def _with_retries(self, command: Command | None, request: Request, policy: Retry) -> Reply:
+        """Send until the answer is final: done, not worth another try, or out of tries. None = a read."""
+        kind = type(command).__name__ if command is not None else "ReadPod"
+        urgency = write_priority_of(command) if command is not None else None
+        attempt = 0
+        while True:
+            attempt += 1
+            reply = await self._once(request, urgency)
+            final = reply.ok or _already_exists(reply)
+            pause_s = None if final else self._pause_s(policy, attempt, reply, urgency)
+            if pause_s is None:
+                return reply
+            self._attempts.retried(kind, reply.status)
+            await asyncio.sleep(pause_s)
+
+    async def _read(self, namespace: str, name: str) -> Reply:
+        return await self._with_retries(None, read(namespace, name), self._policies.read)
+
+    async def _once(self, request: Request, urgency: WritePriority | None) -> Reply:
+        """One try; no answer is the reply with status 0. What the server says of this kind holds for all of it."""
+        try:
+            reply = await self._session.send(request)
+        except Unreachable as error:
+            log.debug("no answer", reason=str(error))
+            return NO_REPLY
+        if urgency is not None and reply.status in THROTTLED and reply.retry_after_s:
+            self.brakes.hold(urgency, min(reply.retry_after_s, RETRY_AFTER_LIMIT_S))
+        return reply
+
+    def _pause_s(self, policy: Retry, attempt: int, reply: Reply, urgency: WritePriority | None) -> float | None:
+        """Seconds until the next try, None = none; rights that are missing may be on their way."""
+        status = UNAVAILABLE if reply.is_access_denied else reply.status
+        luck = random.random()  # noqa: S311 - so that what failed together does not come again together
+        pause_s = policy.pause_s(attempt, status, reply.retry_after_s, luck)
+        return None if pause_s is None else max(pause_s, self.brakes.left_s(urgency) if urgency is not None else 0.0)
+
+
+#: After these it is unknown, or contested, whether the pod got the node.
+_SETTLED_BY_READING = frozenset({0, 404, 409, 500, 502, 503, 504})
+
+
+def _already_exists(reply: Reply) -> bool:
+    return reply.status == 409 and reply.reason() == "AlreadyExists"
+
+
+def _failed(command: Command, reply: Reply) -> Result:
+    """The final no: the server's words, or that it has none."""
+    if reply.status == 0:
+        return CommandUnanswered(command)
+    return CommandFailed(command, reply.status, reply.reason(), reply.message())

@@ -1,0 +1,327 @@
+"""HTTP connections for writes, retry policies and the API server's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final, cast
+from urllib.parse import quote, urlsplit
+
+import httptools
+
+#: Hears of each request: verb, resource, status (0 = no answer), seconds until the answer (of a watch: its head).
+Measure = Callable[[str, str, int, float], None]
+
+
+def named(method: str, path: str) -> tuple[str, str]:
+    """Verb and resource of a request, as in `apiserver_request_total`: LIST of pods, POST of pods/binding."""
+    path, _, query = path.partition("?")
+    parts = path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if not rest:
+        return method, "discovery"
+    if rest[0] == "namespaces" and len(rest) > 2:
+        rest = rest[2:]
+    resource = rest[0] if len(rest) < 3 else f"{rest[0]}/{rest[2]}"
+    if method != "GET":
+        return method, resource
+    if "watch=true" in query:
+        return "WATCH", resource
+    return "GET" if len(rest) > 1 else "LIST", resource
+
+
+def unmeasured(verb: str, resource: str, status: int, seconds: float) -> None:
+    """Hears and keeps nothing."""
+
+
+#: Answers whose smallest difference counts: `Date` has whole seconds, and an answer takes its time to come.
+ANSWERS: Final = 32
+
+
+#: Seconds of difference that the resolution of `Date` and a slow answer may make up.
+TOLERATED_S: Final = 2.0
+
+
+class ServerClock:
+    """Fed by the session with each answer that it reads."""
+
+    def __init__(self) -> None:
+        self._ahead_s: deque[float] = deque(maxlen=ANSWERS)
+
+    def note(self, date: str | None, now: float) -> None:
+        """An answer came at `now` (epoch seconds of our clock), with that `Date`."""
+        try:
+            self._ahead_s.append(now - parsedate_to_datetime(date or "").timestamp())
+        except ValueError:
+            return
+
+    @property
+    def ahead_s(self) -> float:
+        """Seconds to add to a time of the API server to have it by our clock; 0 = the clocks agree, or unknown."""
+        ahead_s = min(self._ahead_s, default=0.0)
+        return ahead_s if abs(ahead_s) > TOLERATED_S else 0.0
+
+
+UNAVAILABLE: Final = 503
+
+
+#: Statuses that say "not now": throttled, or the server or its store in trouble.
+PASSING: Final = frozenset({429, 500, 502, UNAVAILABLE, 504})
+
+
+#: Statuses whose Retry-After is meant for us: too many requests of ours, or of everybody's.
+THROTTLED: Final = frozenset({429, UNAVAILABLE})
+
+
+#: A pause is longer by up to this share.
+JITTER: Final = 0.25
+
+
+#: A server that asks for more patience than this gets another try anyway.
+RETRY_AFTER_LIMIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a kind of command is tried again.
+
+    `attempts` counts the first one too. `statuses` are worth another try; so is no answer at all, if `unanswered`.
+    """
+
+    attempts: int
+    first_s: float
+    factor: float = 2.0
+    longest_s: float = 5.0
+    statuses: frozenset[int] = PASSING
+    unanswered: bool = True
+
+    def pause_s(self, attempt: int, status: int, retry_after_s: float | None = None, luck: float = 0.0) -> float | None:
+        """Seconds to wait after attempt number `attempt` (from 1) ended so; None = give up.
+
+        `status` 0 means that no answer came. `luck`: any number from 0 to 1.
+        """
+        worth_it = self.unanswered if status == 0 else status in self.statuses
+        if not worth_it or attempt >= self.attempts:
+            return None
+        grown = min(self.longest_s, self.first_s * self.factor ** (attempt - 1))
+        return max(grown, min(retry_after_s or 0.0, RETRY_AFTER_LIMIT_S)) * (1 + JITTER * luck)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """One policy for each kind of request."""
+
+    bind: Retry = Retry(attempts=8, first_s=0.1)
+    """About 20 s in all: long enough for an API server's restart, short enough to give the node back to others."""
+
+    delete: Retry = Retry(attempts=16, first_s=0.1)
+    """A placeholder that stays costs room: about a minute, then the agent sends the order again."""
+
+    create: Retry = Retry(attempts=8, first_s=0.1, statuses=PASSING | {409})
+    """409 that is not AlreadyExists is a quota object that two creates updated at once."""
+
+    patch: Retry = Retry(attempts=8, first_s=0.2, statuses=PASSING | {409})
+    """Conditions and phases: about a quarter of a minute, then the agent comes back to them. 409 is a pod that others
+    write at the same moment; a patch says nothing of its version, so it is sent again as it is."""
+
+    event: Retry = Retry(attempts=3, first_s=0.5)
+    """An event is worth three tries."""
+
+    read: Retry = Retry(attempts=6, first_s=0.1)
+    """Reading a pod to settle what is unknown."""
+
+
+def told_pause_s(header: str | None, now: float) -> float | None:
+    """Seconds of a Retry-After header, which says a number or a date (RFC 9110, 10.2.3); nonsense counts as absent.
+
+    `now`: epoch seconds.
+    """
+    if header is None:
+        return None
+    if header.strip().isdecimal():
+        return float(header)
+    try:
+        date = parsedate_to_datetime(header)
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now)
+
+
+#: What a path of ours is made of; anything else in it is quoted.
+_PLAIN: Final = "/?=&%:,-._~"
+
+
+_RETRY_AFTER: Final = b"retry-after"
+
+
+#: What may be done twice (RFC 9110, 9.2.2).
+_IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """What came back; `retry_after` as the server wrote it."""
+
+    status: int
+    body: bytes
+    retry_after: str | None = None
+
+
+class NoResponse(ConnectionError):
+    """The connection ended before the answer did, or what came is no HTTP."""
+
+
+class _HttpConnection(asyncio.Protocol):
+    """One connection. httptools calls the `on_` methods."""
+
+    def __init__(self) -> None:
+        self.is_open, self.idle_since = False, 0.0
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._retry_after: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._waiter: asyncio.Future[HttpResponse] | None = None
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None:
+            self.close()  # an answer to nothing
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._end(NoResponse(f"what came is no answer: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(NoResponse(f"the connection was closed{f': {exc}' if exc else ''}"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == _RETRY_AFTER:
+            self._retry_after = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            waiter.set_result(HttpResponse(self._parser.get_status_code(), body, self._retry_after))
+        if not self._parser.should_keep_alive():
+            self.close()
+
+    async def exchange(self, message: bytes) -> HttpResponse:
+        """Send a request and wait for its answer.
+
+        Raises:
+            NoAnswer: none came.
+        """
+        waiter: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
+        self._waiter = waiter
+        self._parts, self._retry_after = [], None
+        self._transport.write(message)
+        try:
+            return await waiter
+        except BaseException:
+            self.close()  # its answer may come yet, and would be taken for the next one's
+            raise
+
+    def close(self) -> None:
+        """Not used again."""
+        self.is_open = False
+        self._transport.abort()
+
+    def _end(self, error: NoResponse) -> None:
+        if self.is_open:
+            self.close()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+        self._waiter = None
+
+
+class HttpConnectionPool:
+    """Connections to one server with one set of certificates. `prepare`: called with each new socket.
+
+    There are as many as writes are in flight at once. An idle one is kept for `keepalive_s`; the one that was used last
+    is used first.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        tls: ssl.SSLContext | None,
+        keepalive_s: float,
+        prepare: Callable[[socket.socket], None],
+    ) -> None:
+        parts = urlsplit(server)
+        self._host, self._port = parts.hostname or "", parts.port or (443 if tls is not None else 80)
+        self._tls, self._keepalive_s, self._prepare = tls, keepalive_s, prepare
+        self._prefix, self._authority = parts.path.rstrip("/"), parts.netloc
+        self._idle: list[_HttpConnection] = []
+        self._is_retired = False
+
+    def head(self, headers: Mapping[str, str]) -> str:
+        """The headers that are the same for many requests."""
+        return f"Host: {self._authority}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+
+    async def exchange(self, method: str, path: str, head: str, body: bytes) -> HttpResponse:
+        """One request and its answer.
+
+        Raises:
+            OSError: no connection, or none that lasted until the answer (`NoAnswer`).
+        """
+        target = quote(self._prefix + path, safe=_PLAIN)
+        start = f"{method} {target} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n"
+        message = start.encode("latin-1") + body
+        line = self._take()
+        if line is not None:
+            try:
+                return await self._through(line, message)
+            except NoResponse:
+                if method not in _IDEMPOTENT:
+                    raise
+        return await self._through(await self._open(), message)
+
+    def retire(self) -> None:
+        """Close what is idle now, and the others when their answers are there."""
+        self._is_retired = True
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _through(self, line: _HttpConnection, message: bytes) -> HttpResponse:
+        answer = await line.exchange(message)
+        if self._is_retired:
+            line.close()
+        elif line.is_open:
+            line.idle_since = time.monotonic()
+            self._idle.append(line)
+        return answer
+
+    def _take(self) -> _HttpConnection | None:
+        """The line that was used last, if it may still be good; the others have waited for longer."""
+        while self._idle:
+            line = self._idle.pop()
+            if line.is_open and time.monotonic() - line.idle_since < self._keepalive_s:
+                return line
+            if line.is_open:
+                line.close()
+        return None
+
+    async def _open(self) -> _HttpConnection:
+        loop = asyncio.get_running_loop()
+        name = self._host if self._tls is not None else None
+        transport, line = await loop.create_connection(
+            _HttpConnection, self._host, self._port, ssl=self._tls, server_hostname=name
+        )
+        if (made := transport.get_extra_info("socket")) is not None:
+            self._prepare(made)
+        return line

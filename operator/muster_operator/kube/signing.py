@@ -1,0 +1,180 @@
+"""The Secret with the signing keys."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from muster_operator.kube.session import KubeSession, Request
+from muster_operator.model.errors import ApiRefused, NotLeading, Unreachable
+from muster_operator.model.signing import KEY_BYTES, SigningKeys
+from muster_operator.translate.values import Raw, mapping, text
+
+log = structlog.get_logger("muster.signing")
+
+
+SECRET: Final = "muster-signing"  # noqa: S105 - its name
+
+
+CURRENT: Final = "current"
+
+
+PREVIOUS: Final = "previous"
+
+
+#: Seconds between two looks.
+POLL_S: Final = 10.0
+
+
+#: Seconds that a new leader waits for the keys before it serves without them.
+READY_S: Final = 15.0
+
+
+#: Seconds after a look that failed while a leader waits.
+AGAIN_S: Final = 0.5
+
+
+#: Times that a conflict is answered by reading again.
+ATTEMPTS: Final = 5
+
+
+class SigningSecret:
+    """The Secret of one namespace. `tell`: takes the keys when they are others than before."""
+
+    def __init__(self, session: KubeSession, namespace: str, tell: Callable[[SigningKeys], None]) -> None:
+        self._session, self._namespace, self._tell = session, namespace, tell
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._stored: dict[str, bytes] = {}
+        self._keys: SigningKeys | None = None
+        self._problem = ""
+        self._looking = asyncio.Lock()
+
+    @property
+    def count(self) -> int:
+        """How many keys are known; 0: nothing is signed or trusted."""
+        return len(self._keys.ids) if self._keys is not None else 0
+
+    async def ready(self) -> None:
+        """Read the keys, or create them; return without them after READY_S, because pods without gangs need none."""
+        deadline = time.monotonic() + READY_S
+        while not await self.look() and time.monotonic() < deadline:  # noqa: ASYNC110 - only a look can tell
+            await asyncio.sleep(AGAIN_S)
+        if self._keys is None:
+            log.warning("serving without signing keys: no placeholder is created or trusted", reason=self._problem)
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(POLL_S)
+
+    async def look(self) -> bool:
+        """Read the Secret and create what is missing. False: it could not be read, or another replica creates it."""
+        async with self._looking:
+            return await self._look()
+
+    async def _look(self) -> bool:
+        try:
+            stored = await self._kept()
+        except (ApiRefused, Unreachable) as error:
+            self._report(f"Secret {SECRET}: {error}")
+            return False
+        if CURRENT not in stored:
+            return False  # the leader creates it
+        self._report("")
+        if stored != self._stored:
+            self._stored = stored
+            ordered = [stored[name] for name in (CURRENT, PREVIOUS) if name in stored]
+            self._keys = SigningKeys(self._namespace, ordered)
+            log.info("the signing keys are in use", keys=self._keys.ids)
+            self._tell(self._keys)
+        return True
+
+    def _report(self, problem: str) -> None:
+        """Log a problem when it begins."""
+        if problem and problem != self._problem:
+            log.warning("the signing keys cannot be read", reason=problem, keys_in_memory=self.count)
+        self._problem = problem
+
+    async def _kept(self) -> dict[str, bytes]:
+        """The stored keys, with what was missing.
+
+        Raises:
+            ApiRefused, Unreachable: as the API server has it.
+        """
+        stored: dict[str, bytes] = {}
+        for _ in range(ATTEMPTS):
+            found = await self._read()
+            stored = _usable(found)
+            if CURRENT in stored:
+                break
+            wanted = self._stored if found is None and self._stored else {**stored, CURRENT: _new_key()}
+            try:
+                if await self._write(wanted, found):
+                    return wanted
+            except NotLeading:
+                break
+        return stored
+
+    async def _read(self) -> Raw | None:
+        try:
+            return await self._session.get(f"{self._path}/{SECRET}")
+        except ApiRefused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _write(self, keys: Mapping[str, bytes], found: Raw | None) -> bool:
+        """Create or replace; False = another write came first.
+
+        Raises:
+            NotLeading: another replica writes.
+            ApiRefused, Unreachable: as the API server has it.
+        """
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "labels": {"app": "muster"}},
+            "type": "Opaque",
+            "data": {name: base64.b64encode(key).decode() for name, key in keys.items()},
+        }
+        method, path = "POST", self._path
+        if found is not None:
+            body["metadata"]["resourceVersion"] = text(mapping(found.get("metadata")).get("resourceVersion"))
+            method, path = "PUT", f"{path}/{SECRET}"
+        reply = await self._session.send(Request(method, path, orjson.dumps(body)))
+        if reply.ok:
+            log.info("the Secret with the signing keys was written", secret=SECRET, first=found is None)
+            return True
+        if reply.status in {404, 409}:
+            return False
+        raise ApiRefused(f"{method} {path}", reply.status, reply.message())
+
+
+def _new_key() -> bytes:
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def _usable(secret: Raw | None) -> dict[str, bytes]:
+    """The keys of the Secret that can be used; others are reported."""
+    data = mapping(secret.get("data")) if secret is not None else {}
+    found: dict[str, bytes] = {}
+    for name in (CURRENT, PREVIOUS):
+        if written := text(data.get(name)):
+            try:
+                key = base64.b64decode(written, validate=True)
+            except binascii.Error:
+                key = b""
+            if len(key) >= KEY_BYTES:
+                found[name] = key
+            else:
+                log.warning("an entry of the Secret is no signing key", secret=SECRET, entry=name)
+    return found

@@ -1,0 +1,560 @@
+"""List and watch of a resource."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypedDict
+from urllib.parse import quote
+
+import aiohttp
+import kopf
+import msgspec
+import orjson
+import structlog
+from kopf._cogs.clients import api, errors
+
+from muster_operator.kube.http import Policies
+from muster_operator.kube.session import KubeSession, Reply, Request
+from muster_operator.model.errors import ApiRefused, Unreachable
+from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
+
+
+class _Manager(TypedDict, total=False):
+    """ManagedFieldsEntry, but for `fieldsV1`."""
+
+    apiVersion: Any
+    fieldsType: Any
+    manager: Any
+    operation: Any
+    subresource: Any
+    time: Any
+
+
+class _Metadata(TypedDict, total=False):
+    """ObjectMeta, but for `selfLink`, which no server sends any more."""
+
+    annotations: Any
+    creationTimestamp: Any
+    deletionGracePeriodSeconds: Any
+    deletionTimestamp: Any
+    finalizers: Any
+    generateName: Any
+    generation: Any
+    labels: Any
+    managedFields: list[_Manager] | None
+    name: Any
+    namespace: Any
+    ownerReferences: Any
+    resourceVersion: Any
+    uid: Any
+
+
+class _Object(TypedDict, total=False):
+    """What is read of the kinds that are watched, at their top, and the Status that an ERROR carries."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: _Metadata
+    spec: Any
+    status: Any
+    data: Any
+    binaryData: Any
+    immutable: Any
+    value: Any
+    globalDefault: Any
+    description: Any
+    preemptionPolicy: Any
+    provisioner: Any
+    volumeBindingMode: Any
+    allowedTopologies: Any
+    storageClassName: Any
+    nodeTopology: Any
+    capacity: Any
+    maximumVolumeSize: Any
+    code: Any
+    message: Any
+    reason: Any
+    details: Any
+
+
+class _Event(TypedDict):
+    type: Any
+    object: _Object
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+def decoded_object(json: bytes | memoryview) -> Any:
+    """An object of a list. Raises ValueError: it is no JSON."""
+    try:
+        return _OBJECT.decode(json)
+    except msgspec.DecodeError:
+        return orjson.loads(json)
+
+
+def decoded_event(json: bytes | memoryview) -> Any:
+    """An event of a watch. Raises ValueError: it is no JSON."""
+    try:
+        return _EVENT.decode(json)
+    except msgspec.DecodeError:
+        return orjson.loads(json)
+
+
+def decoded_pod(json: bytes | memoryview) -> Any:
+    """A pod of a list, as a Sketch if it can be read as one. Raises ValueError: it is no JSON."""
+    try:
+        return partial_pod(json)
+    except msgspec.DecodeError:
+        return decoded_object(json)
+
+
+def decoded_pod_event(json: bytes) -> Any:
+    """An event of a watch of pods, with a Sketch where it can be read as one. Raises ValueError: it is no JSON."""
+    try:
+        event = partial_pod_event(json)
+    except msgspec.DecodeError:  # a bookmark, an error, or a pod that is odd
+        return decoded_event(json)
+    return {"type": event.type, "object": event.object}
+
+
+def whole(sketch: PartialPod) -> Any:
+    """All of the pod that a sketch is of. Raises ValueError: it is no JSON."""
+    return decoded_event(sketch.json)["object"] if sketch.is_event else decoded_object(sketch.json)
+
+
+#: Objects per page, as client-go asks.
+PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list: its objects as JSON, and the version of the whole list."""
+
+    items: tuple[memoryview, ...]
+    version: str
+
+
+class _ListingMetadata(msgspec.Struct):
+    version: str = msgspec.field(name="resourceVersion", default="")
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class _List(msgspec.Struct):
+    metadata: _ListingMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_List)
+
+
+async def pages(session: KubeSession, path: str, not_older_than: str = "") -> AsyncGenerator[Page, None]:
+    """All pages. One that is not served at the moment is asked for again, the others are not.
+
+    Raises:
+        Unreachable: no answer came.
+        ApiRefused: the server does not serve it; 410 = the list took too long, and has to begin anew.
+    """
+    token = ""
+    while True:
+        query = f"limit={PAGE}"
+        if token:  # which carries the version of the list
+            query += f"&continue={quote(token)}"
+        elif not_older_than:
+            query += f"&resourceVersion={quote(not_older_than)}&resourceVersionMatch=NotOlderThan"
+        found = _DECODER.decode((await _page(session, f"{path}?{query}")).body)
+        yield Page(tuple(memoryview(item) for item in found.items or ()), found.metadata.version)
+        token = found.metadata.continue_ or ""
+        if not token:
+            return
+
+
+async def _page(session: KubeSession, path: str) -> Reply:
+    policy, attempt = Policies().read, 1
+    while not (reply := await session.send(Request("GET", path))).ok:
+        pause_s = policy.pause_s(attempt, reply.status, reply.retry_after_s, random.random())  # noqa: S311 - jitter
+        if pause_s is None:
+            raise ApiRefused(f"GET {path}", reply.status, reply.message())
+        attempt += 1
+        await asyncio.sleep(pause_s)
+    return reply
+
+
+watch_log = logging.getLogger("muster.watch")
+
+
+#: An end like any other: the stream is taken up where it was.
+_CUT: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where a watch begins: after `version`; or, `is_list`, with all objects of a state that is not older than it.
+
+    Such a list ends with a bookmark that says so (Kubernetes, API concepts: streaming lists). `silent_s`: without a
+    byte for so long, the stream ends.
+    """
+
+    version: str
+    silent_s: float
+    is_list: bool = False
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """As the API server reads them."""
+        found = {"watch": "true", "allowWatchBookmarks": "true"}
+        if self.version:
+            found["resourceVersion"] = self.version
+        if self.is_list:
+            found |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        return found
+
+
+async def lines(
+    resource: Any, namespace: Any, since: From, settings: kopf.OperatorSettings
+) -> AsyncGenerator[list[bytes], None]:
+    """What the stream brings, an event a line, until it ends or is silent for too long. A piece may hold none.
+
+    Raises:
+        APIError: the API server does not serve it.
+    """
+    networking, watching = settings.networking, settings.watching
+    timeout = aiohttp.ClientTimeout(
+        total=watching.client_timeout, sock_connect=networking.connect_timeout or networking.request_timeout
+    )
+    try:
+        async with asyncio.timeout(since.silent_s):
+            response = await api.request(
+                method="get",
+                url=resource.get_url(namespace=namespace, params=since.parameters),
+                settings=settings,
+                timeout=timeout,
+                logger=watch_log,
+            )
+        async with response:
+            rest = b""
+            while not response.content.at_eof():
+                async with asyncio.timeout(since.silent_s):
+                    piece = await response.content.readany()
+                *some, rest = (rest + piece if rest else piece).split(b"\n")
+                yield some
+    except _CUT as error:
+        watch_log.debug("a watch of %s was cut: %r", resource.plural, error)
+
+
+log = structlog.get_logger("muster.stream")
+
+
+#: Seconds between comparisons while nothing goes wrong. Each costs the API server a full read.
+COMPARE_S: Final = 3600.0
+
+
+#: Seconds between comparisons that a contradiction asks for.
+SUSPECT_S: Final = 300.0
+
+
+#: Seconds until a comparison that failed is tried again; meanwhile the watch goes on.
+RETRY_LIST_S: Final = 30.0
+
+
+#: Seconds without a byte after which a watch is cut: API servers send each one a bookmark a minute.
+SILENT_S: Final = 75.0
+
+
+#: The same for a list that is streamed: its first objects come at once, or the server does not serve it.
+SILENT_LIST_S: Final = 15.0
+
+
+#: Seconds to wait after a stream that brought nothing; the last one repeats for as long as the process lives.
+BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+#: Pauses and times between lists are longer by up to this share, so that not all streams come at once.
+JITTER: Final = 0.2
+
+
+#: A stream that lasted this long was a good one even if it brought nothing.
+GOOD_STREAM_S: Final = 5.0
+
+
+#: Refusals of a version, one after the other, before it is given up.
+REFUSALS: Final = 3
+
+
+#: A handler may keep the loop this many events before others get a turn (a listed chunk comes without a pause).
+TURN: Final = 100
+
+
+_GONE: Final = 410
+
+
+#: Answers to a streamed list of servers that do not know it.
+_NOT_STREAMED: Final = frozenset({400, 422})
+
+
+_END_OF_LIST: Final = "k8s.io/initial-events-end"
+
+
+#: How an event and an object of a list are read, where not as all others.
+_DECODERS: Final = {"pods": (decoded_pod_event, decoded_pod)}
+
+
+Handler = Callable[..., Awaitable[None]]
+
+
+class WatchListener(Protocol):
+    """What a stream tells beside the events."""
+
+    def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
+        """A list is about to be requested; the handlers get its objects. `is_reset`: the store was set back."""
+
+    async def listed(self, plural: str, version: str = "") -> None:
+        """The list is complete; its version."""
+
+    async def comparison_due(self, plural: str, within_s: float) -> None:
+        """Wait until something contradicts the known state, at most that many seconds."""
+
+    def stream_broke(self, plural: str, reason: str) -> None:
+        """Count that a stream had to be started over."""
+
+    def stream_expired(self, plural: str) -> None:
+        """Count that what happened meanwhile is lost, and only a list can tell."""
+
+    def heard(self, plural: str) -> None:
+        """Note that the watch lives: it brought bytes."""
+
+    def bookmark(self, plural: str) -> None:
+        """Count a bookmark, which nobody takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What is listed and watched, who handles it, and who is told of it."""
+
+    resource: Any
+    namespace: Any
+    session: KubeSession
+    handlers: tuple[Handler, ...]
+    memo: object
+    listener: WatchListener
+
+
+class Refused(Exception):
+    """The API server does not serve the stream."""
+
+
+class Expired(Exception):
+    """What came after our version cannot be told any more."""
+
+
+#: What a stream survives; the last three are an answer that is not what an API server says.
+FAILURES: Final = (
+    *(Expired, Refused, ApiRefused, Unreachable, errors.APIError, aiohttp.ClientError, TimeoutError),
+    *(ValueError, LookupError, TypeError),
+)
+
+
+class _Pace:
+    """How fast a list is read: one in the background takes half of the time, so that events of the watch come first."""
+
+    def __init__(self, *, is_background: bool) -> None:
+        self._is_background, self._count, self._since = is_background, 0, time.monotonic()
+
+    async def give_way(self) -> None:
+        """One more object was handled."""
+        self._count += 1
+        if self._is_background and not self._count % TURN:
+            await asyncio.sleep(time.monotonic() - self._since)
+            self._since = time.monotonic()
+
+
+class WatchStream:
+    """One resource, listed and watched for as long as the task runs."""
+
+    def __init__(self, topic: Topic, settings: kopf.OperatorSettings, compare_s: float = COMPARE_S) -> None:
+        self._topic, self._settings, self._compare_s = topic, settings, compare_s
+        self._plural: str = topic.resource.plural
+        self._decode_event, self._decode_object = _DECODERS.get(self._plural, (decoded_event, decoded_object))
+        self._version = ""  # empty = list first
+        self._is_reset = False
+        self._streams_lists = True
+        self._comparing: asyncio.Task[None] | None = None
+        self._failures = self._refusals = self._taken = self._handled = 0
+
+    async def run(self) -> None:
+        """Feed the handlers until cancelled. Whatever the API server does, the stream is resumed."""
+        try:
+            while True:
+                began, taken, reason = time.monotonic(), self._taken, ""
+                try:
+                    await (self._watch() if self._version else self._synchronise())
+                except FAILURES as error:
+                    reason = self._failed(error)
+                if not reason and (self._taken > taken or time.monotonic() - began > GOOD_STREAM_S):
+                    self._failures = 0
+                else:
+                    await self._pause(reason)
+        finally:
+            self._stop_comparing()
+
+    async def _synchronise(self) -> None:
+        """Know everything that there is, and from which version on to watch."""
+        self._stop_comparing()
+        self._version = await self._list("")
+        self._is_reset, self._refusals = False, 0
+        self._taken += 1
+        self._comparing = asyncio.create_task(self._compare(), name=f"comparison of {self._plural}")
+
+    def _stop_comparing(self) -> None:
+        if self._comparing is not None:
+            self._comparing.cancel()
+            self._comparing = None
+
+    async def _compare(self) -> None:
+        """Compare what is known with a list, now and then, next to the watch."""
+        within_s = self._compare_s
+        while True:
+            await self._topic.listener.comparison_due(self._plural, _longer(within_s))
+            try:
+                await self._list(self._version)
+            except FAILURES as error:
+                log.warning("comparison with a list failed", resource=self._plural, reason=str(error))
+                within_s = RETRY_LIST_S
+            else:
+                within_s = self._compare_s
+                await asyncio.sleep(_longer(min(SUSPECT_S, self._compare_s)))
+
+    async def _list(self, not_older_than: str) -> str:
+        """Everything that there is; returns the version of the list."""
+        listener = self._topic.listener
+        listener.list_begun(self._plural, is_reset=self._is_reset)
+        pace = _Pace(is_background=bool(not_older_than))
+        version = await self._streamed_list(not_older_than, pace) if self._streams_lists else ""
+        if not version:
+            version = await self._paged_list(not_older_than, pace)
+        await listener.listed(self._plural, version)
+        return version
+
+    async def _streamed_list(self, not_older_than: str, pace: _Pace) -> str:
+        """Its version, empty = this server streams no lists, or not now."""
+        try:
+            async with aclosing(self._events(From(not_older_than, SILENT_LIST_S, is_list=True))) as events:
+                async for event in events:
+                    kind, raw = event["type"], event["object"]
+                    if kind != "BOOKMARK":
+                        await self._handle({"type": None if kind == "ADDED" else kind, "object": raw})
+                        await pace.give_way()
+                    elif (raw["metadata"].get("annotations") or {}).get(_END_OF_LIST) == "true":
+                        return str(raw["metadata"]["resourceVersion"])
+        except (errors.APIError, Refused) as refused:
+            if getattr(refused, "status", None) not in _NOT_STREAMED:
+                raise
+            self._streams_lists = False
+        log.info("streamed lists not supported, listing in pages", resource=self._plural)
+        return ""
+
+    async def _paged_list(self, not_older_than: str, pace: _Pace) -> str:
+        topic, version = self._topic, ""
+        url = topic.resource.get_url(namespace=topic.namespace)
+        async with aclosing(pages(topic.session, url, not_older_than)) as stream:
+            async for page in stream:
+                version = page.version
+                for item in page.items:
+                    await self._handle({"type": None, "object": self._decode_object(item)})
+                    await pace.give_way()
+        return version
+
+    async def _watch(self) -> None:
+        """What changed since our version, until the stream ends.
+
+        Raises:
+            Expired: that is not known any more.
+            Refused: the stream reports an error.
+        """
+        async with aclosing(self._events(From(self._version, SILENT_S))) as events:
+            async for event in events:
+                await self._take(event)
+
+    async def _take(self, event: Any) -> None:
+        kind, raw = event["type"], event["object"]
+        version = raw.metadata.resource_version if isinstance(raw, PartialPod) else raw["metadata"]["resourceVersion"]
+        if kind != "BOOKMARK":
+            await self._handle(event)
+        elif _is_older(version, self._version):
+            self._is_reset = True
+            raise Expired(f"the server is at {version} and was at {self._version}: its store was set back")
+        else:
+            self._topic.listener.bookmark(self._plural)
+        self._version, self._refusals = version, 0
+        self._taken += 1
+
+    async def _events(self, since: From) -> AsyncGenerator[Any, None]:
+        """The events of a watch, until it ends.
+
+        Raises:
+            Expired: what came after that version is not known any more.
+            Refused: the stream reports an error.
+        """
+        topic = self._topic
+        async with aclosing(lines(topic.resource, topic.namespace, since, self._settings)) as stream:
+            async for some in stream:
+                topic.listener.heard(self._plural)
+                for line in some:
+                    if not line:
+                        continue
+                    event = self._decode_event(line)
+                    if event["type"] == "ERROR":
+                        raw = event["object"]
+                        if raw.get("code") == _GONE:
+                            raise Expired(raw.get("message", ""))
+                        raise Refused(f"the watch reports {raw}")
+                    yield event
+
+    async def _handle(self, event: Any) -> None:
+        """Give the event to every handler, and others a turn now and then."""
+        for handler in self._topic.handlers:
+            await handler(event=event, resource=self._topic.resource, memo=self._topic.memo)
+        self._handled = (self._handled + 1) % TURN
+        if not self._handled:
+            await asyncio.sleep(0)
+
+    def _failed(self, error: Exception) -> str:
+        """What to say of an error, nothing if it only takes a new list.
+
+        A version that is refused again and again may itself be the reason.
+        """
+        if isinstance(error, Expired) or getattr(error, "status", None) == _GONE:
+            self._topic.listener.stream_expired(self._plural)
+            log.info("watch expired, listing again", resource=self._plural, reason=str(error))
+            self._version = ""
+            return ""
+        self._refusals += 1
+        if self._refusals >= REFUSALS:
+            self._version, self._refusals, self._is_reset = "", 0, True
+        return f"{type(error).__name__}: {error}"
+
+    async def _pause(self, reason: str) -> None:
+        delay_s = _longer(BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)])
+        self._failures += 1
+        self._topic.listener.stream_broke(self._plural, reason or "it ended at once")
+        log.warning("stream started over", resource=self._plural, reason=reason, in_seconds=round(delay_s, 2))
+        await asyncio.sleep(delay_s)
+
+
+def _longer(seconds: float) -> float:
+    """A time that is not everybody's."""
+    return seconds * (1 + JITTER * random.random())  # noqa: S311 - nobody guesses it to harm us
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Compares where both are numbers, as Kubernetes 1.35 promises for its own resources; else nothing is older."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

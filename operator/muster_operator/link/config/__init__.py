@@ -1,1 +1,0 @@
-"""The ConfigMaps: read and merged (``configmaps``), checked (``settings``), taken while running (``reconfigure``)."""

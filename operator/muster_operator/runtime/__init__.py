@@ -1,0 +1,1 @@
+"""The operator's loop: its inbox, the session with the core, metrics, health and logs."""

@@ -1,0 +1,67 @@
+"""The health and metrics port."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from muster_operator.model.errors import StartupRefused
+from muster_operator.runtime.metrics import CONTENT_TYPE, Metrics
+
+
+def listener(option: str, port: int) -> socket.socket:
+    """On all interfaces; 0 = any free port. `option` names the port to people.
+
+    Raises:
+        StartupRefused: the port cannot be used.
+    """
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        raise StartupRefused(f"{option} {port} cannot be used: {error.strerror or error}") from error
+
+
+#: Returns what is missing, empty = ready.
+Missing = Callable[[], str]
+
+
+@asynccontextmanager
+async def health_server(
+    port: int, missing: Missing, metrics: Metrics, role: Callable[[], str] = str
+) -> AsyncIterator[int]:
+    """Serve on all interfaces; yields the port (0 asked for any free one). `role`: more to say while ready.
+
+    Raises:
+        StartupRefused: the port is taken.
+    """
+    app = web.Application()
+
+    async def live(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        reason = missing()
+        if reason:
+            return web.Response(text=f"{reason}\n", status=503)
+        return web.Response(text=f"ok, {said}\n" if (said := role()) else "ok\n")
+
+    async def scrape(_: web.Request) -> web.Response:
+        metrics.ready.set(not missing())
+        return web.Response(body=metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
+
+    app.router.add_get("/livez", live)
+    app.router.add_get("/healthz", live)
+    app.router.add_get("/readyz", ready)
+    app.router.add_get("/metrics", scrape)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener("--health-port", port)).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,193 @@
+"""Metrics of the operator."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+Labels = tuple[str, ...]
+
+
+class Tally(Collector):
+    """A counter by labels; `counts[labels] += 1` counts."""
+
+    def __init__(self, name: str, meaning: str, labels: Sequence[str], registry: CollectorRegistry) -> None:
+        self.counts: defaultdict[Labels, int] = defaultdict(int)
+        self._name, self._meaning, self._labels = name, meaning, labels
+        registry.register(self)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """As a scrape shows it."""
+        family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
+        for labels, count in self.counts.items():
+            family.add_metric(labels, count)
+        yield family
+
+
+class Times(Collector):
+    """A histogram of seconds by labels. `bounds`: upper ones of its buckets."""
+
+    def __init__(
+        self, name: str, meaning: str, labels: Sequence[str], bounds: Sequence[float], registry: CollectorRegistry
+    ) -> None:
+        self._bounds: Final = bounds
+        self._name, self._meaning, self._labels = name, meaning, labels
+        self._counts: defaultdict[Labels, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
+        self._sums: defaultdict[Labels, float] = defaultdict(float)
+        registry.register(self)
+
+    def took(self, labels: Labels, seconds: float) -> None:
+        """Once more, and so long."""
+        self._counts[labels][bisect_left(self._bounds, seconds)] += 1
+        self._sums[labels] += seconds
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """As a scrape shows it."""
+        family = HistogramMetricFamily(self._name, self._meaning, labels=self._labels)
+        names = [*map(str, map(float, self._bounds)), "+Inf"]
+        for labels, counts in self._counts.items():
+            buckets = list(zip(names, map(float, accumulate(counts)), strict=True))
+            family.add_metric(labels, buckets, self._sums[labels])
+        yield family
+
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+#: Upper bounds of request times, seconds: an API server at rest answers in 2 to 10 ms.
+REQUEST_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0)
+
+
+Depths = Callable[[], Mapping[str, int]]
+
+
+class Metrics:
+    """One registry per operator, so that several live in one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._heard: dict[str, float] = {}
+        self._sources: list[tuple[str, Depths]] = []
+        self._of_streams()
+        self._of_requests()
+        self.differences = self._counter(
+            "repairs", "Differences between the core's ledger and ours, which were put right; 0 is right", "difference"
+        )
+        self.compared = self._counter("comparisons", "Times all of a part of the core's ledger was compared", "part")
+        self._commands = self._tally(
+            "commands", "Commands by kind and final HTTP status (0 = no answer)", "kind", "status"
+        )
+        self.retries = self._counter(
+            "command_retries", "Tries beyond the first, by what the one before met", "kind", "status"
+        )
+        self.dropped_events = self._counter("dropped_events", "Kubernetes events dropped because the buffer was full")
+        self.sessions = self._counter("core_reconnects", "Registrations with the core beyond the first")
+        self.failures = self._counter("loop_failures", "Inputs that the agent failed on", "kind")
+        self.ready = Gauge("muster_operator_ready", "1 = recovered and in session", registry=self.registry)
+        self.leader = Gauge("muster_operator_leader", "1 = we hold the lease and may write", registry=self.registry)
+        self.transitions = Gauge(
+            "muster_operator_lease_transitions", "How often the lease has changed hands", registry=self.registry
+        )
+        self.held = Gauge(
+            "muster_operator_decisions_held",
+            "1 = a watch of pods or nodes is stale, or a scheduler name is lost: binds, deletes and creates wait",
+            registry=self.registry,
+        )
+        self.signing_keys = Gauge(
+            "muster_operator_signing_keys",
+            "Keys that verify placeholders and bindings; 0 = none could be read: no placeholder is created or trusted",
+            registry=self.registry,
+        )
+        self.unverified = Gauge(
+            "muster_operator_unverified_placeholders",
+            "Placeholders signed with an unknown key: counted on their nodes, neither used nor deleted",
+            registry=self.registry,
+        )
+        self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
+        self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
+
+    def _of_streams(self) -> None:
+        """What the API server shows us."""
+        self._watched = self._tally(
+            "watch_events", "Taken from watch streams (BOOKMARK too) and lists (LIST)", "resource", "type"
+        )
+        self.lists = self._counter("lists", "Complete lists", "resource")
+        self.streams_expired = self._counter(
+            "watch_expired",
+            "Watch streams that only a list could go on with: 410 Gone, or a store set back",
+            "resource",
+        )
+        self._silence = Gauge(
+            "muster_operator_watch_silence_seconds",
+            "Seconds since the last byte of a watch or the last complete list; a bookmark is due every minute",
+            ("resource",),
+            registry=self.registry,
+        )
+        self.streams_broken = self._counter("watch_restarts", "Watch streams that had to be started over", "resource")
+        self.coalesced = self._counter(
+            "coalesced_updates", "Object updates that a newer update replaced while the core was slow"
+        )
+        self.repairs = self._counter(
+            "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
+        )
+
+    def _of_requests(self) -> None:
+        """What we ask of the API server."""
+        self._requests = self._tally(
+            "api_requests", "Requests to the API server by their answer (0 = none)", "verb", "resource", "status"
+        )
+        self._request_seconds = Times(
+            "muster_operator_api_request_seconds",
+            "Time until the API server has answered; of a watch, until it begins",
+            ("verb", "resource"),
+            REQUEST_BUCKETS,
+            self.registry,
+        )
+        self.brakes = self._counter("api_brakes", "Times the API server told us to slow down, by what we sent", "kind")
+
+    def count_watched(self, plural: str, kind: str) -> None:
+        """One more watch event."""
+        self._watched.counts[plural, kind] += 1
+
+    def heard(self, plural: str) -> None:
+        """A watch stream of it lives."""
+        self._heard[plural] = time.monotonic()
+
+    def requested(self, verb: str, resource: str, status: int, seconds: float) -> None:
+        """A request to the API server was answered, or not (0)."""
+        self._requests.counts[verb, resource, str(status)] += 1
+        self._request_seconds.took((verb, resource), seconds)
+
+    def ended(self, kind: str, status: int) -> None:
+        """A command ended."""
+        self._commands.counts[kind, str(status)] += 1
+
+    def watch(self, prefix: str, depths: Depths) -> None:
+        """Read queue depths from here each time somebody looks."""
+        self._sources.append((prefix, depths))
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        for prefix, depths in self._sources:
+            for name, depth in depths().items():
+                self._depths.labels(f"{prefix}{name}").set(depth)
+        now = time.monotonic()
+        for plural, heard in self._heard.items():
+            self._silence.labels(plural).set(now - heard)
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"muster_operator_{name}", meaning, labels, registry=self.registry)
+
+    def _tally(self, name: str, meaning: str, *labels: str) -> Tally:
+        """For what happens with every pod."""
+        return Tally(f"muster_operator_{name}", meaning, labels, self.registry)

@@ -1,0 +1,196 @@
+"""Applies changed ConfigMaps and reports findings as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+from msgspec.structs import replace as structs_replace
+
+from muster_operator.config import catalog
+from muster_operator.config.configmaps import ConfigSource, merged, read_config_maps, source
+from muster_operator.config.settings import Configuration, parse
+from muster_operator.kube import commands
+from muster_operator.kube.commands import Series
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
+from muster_operator.model.commands import Command, EventType, Importance, PostEvent, Subject
+from muster_operator.model.errors import ApiRefused, BadSetting, ConfigurationRefused, Unreachable
+from muster_operator.runtime import logs
+from muster_operator.si.session import CoreLink
+from muster_operator.translate.values import Raw
+from muster_si import muster_pb2
+from muster_si.api import AdministrationAPI
+from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
+
+log = structlog.get_logger("muster.config")
+
+
+REFUSED: Final = "ConfigurationRefused"
+
+
+DOUBTED: Final = "ConfigurationDoubted"
+
+
+def refusal(namespace: str, where: ConfigSource, reason: str) -> PostEvent:
+    """The ConfigMap changed and cannot be put in force."""
+    return _event(namespace, where, REFUSED, f"refused, the old configuration stays in force: {reason}")
+
+
+def doubt(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
+    """The ConfigMap is in force, but not all of it does what its author may expect."""
+    return _event(namespace, where, DOUBTED, "; ".join(findings))
+
+
+async def report_end(session: KubeSession, namespace: str, error: ConfigurationRefused) -> None:
+    """The operator ends for a configuration that it cannot begin with; says so where there is a ConfigMap and a way."""
+    try:
+        where = source(await read_config_maps(session, namespace), error.key)
+        if where is not None:
+            event = _event(namespace, where, REFUSED, f"Muster cannot start: {error}")
+            series, now = Series(), datetime.now(tz=UTC)
+            request = commands.event(event, series.start(event, now), series.instance, now)
+            # Whoever finds it says it: who cannot start never leads.
+            await session.send(structs_replace(request, is_fenced=False))
+    except (ApiRefused, Unreachable) as untold:
+        log.warning("the refusal could not be told on the ConfigMap", reason=str(untold))
+
+
+def _event(namespace: str, where: ConfigSource, reason: str, note: str) -> PostEvent:
+    return PostEvent(
+        subject=Subject.CONFIG_MAP,
+        namespace=namespace,
+        name=where.name,
+        uid=where.uid,
+        type=EventType.WARNING,
+        reason=reason,
+        action=reason,
+        note=note,
+        importance=Importance.PROBLEM,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Who hears of a change: people, by events, and the agent."""
+
+    people: Callable[[Command], None]
+    agent: Callable[[ClusterEvent], None]
+
+
+class Reconfigurer:
+    """Reads the ConfigMaps again when one changed. What needs a restart stays as it was (contract 3)."""
+
+    def __init__(
+        self,
+        session: KubeSession,
+        namespace: str,
+        core: CoreLink,
+        administration: AdministrationAPI,
+        tell: Tell,
+    ) -> None:
+        self._session, self._namespace, self._core, self._tell = session, namespace, core, tell
+        self._administration = administration
+        self._at_start = core.configuration.extra
+        self._one_at_a_time = asyncio.Lock()
+        self._told: dict[ConfigSource, list[str]] = {}
+
+    async def changed(self, name: str) -> None:
+        """A ConfigMap of that name changed, appeared or went."""
+        async with self._one_at_a_time:
+            if not self._core.configuration.hot_refresh:
+                log.info("a ConfigMap changed; hot refresh is off, so it takes a restart", configmap=name)
+                return
+            try:
+                config_maps = await read_config_maps(self._session, self._namespace)
+            except (ApiRefused, Unreachable) as error:
+                log.warning("the changed ConfigMap could not be read, the old configuration stays", reason=str(error))
+                return
+            await self._take(config_maps)
+
+    async def _take(self, config_maps: tuple[Raw, ...]) -> None:
+        """Put what stands there in force, or leave everything as it is and say why."""
+        queues = f"{self._core.configuration.policy_group}{catalog.QUEUES}"
+        try:
+            entries = merged(config_maps)
+            warnings = await self._replace(parse(entries, self._core.configuration.policy_group))
+        except BadSetting as error:
+            self._refuse(source(config_maps, error.key), str(error))
+        except Refused as error:
+            self._refuse(source(config_maps, queues), error.reason)
+        else:
+            of_core = [catalog.Finding(_key_of(warning, entries) or queues, warning) for warning in warnings]
+            self._doubt(config_maps, entries, of_core)
+
+    async def _replace(self, new: Configuration) -> Sequence[str]:
+        """Put it in force, unless it is so already; returns what the core says of it beside yes.
+
+        Raises:
+            Refused: the core does not take it.
+        """
+        old = self._core.configuration
+        # These are read once, at the start: the core would not know us under another name.
+        settings = replace(old.settings, gang_placement=new.settings.gang_placement)
+        new = replace(new, cluster_id=old.cluster_id, limits=old.limits, settings=settings)
+        warnings = await self._judged(new)
+        if new == old:
+            return warnings
+        try:
+            await self._core.reconfigure(new)
+        except Refused:
+            raise
+        except SchedulerInterfaceError as error:
+            log.info("the next session begins with the new configuration", reason=str(error))
+        logs.follow(new.log_levels)
+        self._tell.agent(PlacementChosen(new.settings.gang_placement))
+        log.info("configuration replaced")
+        return warnings
+
+    async def _judged(self, new: Configuration) -> Sequence[str]:
+        """What the core warns of; nothing where it does not answer, for then it judges when it is back."""
+        request = muster_pb2.ValidateConfigurationRequest(config=new.queues, extraConfig=new.extra)
+        try:
+            judgement = await self._administration.validate_configuration(request)
+        except SchedulerInterfaceError as error:
+            log.info("the core does not judge the configuration now", reason=str(error))
+            return ()
+        if judgement.findings:
+            raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(judgement.findings))
+        return judgement.warnings
+
+    def _refuse(self, where: ConfigSource | None, reason: str) -> None:
+        log.warning("the new configuration is refused, the old one stays in force", configmap=where, reason=reason)
+        if where is not None:
+            self._tell.people(refusal(self._namespace, where, reason))
+
+    def _doubt(
+        self, config_maps: tuple[Raw, ...], entries: Mapping[str, str], of_core: Iterable[catalog.Finding]
+    ) -> None:
+        """Tell each ConfigMap what is doubtful in it, unless that was told last."""
+        findings = [*of_core, *catalog.setting_warnings(entries), *catalog.awaiting_restart(self._at_start, entries)]
+        told = _by_source(config_maps, findings)
+        for where, said in told.items():
+            if self._told.get(where) != said:
+                log.warning("the configuration is in force, with doubts", configmap=where.name, findings=said)
+                self._tell.people(doubt(self._namespace, where, said))
+        self._told = told
+
+
+def _key_of(warning: str, entries: Mapping[str, str]) -> str:
+    """The setting that a warning of the core begins with; empty if it is of the queues."""
+    key = warning.partition(":")[0]
+    return key if key in entries else ""
+
+
+def _by_source(config_maps: tuple[Raw, ...], findings: Iterable[catalog.Finding]) -> dict[ConfigSource, list[str]]:
+    found: dict[ConfigSource, list[str]] = defaultdict(list)
+    for finding in findings:
+        where = source(config_maps, finding.key)
+        if where is not None:
+            found[where].append(finding.line)
+    return dict(found)

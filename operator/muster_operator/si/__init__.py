@@ -1,0 +1,1 @@
+"""Messages and sessions of the Scheduler Interface, on the operator's side."""

@@ -1,0 +1,477 @@
+"""Requests to the core as messages of the Scheduler Interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import chain, groupby
+from typing import Final
+
+from msgspec import Struct, structs
+
+from muster_operator.model import limits
+from muster_operator.model.core_requests import (
+    OWN_TAGS,
+    AllocationReleased,
+    AllocationReported,
+    AllocationRequest,
+    AllocationSpec,
+    ApplicationRemoved,
+    ApplicationRequest,
+    ApplicationSpec,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSpec,
+    AskSubmitted,
+    ClusterObjectReported,
+    CoreRequest,
+    Node,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeRequest,
+    NodeUpdated,
+    TerminationType,
+)
+from muster_operator.model.core_responses import Part
+from muster_operator.model.ids import NodeName, NumberEnum, Resources
+from muster_operator.model.storage import ClusterObject, ObjectKind
+from muster_si import muster_pb2, si_pb2
+
+#: Forms remembered; beyond it the memo starts anew.
+_REMEMBERED: Final = 2048
+
+
+_Kind = tuple[int, object, str, bool, bool, int, bool, bool]
+
+
+class Forms:
+    """`whole` makes the message of an ask. What it is made of is kept beside a form: no other object can get its id."""
+
+    def __init__(self, whole: Callable[[AskSpec], si_pb2.AllocationAsk]) -> None:
+        self._whole = whole
+        self._known: dict[_Kind, tuple[AskSpec, si_pb2.AllocationAsk]] = {}
+
+    def add(self, request: si_pb2.AllocationRequest, ask: AskSpec) -> None:
+        """Add the ask to the request."""
+        message = request.asks.add()
+        if not ask.common:
+            message.CopyFrom(self._whole(ask))
+            return
+        message.CopyFrom(self._form(ask))
+        message.allocationKey = ask.key
+        told, tags = ask.tags, message.tags
+        for tag in OWN_TAGS:
+            if tag in told:
+                tags[tag] = told[tag]
+
+    def _form(self, ask: AskSpec) -> si_pb2.AllocationAsk:
+        kind = (
+            id(ask.common),
+            ask.app,
+            ask.task_group,
+            ask.placeholder,
+            ask.originator,
+            ask.priority,
+            ask.allow_preempt_self,
+            ask.allow_preempt_other,
+        )
+        known = self._known.get(kind)
+        if known is None or known[0].resources != ask.resources:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            form = self._whole(ask)
+            form.ClearField("tags")
+            form.tags.update(ask.common)
+            known = self._known[kind] = (ask, form)
+        return known[1]
+
+
+Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
+
+
+Registration = si_pb2.RegisterResourceManagerRequest
+
+
+Configuration = si_pb2.UpdateConfigurationRequest
+
+
+#: Amounts of more resources than this are not cached; a name has 317 characters at most.
+_USUAL_AMOUNTS: Final = 8
+
+
+#: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
+BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "buildVersion": version("muster-scheduler")}
+
+
+_PARTS: Final = {
+    Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,
+    Part.NODES: muster_pb2.InventoryRequest.NODES,
+}
+
+
+_KINDS: Final = {kind: muster_pb2.Fact.Kind.Value(kind.value) for kind in ObjectKind}
+
+
+class MessageStream(Enum):
+    """Which stream of the interface carries a message (semantics 25)."""
+
+    APPLICATIONS = "applications"
+    NODES = "nodes"
+    ALLOCATIONS = "allocations"
+
+
+@dataclass(slots=True)
+class Sent:
+    """How many messages of a session went out, per stream: what a fence counts (semantics 19)."""
+
+    applications: int = 0
+    nodes: int = 0
+    allocations: int = 0
+
+    def add(self, stream: MessageStream) -> None:
+        """One more went out, or is sure to."""
+        match stream:
+            case MessageStream.APPLICATIONS:
+                self.applications += 1
+            case MessageStream.NODES:
+                self.nodes += 1
+            case MessageStream.ALLOCATIONS:
+                self.allocations += 1
+
+
+class _Lane(NumberEnum):
+    """News of one lane may share a message."""
+
+    APPLICATIONS = 0
+    REMOVALS = 1
+    FACTS = 2
+    NODES = 3
+    ASKS = 4
+    ALLOCATIONS = 5
+    RELEASES = 6
+    ASK_RELEASES = 7
+
+
+_STREAMS: Final[Mapping[_Lane, MessageStream]] = {
+    lane: MessageStream.APPLICATIONS if lane <= _Lane.FACTS else MessageStream.ALLOCATIONS for lane in _Lane
+} | {_Lane.NODES: MessageStream.NODES}
+
+
+class Batch(Struct, frozen=True, gc=False):
+    """News that shares a message. It is encoded when the message's turn comes: a recovery is 100,000 pods at once."""
+
+    stream: MessageStream
+    news: tuple[CoreRequest, ...]
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a fence counts it: facts about other objects are answered, and in force by then."""
+        return not isinstance(self.news[0], ClusterObjectReported)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:  # long: one method for each thing that is said
+    """Encodes for one resource manager and its only partition."""
+
+    rm_id: str
+    partition: str
+    _forms: Forms = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Remember what asks look like."""
+        object.__setattr__(self, "_forms", Forms(self._ask))
+
+    def batches(self, news: Iterable[CoreRequest]) -> Iterator[Batch]:
+        """What goes into one message each, in this order, with at most MESSAGE_ITEMS items and some MESSAGE_BYTES."""
+        for lane, run in groupby(news, _lane):
+            stream, batch, size = _STREAMS[lane], list[CoreRequest](), 0
+            of_class: Mapping[str, str] | None = None
+            bytes_of_item = 0
+            for item in chain.from_iterable(map(_parts, run)) if lane is _Lane.NODES else run:
+                # Asks of one class differ in a few short tags, which the frame of each allows for.
+                if of_class is None or not isinstance(item, AskSubmitted) or item.ask.common is not of_class:
+                    bytes_of_item = _size(item)
+                    of_class = item.ask.common if isinstance(item, AskSubmitted) and item.ask.common else None
+                if batch and (len(batch) >= limits.MESSAGE_ITEMS or size + bytes_of_item > limits.MESSAGE_BYTES):
+                    yield Batch(stream, tuple(batch))
+                    batch, size = [], 0
+                batch.append(item)
+                size += bytes_of_item
+            yield Batch(stream, tuple(batch))
+
+    def registration(self, version: str, policy_group: str, config: str, extra: Mapping[str, str]) -> Registration:
+        """The request that opens a session (semantics 7)."""
+        return Registration(
+            rmID=self.rm_id,
+            version=version,
+            policyGroup=policy_group,
+            config=config,
+            extraConfig=extra,
+            buildInfo=dict(BUILD_INFO),
+        )
+
+    def configuration(self, policy_group: str, config: str, extra: Mapping[str, str]) -> Configuration:
+        """The request that replaces the configuration of the open session."""
+        return Configuration(rmID=self.rm_id, policyGroup=policy_group, config=config, extraConfig=extra)
+
+    def fence(self, sent: Sent, *, more: bool = False) -> muster_pb2.FenceRequest:
+        """The request that returns when the core has taken in as many messages as were sent.
+
+        ``more``: it is not yet to schedule, there is more to tell.
+        """
+        return muster_pb2.FenceRequest(
+            rmID=self.rm_id,
+            applicationRequests=sent.applications,
+            nodeRequests=sent.nodes,
+            allocationRequests=sent.allocations,
+            more=more,
+        )
+
+    def question(self, sent: Sent, part: Part, beyond: str, limit: int) -> muster_pb2.InventoryRequest:
+        """The request for a part of what the core holds, once it has taken in as many messages as were sent."""
+        return muster_pb2.InventoryRequest(
+            after=self.fence(sent), partitionName=self.partition, part=_PARTS[part], beyond=beyond, limit=limit
+        )
+
+    def farewell(self) -> muster_pb2.UnregisterRequest:
+        """The request that ends the session on purpose."""
+        return muster_pb2.UnregisterRequest(rmID=self.rm_id)
+
+    def encoded(self, batch: Batch) -> Request:
+        """The message that says it."""
+        if not batch.is_counted:
+            facts = [_fact(item.fact) for item in batch.news if isinstance(item, ClusterObjectReported)]
+            return muster_pb2.FactsRequest(rmID=self.rm_id, partitionName=self.partition, facts=facts)
+        applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
+        nodes = si_pb2.NodeRequest(rmID=self.rm_id)
+        allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
+        for item in batch.news:
+            match item:
+                case ClusterObjectReported():
+                    continue  # of a batch of its own
+                case ApplicationSubmitted() | ApplicationRemoved():
+                    self._add_application(applications, item)
+                case AskSubmitted() | AllocationReported() | AllocationReleased() | AskReleased():
+                    self._add_allocation(allocations, item)
+                case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
+                    self._add_node(nodes, item)
+        if batch.stream is MessageStream.APPLICATIONS:
+            return applications
+        return nodes if batch.stream is MessageStream.NODES else allocations
+
+    def _add_application(self, request: si_pb2.ApplicationRequest, item: ApplicationRequest) -> None:
+        match item:
+            case ApplicationSubmitted():
+                request.new.append(self._application(item.spec))
+            case ApplicationRemoved():
+                request.remove.append(
+                    si_pb2.RemoveApplicationRequest(applicationID=item.app, partitionName=self.partition)
+                )
+
+    def _add_node(self, request: si_pb2.NodeRequest, item: NodeRequest) -> None:
+        info = request.nodes.add()
+        match item:
+            case NodeCreated():
+                action = si_pb2.NodeInfo.CREATE_DRAIN if item.drained else si_pb2.NodeInfo.CREATE
+                info.CopyFrom(_node(item.node.name, action, item.node.attributes, item.node.capacity))
+                info.existingAllocations.extend([self._allocation(existing) for existing in item.existing])
+            case NodeUpdated():
+                update = si_pb2.NodeInfo.UPDATE
+                info.CopyFrom(_node(item.node.name, update, item.node.attributes, item.node.capacity))
+                info.existingAllocations.extend([self._allocation(existing) for existing in item.existing])
+            case NodeDrained():
+                info.nodeID, info.action = item.name, si_pb2.NodeInfo.DRAIN_NODE
+            case NodeOpened():
+                info.nodeID, info.action = item.name, si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE
+            case NodeDecommissioned():
+                info.nodeID, info.action = item.name, si_pb2.NodeInfo.DECOMISSION
+
+    def _add_allocation(self, request: si_pb2.AllocationRequest, item: AllocationRequest) -> None:
+        match item:
+            case AskSubmitted():
+                self._forms.add(request, item.ask)
+            case AllocationReported():
+                request.allocations.append(self._allocation(item.allocation))
+            case AllocationReleased():
+                request.releases.allocationsToRelease.append(
+                    si_pb2.AllocationRelease(
+                        partitionName=self.partition,
+                        applicationID=item.app or "",
+                        allocationKey=item.key,
+                        allocationID=item.allocation_id,
+                        terminationType=_termination(item.termination),
+                        message=item.message[: limits.REASON_CHARACTERS],
+                    )
+                )
+            case AskReleased():
+                request.releases.allocationAsksToRelease.append(
+                    si_pb2.AllocationAskRelease(
+                        partitionName=self.partition,
+                        applicationID=item.app,
+                        allocationKey=item.key,
+                        terminationType=_termination(item.termination),
+                        message=item.message[: limits.REASON_CHARACTERS],
+                    )
+                )
+
+    def _application(self, spec: ApplicationSpec) -> si_pb2.AddApplicationRequest:
+        return si_pb2.AddApplicationRequest(
+            applicationID=spec.app,
+            queueName=spec.queue,
+            partitionName=self.partition,
+            ugi=si_pb2.UserGroupInformation(user=spec.user.user, groups=spec.user.groups),
+            tags=spec.tags,
+            executionTimeoutMilliSeconds=spec.execution_timeout_ms,
+            placeholderAsk=_resource(spec.placeholder_ask) if spec.placeholder_ask else None,
+            gangSchedulingStyle=spec.style,
+        )
+
+    def _ask(self, ask: AskSpec) -> si_pb2.AllocationAsk:
+        return si_pb2.AllocationAsk(
+            allocationKey=ask.key,
+            applicationID=ask.app or "",
+            partitionName=self.partition,
+            resourceAsk=_resource(ask.resources),
+            maxAllocations=1,
+            priority=ask.priority,
+            tags=ask.tags,
+            taskGroupName=ask.task_group,
+            placeholder=ask.placeholder,
+            Originator=ask.originator,
+            preemptionPolicy=_preemption(ask),
+        )
+
+    def _allocation(self, allocation: AllocationSpec) -> si_pb2.Allocation:
+        ask = allocation.ask
+        return si_pb2.Allocation(
+            allocationKey=ask.key,
+            allocationTags=ask.tags,
+            resourcePerAlloc=_resource(ask.resources),
+            priority=ask.priority,
+            nodeID=allocation.node,
+            applicationID=ask.app or "",
+            partitionName=self.partition,
+            taskGroupName=ask.task_group,
+            placeholder=ask.placeholder,
+            allocationID=allocation.allocation_id,
+            originator=ask.originator,
+            preemptionPolicy=_preemption(ask),
+        )
+
+
+def _lane(item: CoreRequest) -> _Lane:
+    match item:
+        case ApplicationSubmitted():
+            return _Lane.APPLICATIONS
+        case ApplicationRemoved():
+            return _Lane.REMOVALS
+        case ClusterObjectReported():
+            return _Lane.FACTS
+        case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
+            return _Lane.NODES
+        case AskSubmitted():
+            return _Lane.ASKS
+        case AllocationReported():
+            return _Lane.ALLOCATIONS
+        case AllocationReleased():
+            return _Lane.RELEASES
+        case AskReleased():
+            return _Lane.ASK_RELEASES
+
+
+#: Bytes of an item beside its texts: names, amounts and the frames of a message.
+_FRAME: Final = 256
+
+
+def _size(item: CoreRequest) -> int:
+    """Some bytes of an item in a message. Cheap, for each pod is measured: a text counts its characters, a key none.
+
+    Each item is bounded where it is made (`model.limits`), so 100 that are larger than they look fit a message too.
+    """
+    match item:
+        case AskSubmitted(ask):
+            return _FRAME + sum(map(len, ask.tags.values()))
+        case AllocationReported(allocation):
+            return _FRAME + sum(map(len, allocation.ask.tags.values()))
+        case ApplicationSubmitted(spec):
+            return _FRAME + sum(map(len, spec.tags.values())) + sum(map(len, spec.user.groups))
+        case NodeCreated(node=node, existing=existing) | NodeUpdated(node=node, existing=existing):
+            return _node_size(node) + sum(map(_allocation_size, existing))
+        case ClusterObjectReported(fact):
+            return _FRAME + sum(map(len, fact.attributes.values()))
+        case _:
+            return _FRAME
+
+
+def _allocation_size(allocation: AllocationSpec) -> int:
+    return _FRAME + sum(map(len, allocation.ask.tags.values()))
+
+
+def _node_size(node: Node) -> int:
+    return _FRAME + sum(map(len, node.attributes.values()))
+
+
+def _parts(item: CoreRequest) -> Iterator[CoreRequest]:
+    """A node with the pods on it in as many parts as it takes; it is opened with the last one."""
+    if not isinstance(item, NodeCreated) or _size(item) <= limits.MESSAGE_BYTES:
+        yield item
+        return
+    size = of_node = _node_size(item.node)
+    chunks: list[list[AllocationSpec]] = [[]]
+    for existing in item.existing:
+        size += _allocation_size(existing)
+        if size > limits.MESSAGE_BYTES and chunks[-1]:
+            chunks.append([])
+            size = of_node + _allocation_size(existing)
+        chunks[-1].append(existing)
+    yield structs.replace(item, drained=True, existing=tuple(chunks[0]))
+    for chunk in chunks[1:]:
+        yield NodeUpdated(item.node, tuple(chunk))
+    if not item.drained:
+        yield NodeOpened(item.node.name)
+
+
+def _fact(fact: ClusterObject) -> muster_pb2.Fact:
+    return muster_pb2.Fact(kind=_KINDS[fact.kind], name=fact.name, attributes=fact.attributes, gone=fact.gone)
+
+
+def _node(
+    name: NodeName, action: si_pb2.NodeInfo.ActionFromRM.ValueType, attributes: Mapping[str, str], capacity: Resources
+) -> si_pb2.NodeInfo:
+    return si_pb2.NodeInfo(nodeID=name, action=action, attributes=attributes, schedulableResource=_resource(capacity))
+
+
+def _resource(amounts: Resources) -> si_pb2.Resource:
+    if len(amounts) > _USUAL_AMOUNTS:
+        return _made(amounts.items())
+    return _message_of(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=4096)
+def _message_of(amounts: tuple[tuple[str, int], ...]) -> si_pb2.Resource:
+    """One message per distinct amount; it is copied where it is put in."""
+    return _made(amounts)
+
+
+def _made(amounts: Iterable[tuple[str, int]]) -> si_pb2.Resource:
+    return si_pb2.Resource(resources={name: si_pb2.Quantity(value=amount) for name, amount in amounts})
+
+
+def _preemption(ask: AskSpec) -> si_pb2.PreemptionPolicy:
+    return _POLICIES[ask.allow_preempt_self, ask.allow_preempt_other]
+
+
+_POLICIES: Final = {
+    (itself, other): si_pb2.PreemptionPolicy(allowPreemptSelf=itself, allowPreemptOther=other)
+    for itself in (True, False)
+    for other in (True, False)
+}
+
+
+def _termination(termination: TerminationType) -> si_pb2.TerminationType.ValueType:
+    return si_pb2.TerminationType.ValueType(termination)

@@ -1,0 +1,344 @@
+"""The session with the core."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+import structlog
+
+from muster_operator.config.settings import Configuration
+from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.core_responses import Inventory, Part
+from muster_operator.model.errors import ConfigurationRefused, StartupRefused
+from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
+from muster_operator.si.decode import decoded_inventory
+from muster_operator.si.encode import Batch, Encoder, MessageStream, Sent
+from muster_si import muster_pb2, si_pb2
+from muster_si.api import SI_VERSION, SchedulerAPI
+from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
+
+log = structlog.get_logger("muster.core")
+
+
+#: Pauses between registrations, seconds; the last one repeats. A core that restarts is back within a second.
+BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+#: A session that lasted this long was a good one: the pauses begin anew.
+GOOD_SESSION_S: Final = 30.0
+
+
+_STATE_DUMP: Final = "stateDump"
+
+
+M = TypeVar("M")
+
+
+FromCore = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse | muster_pb2.Callback
+
+
+class SessionListener(Protocol):
+    """Who hears what happens to the session; none of these may block."""
+
+    def session_up(self, session: Session) -> None:
+        """A session was opened; the core knows nothing of us yet."""
+
+    def session_lost(self, session: Session, reason: str) -> None:
+        """The session is over."""
+
+    def said(self, session: Session, message: FromCore) -> None:
+        """The core said something."""
+
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
+        """The core's outbox reached the limit for reading objects, or fell below it."""
+
+
+class Session:
+    """One registration: a ResourceManagerCallback on one side, outboxes and counts on the other."""
+
+    def __init__(self, api: SchedulerAPI, encoder: Encoder, listener: SessionListener) -> None:
+        self._api, self._encoder, self._listener = api, encoder, listener
+        self.sent = Sent()
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._outboxes: dict[MessageStream, _Outbox[Any]] = {
+            MessageStream.APPLICATIONS: _Outbox(encoder, partial(_tell, api), self.session_lost, self._sent_one),
+            MessageStream.NODES: _Outbox(encoder, api.update_node, self.session_lost, self._sent_one),
+            MessageStream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost, self._sent_one),
+        }
+        self._is_core_slow = False
+
+    def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
+        """Pass on."""
+        self._listener.said(self, response)
+
+    def update_application(self, response: si_pb2.ApplicationResponse) -> None:
+        """Pass on."""
+        self._listener.said(self, response)
+
+    def update_node(self, response: si_pb2.NodeResponse) -> None:
+        """Pass on."""
+        self._listener.said(self, response)
+
+    def call_back(self, callback: muster_pb2.Callback) -> None:
+        """Pass on; the core's wish for a new registration ends this one."""
+        if callback.WhichOneof("kind") == "reregister":
+            self.session_lost(f"the core asks for it: {callback.reregister.reason}")
+        else:
+            self._listener.said(self, callback)
+
+    def session_lost(self, reason: str) -> None:
+        """The session is over; only the first reason counts."""
+        if not self.over.done():
+            self.over.set_result(reason)
+            self._listener.session_lost(self, reason)
+
+    def send(self, news: Iterable[CoreRequest]) -> None:
+        """Queue news on the stream it belongs to, in this order; nothing if the session is over."""
+        if self.over.done():
+            return
+        for batch in self._encoder.batches(news):
+            if batch.is_counted:
+                self.sent.add(batch.stream)
+            self._outboxes[batch.stream].put(batch)
+        if not self._is_core_slow and self._waiting() > OUTBOX_FULL:
+            self._is_core_slow = True
+            self._listener.core_is_slow(self, is_slow=True)
+
+    def _waiting(self) -> int:
+        return sum(len(outbox) for outbox in self._outboxes.values())
+
+    def _sent_one(self) -> None:
+        if self._is_core_slow and self._waiting() < OUTBOX_ROOM:
+            self._is_core_slow = False
+            self._listener.core_is_slow(self, is_slow=False)
+
+    def depths(self) -> dict[str, int]:
+        """Messages that wait, per stream."""
+        return {stream.value: len(outbox) for stream, outbox in self._outboxes.items()}
+
+    async def fence(self, *, more: bool = False) -> None:
+        """Return when the core has taken in all that was sent so far; without ``more`` it schedules from then on.
+
+        Raises:
+            SchedulerInterfaceError: the session is over, or the core refuses.
+        """
+        so_far = await _sent_by(self)
+        await self._api.fence(self._encoder.fence(so_far, more=more))
+
+    async def take_inventory(self, part: Part, beyond: str, limit: int) -> tuple[Inventory, int]:
+        """A part of what the core holds once it has taken in all that was sent so far, and its words until then.
+
+        Raises:
+            SchedulerInterfaceError: the session is over, or the core refuses.
+        """
+        so_far = await _sent_by(self)
+        answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
+        return decoded_inventory(answer, part, beyond), answer.words
+
+    async def flushed(self) -> None:
+        """Wait until the transport has taken over all that waits now; what comes meanwhile is not waited for."""
+        await asyncio.gather(*[outbox.handed_over() for outbox in self._outboxes.values()])
+
+    async def answer(self, answer: muster_pb2.Answer) -> None:
+        """Answer a question of the core, or (the first one) say which questions we answer."""
+        await self._api.answer(self._encoder.rm_id, answer)
+
+    def close(self) -> None:
+        """Stop sending."""
+        for outbox in self._outboxes.values():
+            outbox.close()
+
+
+async def _sent_by(session: Session) -> Sent:
+    """What was sent until now, once the transport has it. Raises SessionLost: the next session counts anew."""
+    so_far = replace(session.sent)
+    await session.flushed()
+    if session.over.done():
+        raise SessionLost("the session is over")
+    return so_far
+
+
+async def _tell(api: SchedulerAPI, message: si_pb2.ApplicationRequest | muster_pb2.FactsRequest) -> None:
+    """Applications, and the facts before them: those are in force when this returns."""
+    if isinstance(message, si_pb2.ApplicationRequest):
+        await api.update_application(message)
+        return
+    for refused in (await api.update_facts(message)).rejected:
+        kind = muster_pb2.Fact.Kind.Name(refused.kind)
+        log.warning("the core cannot read a fact", kind=kind, name=refused.name, reason=refused.reason)
+
+
+class _Outbox(Generic[M]):
+    """Messages of one stream that wait for the transport, and the task that encodes them and hands them over."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        deliver: Callable[[M], Awaitable[None]],
+        lost: Callable[[str], None],
+        sent: Callable[[], None],
+    ) -> None:
+        self._encoder, self._deliver, self._lost, self._sent = encoder, deliver, lost, sent
+        self._waiting: deque[Batch] = deque()
+        self._gone = 0  # how many the transport has taken over
+        self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(lambda _: self._tell())
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+        if len(self._waiting) > OUTBOX_LIMIT:
+            self._lost(f"more than {OUTBOX_LIMIT} messages wait for the core")
+            self._waiting.clear()
+        self._news.set()
+
+    def handed_over(self) -> asyncio.Future[None]:
+        """Done when the transport has taken over what waits now, or never will."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append((self._gone + len(self._waiting), done))
+        self._tell()
+        return done
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    def _tell(self) -> None:
+        """Let go on who waited for no more than is gone."""
+        is_over = self._task.done()
+        while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
+            done = self._awaited.popleft()[1]
+            if not done.done():
+                done.set_result(None)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._waiting:
+                    await self._deliver(cast("M", self._encoder.encoded(self._waiting[0])))
+                    if self._waiting:  # an overrun has emptied it meanwhile
+                        self._waiting.popleft()
+                    self._gone += 1
+                    self._tell()
+                    self._sent()
+                    await asyncio.sleep(0)  # others have their turn between two messages
+        except SchedulerInterfaceError as error:
+            self._lost(str(error))
+        except Exception as error:
+            log.exception("a message to the core could not be made")
+            self._lost(f"a message could not be made: {error}")
+
+
+@dataclass(slots=True)
+class CoreLink:
+    """Opens sessions one after the other."""
+
+    api: SchedulerAPI
+    encoder: Encoder
+    configuration: Configuration
+    listener: SessionListener
+    attempts: Callable[[], None]
+    """Called for each attempt after the first, for metrics."""
+    _session: Session | None = None
+
+    def depths(self) -> dict[str, int]:
+        """Messages that wait for the core, per stream."""
+        return self._session.depths() if self._session is not None else {}
+
+    async def run(self) -> None:
+        """Keep a session open until cancelled.
+
+        Raises:
+            StartupRefused: the core refuses our very first registration for the version; a ConfigurationRefused if
+                for the configuration.
+        """
+        failures, registered = 0, False
+        while True:
+            session = self._session = Session(self.api, self.encoder, self.listener)
+            began = time.monotonic()
+            try:
+                await self._register(session)
+                registered = True
+                reason = await asyncio.shield(session.over)
+            except Refused as refused:
+                reason = str(refused)
+                if not registered and refused.code in _FINAL:
+                    raise self._end(refused) from refused
+            except SchedulerInterfaceError as error:
+                reason = str(error)
+            finally:
+                session.close()
+            session.session_lost(reason)
+            failures = 0 if time.monotonic() - began > GOOD_SESSION_S else failures + 1
+            pause_s = BACKOFF_S[min(failures, len(BACKOFF_S)) - 1] if failures else 0.0
+            log.warning("no session with the core, registering again", reason=reason, in_seconds=pause_s)
+            self.attempts()
+            await asyncio.sleep(pause_s)
+
+    async def reconfigure(self, configuration: Configuration) -> None:
+        """Tell the core a new configuration, and use it for later registrations; of those that stand by, only that.
+
+        Raises:
+            Refused: the core keeps the old one, and so do we.
+            SessionLost: there is no session; the next registration carries the new one.
+        """
+        if self._session is None:
+            self.configuration = configuration
+            return
+        request = self.encoder.configuration(configuration.policy_group, configuration.queues, configuration.extra)
+        try:
+            await self.api.update_configuration(request)
+        except Refused:
+            raise
+        except SchedulerInterfaceError:
+            self.configuration = configuration
+            raise
+        self.configuration = configuration
+
+    async def leave(self) -> None:
+        """Say goodbye: the core stops counting on us. Silent if there is nobody to say it to."""
+        try:
+            await self.api.unregister(self.encoder.farewell())
+        except SchedulerInterfaceError as error:
+            log.info("left without a goodbye", reason=str(error))
+
+    async def _register(self, session: Session) -> None:
+        configuration = self.configuration
+        request = self.encoder.registration(
+            SI_VERSION, configuration.policy_group, configuration.queues, configuration.extra
+        )
+        await self.api.register_resource_manager(request, session)
+        await session.answer(muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))
+        log.info("registered with the core", rm_id=self.encoder.rm_id)
+        self.listener.session_up(session)
+
+    def _end(self, refused: Refused) -> StartupRefused:
+        says = f"the core refuses to serve: {refused.reason}"
+        if refused.code is RefusalCode.INVALID_ARGUMENT:
+            return ConfigurationRefused(f"{self.configuration.policy_group}.yaml", says)
+        return StartupRefused(says)
+
+
+def is_state_dump(callback: muster_pb2.Callback) -> bool:
+    """Whether the core asks for our ledger."""
+    return callback.WhichOneof("kind") == _STATE_DUMP
+
+
+def state_dump(callback: muster_pb2.Callback, json: str, error: str = "") -> muster_pb2.Answer:
+    """The answer to that question."""
+    return muster_pb2.Answer(stateDump=muster_pb2.StateDumpAnswer(id=callback.stateDump.id, json=json, error=error))
+
+
+#: Refusals that another attempt will not change.
+_FINAL: Final = frozenset({RefusalCode.INVALID_ARGUMENT, RefusalCode.FAILED_PRECONDITION})

@@ -1,0 +1,538 @@
+"""Gang definitions and placeholder pods."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from muster_operator.model import limits, names
+from muster_operator.model.errors import BadInputError
+from muster_operator.model.ids import MAX_AMOUNT, PodUid, added, application_name, times
+from muster_operator.model.pods import (
+    NO_TOPOLOGY,
+    GangDefinition,
+    GangProblem,
+    GangSource,
+    PlaceholderSpec,
+    Placement,
+    TaskGroup,
+    Topology,
+)
+from muster_operator.model.settings import Settings
+from muster_operator.translate.constraints import constraints_tag, pod_constraints_tag
+from muster_operator.translate.values import Raw, TranslationCache, amount, canonical, canonical_name, nanos, text_bytes
+from muster_si import keys
+
+#: 31 years: more is a typing error, and would not fit the core's clock.
+_MAX_SECONDS: Final = 10**9
+
+
+_TIMEOUT: Final = "placeholderTimeoutInSeconds"
+
+
+_WAIT: Final = "gangWaitTimeoutInSeconds"
+
+
+_STYLE: Final = "gangSchedulingStyle"
+
+
+_PLACEMENT: Final = "gangPlacement"
+
+
+_PLACEMENTS: Final = {placement.value: placement for placement in Placement}
+
+
+_TOPOLOGY: Final = "topologyKey"
+
+
+_TOPOLOGY_MODE: Final = "topologyMode"
+
+
+_MODES: Final = {"required": True, "preferred": False}
+
+
+#: A label's key: a DNS name and a slash, which may be missing, and a name.
+_LABEL_KEY: Final = re.compile(
+    r"(?=[^/]{1,253}/|[^/]+$)([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Milliseconds, 0 = the core's default. ``placement``: None = the configuration's.
+
+    ``warnings`` name the parameter, the problem and what was taken.
+    """
+
+    style: str = keys.STYLE_SOFT
+    placeholder_timeout_ms: int = 0
+    wait_timeout_ms: int = 0
+    topology: Topology = NO_TOPOLOGY
+    placement: Placement | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def _milliseconds(name: str, value: str, warnings: list[str]) -> int:
+    """Whole seconds as milliseconds; what cannot be read counts as 0 = default."""
+    if value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= _MAX_SECONDS:
+        return int(value) * 1000
+    warnings.append(f'{name}: "{value[:40]}" is not a number of seconds; the default is used, write a whole number')
+    return 0
+
+
+def _style(value: str, warnings: list[str]) -> str:
+    if value not in {keys.STYLE_SOFT, keys.STYLE_HARD}:
+        warnings.append(f'{_STYLE}: "{value[:40]}" is unknown; Soft is used, write Soft or Hard')
+        return keys.STYLE_SOFT
+    return value
+
+
+def _placement(value: str, default: Placement, warnings: list[str]) -> Placement | None:
+    if value not in _PLACEMENTS:
+        warnings.append(
+            f'{_PLACEMENT}: "{value[:40]}" is unknown; {default}, the default, is used, write Reserve, Atomic or Direct'
+        )
+    return _PLACEMENTS.get(value)
+
+
+def _topology(pairs: dict[str, str], warnings: list[str]) -> Topology:
+    """Of the label that the gang is packed by; ``preferred`` where no mode is given."""
+    key, mode = pairs.get(_TOPOLOGY, ""), pairs.get(_TOPOLOGY_MODE, "preferred")
+    if mode not in _MODES:
+        warnings.append(f'{_TOPOLOGY_MODE}: "{mode[:40]}" is unknown; preferred is used, write required or preferred')
+    if _TOPOLOGY not in pairs:
+        if _TOPOLOGY_MODE in pairs:
+            warnings.append(f"{_TOPOLOGY_MODE}: is ignored without {_TOPOLOGY}, write the key of a node label there")
+        return NO_TOPOLOGY
+    if not key.isascii() or not _LABEL_KEY.fullmatch(key):
+        warnings.append(f'{_TOPOLOGY}: "{key[:40]}" is ignored, write the key of a node label')
+        return NO_TOPOLOGY
+    return Topology(key, _MODES.get(mode, False))
+
+
+def _pairs(text: str, warnings: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for entry in text.split():
+        name, sign, value = entry.partition("=")
+        if not sign or not name or "=" in value:
+            warnings.append(f'schedulingPolicyParameters: "{entry[:40]}" is ignored, write name=value')
+        else:
+            pairs[name] = value
+    return pairs
+
+
+def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parameters:
+    """The parameters of an annotation's text; unknown names are ignored (contract 1.4).
+
+    ``default``: the configuration's placement, which a warning names.
+    """
+    warnings: list[str] = []
+    pairs = _pairs(text, warnings)
+    timeout = _milliseconds(_TIMEOUT, pairs[_TIMEOUT], warnings) if _TIMEOUT in pairs else 0
+    wait = _milliseconds(_WAIT, pairs[_WAIT], warnings) if _WAIT in pairs else 0
+    style = _style(pairs[_STYLE], warnings) if _STYLE in pairs else keys.STYLE_SOFT
+    placement = _placement(pairs[_PLACEMENT], default, warnings) if _PLACEMENT in pairs else None
+    topology = _topology(pairs, warnings)
+    return Parameters(style, timeout, wait, topology, placement, tuple(warnings))
+
+
+_FIELD: Final = "task-groups"
+
+
+_MAX_DEPTH: Final = 24
+
+
+_MAX_INT32: Final = 2**31 - 1
+
+
+_STRING_MAPS: Final = ("labels", "annotations", "nodeSelector")
+
+
+_OBJECT_LISTS: Final = ("tolerations", "topologySpreadConstraints")
+
+
+_POD_FIELDS: Final = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
+
+
+_KNOWN: Final = {
+    name.lower(): name for name in ("name", "minMember", "minResource", *_STRING_MAPS, *_OBJECT_LISTS, "affinity")
+}
+
+
+def _no_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _decoded(text: str) -> Any:
+    """The JSON value; numbers with a point stay text, so that no digit is lost."""
+    if (size := text_bytes(text)) > limits.TASK_GROUPS_BYTES:
+        problem = f"{size} bytes, more than {limits.TASK_GROUPS_BYTES}"
+        raise BadInputError(_FIELD, problem, "define fewer or smaller groups")
+    try:
+        return json.loads(text, parse_float=str, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON ({error.msg} at line {error.lineno}, column {error.colno})"
+        raise BadInputError(_FIELD, problem, "write a JSON array of groups") from error
+    except RecursionError as error:
+        raise BadInputError(_FIELD, "is nested too deeply", "write plain, flat JSON") from error
+    except ValueError as error:
+        raise BadInputError(_FIELD, f"is not JSON ({error})", "write a JSON array of groups") from error
+
+
+def _check_depth(value: Any) -> None:
+    """Breadth first, so that depth costs no stack (semantics 26)."""
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return
+    raise BadInputError(_FIELD, "is nested too deeply", "write plain, flat JSON")
+
+
+def _name(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadInputError(f"{where}.name", "is missing or empty", "give every group a name")
+    if text_bytes(value) > limits.TASK_GROUP_NAME_BYTES:
+        problem = f"has more than {limits.TASK_GROUP_NAME_BYTES} bytes"
+        raise BadInputError(f"{where}.name", problem, "give the group a shorter name")
+    return value
+
+
+def _min_member(where: str, value: Any) -> int:
+    field, fix = f"{where}.minMember", "write the number of members, 1 or more"
+    if value is None:
+        raise BadInputError(field, "is missing", fix)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInputError(field, f"{str(value)[:40]!r} is not a whole number", fix)
+    if value <= 0:
+        raise BadInputError(field, f"is {value}", fix)
+    if value > _MAX_INT32:
+        raise BadInputError(field, "does not fit 32 bits", fix)
+    return value
+
+
+def _min_resource(where: str, value: Any) -> tuple[dict[str, int], dict[str, str]]:
+    """One member in the scheduler's units, and as written under Kubernetes' names."""
+    field = f"{where}.minResource"
+    if not isinstance(value, dict):
+        problem = "is missing" if value is None else "is not an object"
+        raise BadInputError(field, problem, 'write for example {"cpu": "1", "memory": "2Gi"}')
+    amounts: dict[str, int] = {}
+    written: dict[str, str] = {}
+    for resource, quantity in value.items():
+        name = canonical_name(resource)
+        if name == keys.PODS:
+            raise BadInputError(f"{field}.{resource}", "is counted by itself", "remove it")
+        if name in amounts:
+            raise BadInputError(f"{field}.{resource}", "cpu and vcore are the same resource", "keep cpu only")
+        nano = nanos(f"{field}.{resource}", quantity)
+        if nano < 0:
+            raise BadInputError(f"{field}.{resource}", "is negative", "write zero or more")
+        amounts[name] = amount(name, nano)
+        written["cpu" if name == keys.CPU else resource] = "0" if quantity is None else str(quantity)
+    return amounts, written
+
+
+def _strings(where: str, field: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
+        raise BadInputError(f"{where}.{field}", "is not an object of strings", "quote every value")
+    return value
+
+
+def _pod_fields(where: str, raw: Raw) -> Raw:
+    fields = {field: raw[field] for field in _POD_FIELDS if raw.get(field)}
+    for field in _OBJECT_LISTS:
+        value = fields.get(field, [])
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise BadInputError(f"{where}.{field}", "is not a list of objects", "write it as in a pod's spec")
+    if not isinstance(fields.get("affinity", {}), dict):
+        raise BadInputError(f"{where}.affinity", "is not an object", "write it as in a pod's spec")
+    return fields
+
+
+def _check_company(where: str, fields: Raw) -> None:
+    """What the API server would refuse of every placeholder is better told now."""
+    try:
+        pod_constraints_tag(fields, "", {})
+    except BadInputError as error:
+        raise BadInputError(f"{where}.{error.field}", error.problem, error.fix) from error
+
+
+def _group(index: int, value: Any) -> TaskGroup:
+    where = f"{_FIELD}[{index}]"
+    if not isinstance(value, dict):
+        raise BadInputError(where, "is not an object", "write {name, minMember, minResource} for each group")
+    raw = {_KNOWN[key.lower()]: entry for key, entry in value.items() if key.lower() in _KNOWN}
+    name = _name(where, raw.get("name"))
+    amounts, written = _min_resource(where, raw.get("minResource"))
+    maps = {field: _strings(where, field, raw.get(field)) for field in _STRING_MAPS}
+    fields = _pod_fields(where, raw)
+    _check_company(where, fields)
+    return TaskGroup(
+        name=name,
+        min_member=_min_member(where, raw.get("minMember")),
+        min_resource=amounts,
+        requests=written,
+        labels=maps["labels"],
+        annotations=maps["annotations"],
+        pod_fields=canonical(where, fields),
+        constraints=constraints_tag(fields),
+    )
+
+
+def _groups(text: str) -> tuple[TaskGroup, ...]:
+    value = _decoded(text)
+    if not isinstance(value, list) or not value:
+        problem = "is not a JSON array" if not isinstance(value, list) else "is an empty array"
+        raise BadInputError(_FIELD, problem, "write a JSON array of groups, or remove the annotation")
+    if len(value) > limits.GANG_GROUPS:
+        problem = f"{len(value)} task groups, more than {limits.GANG_GROUPS}"
+        raise BadInputError(_FIELD, problem, "merge task groups with equal members")
+    _check_depth(value)
+    canonical(_FIELD, value)  # nothing in it may be unwritable
+    groups = tuple(_group(index, entry) for index, entry in enumerate(value))
+    seen: set[str] = set()
+    for index, group in enumerate(groups):
+        if group.name in seen:
+            raise BadInputError(f"{_FIELD}[{index}].name", f'"{group.name}" is there twice', "name every group once")
+        seen.add(group.name)
+    return groups
+
+
+def placeholder_ask(groups: tuple[TaskGroup, ...]) -> dict[str, int]:
+    """What all placeholders ask for together, their pods included (contract 1.3).
+
+    Raises:
+        BadInputError: it does not fit 64 bits, or there are more members than GANG_MEMBERS.
+    """
+    total: dict[str, int] = {}
+    for index, group in enumerate(groups):
+        total = added(total, times({**group.min_resource, keys.PODS: 1}, group.min_member))
+        for name, value in total.items():
+            if value > MAX_AMOUNT:
+                problem = f"{name} of all members together does not fit 64 bits"
+                raise BadInputError(f"{_FIELD}[{index}].minResource.{name}", problem, "ask for less")
+        if total[keys.PODS] > limits.GANG_MEMBERS:
+            problem = f"{total[keys.PODS]} members in total, more than {limits.GANG_MEMBERS}"
+            raise BadInputError(f"{_FIELD}[{index}].minMember", problem, "reduce minMember")
+    return total
+
+
+def read_gang(source: GangSource, default: Placement = Placement.RESERVE) -> GangDefinition | GangProblem | None:
+    """The gang that a pod defines, what is wrong with it, or None when it defines none.
+
+    ``default``: the placement of a gang that names none.
+    """
+    if source.problem:
+        return GangProblem(source.problem)
+    if not source.task_groups.strip():
+        return None
+    key = f"{default} {len(source.parameters)} {source.parameters}{source.task_groups}".encode("utf-8", "replace")
+    return _GANGS.get(key, lambda _: _read_gang(source, default))
+
+
+def _weight(found: GangDefinition | GangProblem) -> int:
+    """Bytes, as measured of gangs with a node selector and a toleration a group; a problem quotes what it is about."""
+    return 1024 + 2048 * len(found.groups) if isinstance(found, GangDefinition) else 1024
+
+
+_GANGS: Final[TranslationCache[GangDefinition | GangProblem]] = TranslationCache(_weight)
+
+
+def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangProblem:
+    try:
+        groups = _groups(source.task_groups)
+        ask = placeholder_ask(groups)
+    except BadInputError as error:
+        return GangProblem(str(error))
+    parameters = read_parameters(source.parameters, default)
+    return GangDefinition(
+        groups=groups,
+        placeholder_ask=ask,
+        style=parameters.style,
+        placeholder_timeout_ms=parameters.placeholder_timeout_ms,
+        wait_timeout_ms=parameters.wait_timeout_ms,
+        topology=parameters.topology,
+        placement=parameters.placement or default,
+        warnings=parameters.warnings,
+    )
+
+
+_APP_PART: Final = 28
+
+
+_GROUP_PART: Final = 20
+
+
+_TAIL: Final = 10
+
+
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
+
+
+#: The object of a deleted placeholder stays until the kubelet has ended its container: only then does the node have the
+#: room, and the devices, that the replacement is bound for. With 0 the object would go first.
+GRACE_S: Final = 1
+
+
+#: Placeholders run nothing, so a service mesh adds no sidecar to them. A task group may say otherwise.
+_NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
+
+
+#: The container that requests the resources.
+PLACEHOLDER_CONTAINER: Final = "pause"
+
+
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+
+
+def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
+    """Ten characters that follow from the member alone.
+
+    Creating the same member twice, also after a crash, meets its own name and not a second pod.
+
+    Differs: the tail of a placeholder's name is computed; YuniKorn's is random, so that a lost answer leaves a surplus
+    pod behind.
+    """
+    seed = f"{owner}\0{app}\0{group}\0{ordinal}".encode("utf-8", "replace")
+    number = int.from_bytes(hashlib.blake2b(seed, digest_size=16).digest(), "big")
+    tail = ""
+    for _ in range(_TAIL):
+        number, digit = divmod(number, len(_ALPHABET))
+        tail += _ALPHABET[digit]
+    return tail
+
+
+def placeholder_name(owner: PodUid, app: str, group: str, ordinal: int) -> str:
+    """``tg-<app>-<group>-<tail>``; characters that no pod name may hold are replaced by a dash."""
+    app_part, group_part = _name_part(app, _APP_PART), _name_part(group, _GROUP_PART)
+    return f"tg-{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
+
+
+def _name_part(text: str, length: int) -> str:
+    """The beginning of a text as a part of a pod's name. Cut last: lower case may be longer than what it is made of."""
+    return _NOT_IN_NAMES.sub("-", text[:length].lower())[:length]
+
+
+def requests_text(group: TaskGroup) -> str:
+    """The requests of a member as they are signed: a LimitRange may add others to the placeholder."""
+    return orjson.dumps(dict(group.requests), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def placeholder_labels(group: TaskGroup, app: str, queue: str) -> dict[str, str]:
+    """Ours win over the group's; a value that no label may hold is not among them."""
+    labels = dict(group.labels)
+    for key, value in ((names.LABEL_APP_ID, app), (names.LABEL_QUEUE, queue)):
+        labels.pop(key, None)
+        if value and _LABEL_VALUE.fullmatch(value):
+            labels[key] = value
+    return labels
+
+
+def _labels_and_annotations(spec: PlaceholderSpec) -> tuple[dict[str, str], dict[str, str]]:
+    """A value that no label may hold goes into the annotation of the same key.
+
+    Differs: placeholders have no ``task-groups``, which YuniKorn copies to each of them; the originator has it.
+    """
+    app = application_name(spec.app)
+    labels = placeholder_labels(spec.group, app, spec.queue)
+    of_group = spec.group.annotations.items()
+    annotations = _NO_INJECTION | {key: value for key, value in of_group if not key.startswith(names.INTERNAL_PREFIX)}
+    for key, value in ((names.LABEL_APP_ID, app), (names.LABEL_QUEUE, spec.queue)):
+        annotations.pop(key, None)
+        if value and key not in labels:
+            annotations[key] = value
+    annotations[names.ANNOTATION_PLACEHOLDER] = "true"
+    annotations[names.ANNOTATION_TASK_GROUP_NAME] = spec.group.name
+    annotations[names.ANNOTATION_PLACEHOLDER_ORDINAL] = str(spec.ordinal)
+    annotations[names.ANNOTATION_PLACEHOLDER_REQUESTS] = requests_text(spec.group)
+    annotations[names.ANNOTATION_PLACEHOLDER_SIGNATURE] = spec.signature
+    if spec.source.parameters:
+        annotations[names.ANNOTATION_PARAMETERS] = spec.source.parameters
+    return labels, annotations
+
+
+def _metadata(spec: PlaceholderSpec) -> Raw:
+    labels, annotations = _labels_and_annotations(spec)
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": spec.owner.name,
+        "uid": spec.owner.uid,
+        "controller": False,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "name": spec.name,
+        "namespace": spec.namespace,
+        "labels": labels,
+        "annotations": annotations,
+        "ownerReferences": [owner],
+    }
+
+
+def _pod_security(settings: Settings) -> Raw:
+    security: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    configured = {
+        "runAsUser": settings.placeholder_run_as_user,
+        "runAsGroup": settings.placeholder_run_as_group,
+        "fsGroup": settings.placeholder_fs_group,
+    }
+    return security | {field: number for field, number in configured.items() if number}
+
+
+def _container(spec: PlaceholderSpec, settings: Settings) -> Raw:
+    return {
+        "name": PLACEHOLDER_CONTAINER,
+        "image": settings.placeholder_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": dict(spec.group.requests), "limits": dict(spec.group.requests)},
+        "securityContext": {
+            "privileged": False,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def placeholder_body(spec: PlaceholderSpec, settings: Settings) -> Raw:
+    """The pod to POST, with ``PLACEHOLDER_FIELD_MANAGER`` as its field manager.
+
+    The owner is always the originator: with it the garbage collector takes every placeholder, also where Muster is
+    gone. Its own controller would outlive it. The signature shows that the pod is ours (agent/trust).
+
+    Differs: no service account token and no service variables; the pause process has no use for them, and in a
+    namespace of thousands of services they keep it from starting.
+    """
+    pod_spec: dict[str, Any] = {
+        "schedulerName": spec.scheduler_name,
+        "restartPolicy": "Never",
+        "hostNetwork": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _pod_security(settings),
+        "containers": [_container(spec, settings)],
+        **orjson.loads(spec.group.pod_fields),
+    }
+    if spec.priority_class:
+        pod_spec["priorityClassName"] = spec.priority_class
+    if spec.image_pull_secrets:
+        pod_spec["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(spec), "spec": pod_spec}

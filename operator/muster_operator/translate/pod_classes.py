@@ -1,0 +1,559 @@
+"""Pods by class: what many pods have in common is translated once. Partial decoding of pods."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.json import Decoder, Encoder
+
+from muster_operator.model import limits, names
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.limits import Shares
+from muster_operator.model.pods import Condition, ForeignPod, Pod, PodPhase, PodRef
+from muster_operator.model.settings import Settings
+from muster_operator.model.signing import SIGNATURE_CHARACTERS
+from muster_operator.translate.pods import ORDINAL_CHARACTERS, read_pod
+from muster_operator.translate.values import epoch_ms, text_bytes
+from muster_si import keys
+
+Part = Raw | UnsetType
+
+
+_ANNOTATIONS: Final = {
+    "app_id": names.LABEL_APP_ID,
+    "queue": names.LABEL_QUEUE,
+    "task_groups": names.ANNOTATION_TASK_GROUPS,
+    "task_group": names.ANNOTATION_TASK_GROUP_NAME,
+    "parameters": names.ANNOTATION_PARAMETERS,
+    "user": names.ANNOTATION_USER_INFO,
+    "allow_preemption": names.ANNOTATION_ALLOW_PREEMPTION,
+    "placeholder": names.ANNOTATION_PLACEHOLDER,
+    "gang_outcome": names.ANNOTATION_GANG_OUTCOME,
+    "requests": names.ANNOTATION_PLACEHOLDER_REQUESTS,
+    "ordinal": names.ANNOTATION_PLACEHOLDER_ORDINAL,
+    "placeholder_signature": names.ANNOTATION_PLACEHOLDER_SIGNATURE,
+    "outcome_signature": names.ANNOTATION_OUTCOME_SIGNATURE,
+    "binding_signature": names.ANNOTATION_BINDING_SIGNATURE,
+}
+
+
+class Annotations(Struct, omit_defaults=True, gc=False, rename=_ANNOTATIONS):
+    """Those that are read."""
+
+    app_id: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    task_groups: str | UnsetType = UNSET
+    task_group: str | UnsetType = UNSET
+    parameters: str | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    allow_preemption: str | UnsetType = UNSET
+    placeholder: str | UnsetType = UNSET
+    gang_outcome: str | UnsetType = UNSET
+    requests: str | UnsetType = UNSET
+    ordinal: str | UnsetType = UNSET
+    placeholder_signature: str | UnsetType = UNSET
+    outcome_signature: str | UnsetType = UNSET
+    binding_signature: str | UnsetType = UNSET
+
+
+class Owner(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    uid: str = ""
+
+
+class Metadata(Struct, gc=False, rename="camel"):
+    """ObjectMeta."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: Annotations | UnsetType = UNSET
+    owner_references: list[Owner] | UnsetType = UNSET
+
+
+class Container(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """A container or an init container."""
+
+    name: Part = UNSET
+    image: Part = UNSET
+    resources: Part = UNSET
+    ports: Part = UNSET
+    restart_policy: Part = UNSET
+    restart_policy_rules: Part = UNSET
+
+
+class PartialVolume(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """Of the kinds that matter to where a pod may go; every other one is as good as none."""
+
+    persistent_volume_claim: Part = UNSET
+    ephemeral: Part = UNSET
+    image: Part = UNSET
+    iscsi: Part = UNSET
+    rbd: Part = UNSET
+    gce_persistent_disk: Part = UNSET
+    aws_elastic_block_store: Part = UNSET
+    azure_disk: Part = UNSET
+    cinder: Part = UNSET
+    portworx_volume: Part = UNSET
+
+
+class Spec(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """PodSpec."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: list[Container] | UnsetType = UNSET
+    init_containers: list[Container] | UnsetType = UNSET
+    volumes: list[PartialVolume] | UnsetType = UNSET
+    node_selector: Part = UNSET
+    affinity: Part = UNSET
+    tolerations: Part = UNSET
+    topology_spread_constraints: Part = UNSET
+    overhead: Part = UNSET
+    resources: Part = UNSET
+    scheduling_gates: Part = UNSET
+    resource_claims: Part = UNSET
+    image_pull_secrets: Part = UNSET
+    priority: Part = UNSET
+    priority_class_name: Part = UNSET
+    preemption_policy: Part = UNSET
+    host_network: Part = UNSET
+    host_users: Part = UNSET
+
+
+class PartialCondition(Struct, gc=False, rename="camel"):
+    """PodCondition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+    last_transition_time: str | None = None
+
+
+class ContainerStatus(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """What a container has been granted."""
+
+    name: Part = UNSET
+    resources: Part = UNSET
+    allocated_resources: Part = UNSET
+
+
+class Status(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """PodStatus."""
+
+    phase: str = ""
+    reason: str = ""
+    resize: str = ""
+    nominated_node_name: str = ""
+    conditions: list[PartialCondition] | UnsetType = UNSET
+    container_statuses: list[ContainerStatus] | UnsetType = UNSET
+    init_container_statuses: list[ContainerStatus] | UnsetType = UNSET
+    resources: Part = UNSET
+    allocated_resources: Part = UNSET
+
+
+class PartialPod(Struct, gc=False, rename="camel"):
+    """A pod. `json`: what it was read from, an object or an event of a watch; `is_event` tells them apart."""
+
+    metadata: Metadata
+    spec: Spec
+    status: Status
+    json: Any = None
+    is_event: bool = False
+
+
+class PartialPodEvent(Struct, gc=False, rename="camel"):
+    """An event of a watch of pods."""
+
+    type: str
+    object: PartialPod
+
+
+_POD: Final = Decoder(PartialPod)
+
+
+_EVENT: Final = Decoder(PartialPodEvent)
+
+
+def partial_pod(json: bytes | memoryview) -> PartialPod:
+    """A pod of a list. Raises msgspec.DecodeError: it is nothing that can be read this way."""
+    sketch = _POD.decode(json)
+    sketch.json, sketch.is_event = json, False
+    return sketch
+
+
+def partial_pod_event(json: bytes) -> PartialPodEvent:
+    """An event of a watch. Raises msgspec.DecodeError: it is nothing that can be read this way."""
+    event = _EVENT.decode(json)
+    event.object.json, event.object.is_event = json, True
+    return event
+
+
+#: Bytes of a class beside what its key says.
+_OVERHEAD: Final = 2_048
+
+
+#: Texts remembered, so that each is in memory once.
+_SHARED: Final = 16_384
+
+
+#: Labels that say to which application a pod belongs.
+_LABELS: Final = (
+    names.LABEL_APP_ID,
+    names.LEGACY_LABEL_APP_ID,
+    names.SPARK_LABEL_APP_ID,
+    names.LABEL_QUEUE,
+    names.LEGACY_LABEL_QUEUE,
+)
+
+
+#: Stands for a name, a UID and a label: what it is found in hangs on the pod itself.
+_PROBE: Final = "muster.dev/probe"
+
+
+#: Where a constraint names labels of the pod itself, all of them are part of the class (translate.company).
+_BY_LABELS: Final = b"abelKeys"
+
+
+#: The claims of such volumes are named after the pod.
+_BY_NAME: Final = b'"ephemeral"'
+
+
+_OWN_TAGS: Final = frozenset({keys.TAG_NAMESPACE, keys.TAG_POD_NAME, keys.TAG_CREATION_TIME, keys.TAG_TERMINATING})
+
+
+_PHASES: Final = {phase.value: phase for phase in PodPhase}
+
+
+class _Amounts(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """What a status says of resources."""
+
+    container_statuses: list[ContainerStatus] | UnsetType = UNSET
+    init_container_statuses: list[ContainerStatus] | UnsetType = UNSET
+    resources: Part = UNSET
+    allocated_resources: Part = UNSET
+
+
+class _Common(Struct, omit_defaults=True, gc=False, rename="camel"):
+    """Of the metadata."""
+
+    namespace: str
+    labels: dict[str, str]
+    annotations: Annotations | UnsetType = UNSET
+    owner_references: list[Owner] | UnsetType = UNSET
+
+
+class _Key(Struct, gc=False, rename="camel"):
+    """A pod without what each has for itself; written down it is the class's name."""
+
+    metadata: _Common
+    spec: Spec
+    status: _Amounts
+
+
+_NOTHING_OWN: Final = (UNSET, UNSET, UNSET, UNSET)
+
+
+_NO_AMOUNTS: Final = _Amounts()
+
+
+_ENCODER: Final = Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """`pod`: one of them, for what they share; `near`: tags that they share. `labels` and `tags` are of the first one,
+    without what is its own.
+    """
+
+    pod: Pod | ForeignPod
+    near: Mapping[str, str]
+    labels: Mapping[str, str]
+    tags: dict[str, str]
+
+
+class _Known:
+    """Classes by namespace and key, `limit_bytes` at most.
+
+    Beyond it the namespace with most classes loses the one that it used least recently, so that nobody who varies an
+    annotation takes the classes of others.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit, self._bytes = limit_bytes, 0
+        self._classes: dict[str, OrderedDict[bytes, tuple[_Class | None, int]]] = {}
+        self._shares = Shares()
+
+    def __len__(self) -> int:
+        return sum(len(classes) for classes in self._classes.values())
+
+    def clear(self) -> None:
+        self._classes.clear()
+        self._shares.clear()
+        self._bytes = 0
+
+    def find(self, namespace: str, key: bytes) -> tuple[_Class | None, int] | None:
+        """The class, and its bytes; None = it is not known."""
+        classes = self._classes.get(namespace)
+        found = classes.get(key) if classes is not None else None
+        if classes is not None and found is not None:
+            classes.move_to_end(key)
+        return found
+
+    def add(self, namespace: str, key: bytes, found: _Class | None, size: int) -> None:
+        self._classes.setdefault(namespace, OrderedDict())[key] = found, size
+        self._shares.add(namespace)
+        self._bytes += size
+        while self._bytes > self._limit:
+            largest = self._shares.largest()
+            self._bytes -= self._classes[largest].popitem(last=False)[1][1]
+            self._shares.remove(largest)
+            if not self._classes[largest]:
+                del self._classes[largest]
+
+
+class PodClasses:
+    """Remembers classes for as long as the settings stay the same, `limit_bytes` at most."""
+
+    def __init__(self, limit_bytes: int = limits.CLASSES_BYTES) -> None:
+        self._known = _Known(limit_bytes)
+        self._settings: Settings | None = None
+        self._label_tags: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def read(self, sketch: PartialPod, settings: Settings) -> Pod | ForeignPod | None:
+        """The pod; None: it has to be read whole."""
+        if settings is not self._settings:
+            self._known.clear()
+            self._settings = settings
+        metadata, status = sketch.metadata, sketch.status
+        if not metadata.name or not metadata.uid or status.reason or status.resize:
+            return None
+        scheduled: PartialCondition | None = None
+        for each in status.conditions or ():
+            if each.type == "PodScheduled":
+                scheduled = scheduled or each
+            elif each.type == "PodResizePending":
+                return None
+        found = self._class_of(sketch, settings)
+        if found is None:
+            return None
+        pod = found.pod
+        ref = PodRef(pod.ref.namespace, metadata.name, PodUid(metadata.uid))
+        is_usual = (metadata.labels or {}) == found.labels  # of the first one of the class: nearly always
+        tags = self._tags(found, ref, metadata, is_usual=is_usual)
+        if isinstance(pod, ForeignPod):
+            node = self._node(sketch.spec.node_name or status.nominated_node_name)
+            phase = _PHASES.get(status.phase, PodPhase.PENDING)
+            return ForeignPod(ref, node, phase, pod.resources, pod.kind, pod.priority, tags)
+        return self._own(pod, ref, tags, sketch, scheduled, found.tags if is_usual else {})
+
+    def _own(  # long: what of the pod is read already
+        self,
+        pod: Pod,
+        ref: PodRef,
+        tags: dict[str, str],
+        sketch: PartialPod,
+        scheduled: PartialCondition | None,
+        common: Mapping[str, str],
+    ) -> Pod:
+        metadata = sketch.metadata
+        created_s, tags[keys.TAG_CREATION_TIME] = _created(metadata.creation_timestamp)
+        since, why = None, None
+        if scheduled is not None and scheduled.status == "True":
+            since = epoch_ms(scheduled.last_transition_time)
+        elif scheduled is not None:
+            why = Condition(scheduled.reason or "", scheduled.message or "")
+        seal, ordinal, binding = _signatures(metadata.annotations, is_claim=pod.membership.claim is not None)
+        # By position: by name it takes 1.3 us, for each is looked up among twenty, and so 0.2.
+        return Pod(
+            ref,
+            pod.membership,
+            pod.scheduler_name,
+            _PHASES.get(sketch.status.phase, PodPhase.PENDING),
+            self._node(sketch.spec.node_name),
+            bool(metadata.deletion_timestamp),
+            created_s,
+            since,
+            pod.gates,
+            pod.claims,
+            pod.resources,
+            pod.priority,
+            pod.priority_class,
+            pod.allow_preemption,
+            pod.preempts_others,
+            tags,
+            pod.image_pull_secrets,
+            why,
+            "",
+            common,
+            seal,
+            ordinal,
+            binding,
+        )
+
+    def _node(self, name: str) -> NodeName | None:
+        return NodeName(self._shared(name)) if name else None
+
+    def _tags(self, found: _Class, ref: PodRef, metadata: Metadata, *, is_usual: bool) -> dict[str, str]:
+        if is_usual:
+            tags = found.tags.copy()
+        else:
+            tags = {**self._of_labels(metadata.labels or {}), **found.near, keys.TAG_NAMESPACE: ref.namespace}
+        tags[keys.TAG_POD_NAME] = ref.name
+        if metadata.deletion_timestamp:
+            tags[keys.TAG_TERMINATING] = "true"
+        return tags
+
+    def _of_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        if len(self._label_tags) >= _SHARED:
+            self._label_tags.clear()
+        known, prefix = self._label_tags, keys.TAG_POD_LABEL_PREFIX
+        return {
+            known.get(label) or known.setdefault(label, prefix + label): self._shared(value)
+            for label, value in labels.items()
+        }
+
+    def _shared(self, value: str) -> str:
+        """The same text, as one object in memory (semantics 21)."""
+        known = self._texts.get(value)
+        if known is not None:
+            return known
+        if len(self._texts) >= _SHARED:
+            self._texts.clear()
+        self._texts[value] = value
+        return value
+
+    def _class_of(self, sketch: PartialPod, settings: Settings) -> _Class | None:
+        """The class of a sketch; None: it is of none."""
+        labels = sketch.metadata.labels or {}
+        if len(labels) > limits.CLASS_LABELS:
+            return None
+        key = _key(sketch)
+        if len(key) > limits.CLASS_BYTES:
+            return None
+        namespace = sketch.metadata.namespace
+        known = self._known.find(namespace, key)
+        if known is not None:
+            return known[0]
+        found = self._first(_read(key, settings), labels)
+        self._known.add(namespace, key, found, _OVERHEAD + (1 if found is None else 3) * len(key))
+        return found
+
+    def _first(self, pod: Pod | ForeignPod | None, labels: Mapping[str, str]) -> _Class | None:
+        """The class of the pod, whose first member has these labels."""
+        if pod is None:
+            return None
+        prefix = keys.TAG_POD_LABEL_PREFIX
+        near = {tag: value for tag, value in pod.tags.items() if tag not in _OWN_TAGS and not tag.startswith(prefix)}
+        if sum(map(text_bytes, near.values())) > limits.POD_TAGS_BYTES // 2:
+            return None  # with the labels of one of them it may be more than a pod may say
+        tags = {**self._of_labels(labels), **near, keys.TAG_NAMESPACE: pod.ref.namespace}
+        return _Class(pod, near, dict(labels), tags)
+
+
+def _signatures(annotations: Annotations | UnsetType, *, is_claim: bool) -> tuple[str, str, str]:
+    """Seal, ordinal and signature of the binding, as `read_pod` reads them."""
+    if annotations is UNSET:
+        return "", "", ""
+    seal = annotations.placeholder_signature if is_claim else annotations.outcome_signature
+    ordinal = annotations.ordinal if is_claim else UNSET
+    return (
+        _signature(seal),
+        "" if ordinal is UNSET else ordinal[:ORDINAL_CHARACTERS],
+        _signature(annotations.binding_signature),
+    )
+
+
+def _signature(found: str | UnsetType) -> str:
+    return "" if found is UNSET or len(found) > SIGNATURE_CHARACTERS else found
+
+
+@lru_cache(maxsize=4096)
+def _created(stamp: str | None) -> tuple[int, str]:
+    """Epoch seconds of a creation, and the tag that says so."""
+    created_s = (epoch_ms(stamp) or 0) // 1000
+    return created_s, str(created_s)
+
+
+def _key(sketch: PartialPod) -> bytes:
+    """The name of the class: what is not each one's own, as JSON. Owners' UIDs are dropped where nobody reads them."""
+    metadata, spec, status = sketch.metadata, sketch.spec, sketch.status
+    node, spec.node_name = spec.node_name, ""
+    labels, annotations, owners = metadata.labels or {}, metadata.annotations, metadata.owner_references
+    if owners:
+        for owner in owners:
+            if owner.kind != "Pod":
+                owner.uid = ""
+    own = _without_own(annotations)
+    common = _Common(
+        metadata.namespace,
+        {label: labels[label] for label in _LABELS if label in labels},
+        annotations,
+        owners,
+    )
+    amounts = _NO_AMOUNTS
+    if status.container_statuses or status.init_container_statuses or status.resources or status.allocated_resources:
+        amounts = _Amounts(
+            status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources
+        )
+    key = _ENCODER.encode(_Key(common, spec, amounts))
+    if _BY_LABELS in key:
+        common.labels = labels
+        key = _ENCODER.encode(_Key(common, spec, amounts))
+    spec.node_name = node
+    if own is not None and annotations is not UNSET:
+        (
+            annotations.ordinal,
+            annotations.placeholder_signature,
+            annotations.outcome_signature,
+            annotations.binding_signature,
+        ) = own
+    return key
+
+
+def _without_own(annotations: Annotations | UnsetType) -> tuple[str | UnsetType, ...] | None:
+    """Take away, and return, what each pod has for itself; None = nothing."""
+    if annotations is UNSET:
+        return None
+    own = (
+        annotations.ordinal,
+        annotations.placeholder_signature,
+        annotations.outcome_signature,
+        annotations.binding_signature,
+    )
+    if own == _NOTHING_OWN:
+        return None
+    annotations.ordinal = annotations.placeholder_signature = UNSET
+    annotations.outcome_signature = annotations.binding_signature = UNSET
+    return own
+
+
+def _read(key: bytes, settings: Settings) -> Pod | ForeignPod | None:
+    """A pod that says what a class is called; None: its pods have to be read one by one."""
+    raw = orjson.loads(key)
+    raw["metadata"] |= {"name": _PROBE, "uid": _PROBE}
+    raw["metadata"]["labels"][_PROBE] = _PROBE
+    pod = read_pod(raw, settings)
+    if pod is None or keys.TAG_POD_LABEL_PREFIX + _PROBE not in pod.tags or _BY_NAME in key:
+        return None
+    if isinstance(pod, Pod) and (pod.membership.refusal or _PROBE in pod.membership.app):
+        return None
+    return pod

@@ -1,0 +1,1 @@
+"""The admission webhook: decisions, server, certificates and registration."""

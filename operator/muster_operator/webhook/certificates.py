@@ -1,0 +1,379 @@
+"""Certificate authorities, their Secret and their rotation."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import orjson
+import structlog
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from muster_operator.kube.session import KubeSession, Request
+from muster_operator.model.errors import ApiRefused, NotLeading
+from muster_operator.translate.values import Raw, mapping, text
+
+#: An authority lives a year and is replaced 90 days before its end (contract 7).
+LIFE: Final = timedelta(days=365)
+
+
+RENEW_BEFORE: Final = timedelta(days=90)
+
+
+#: What is served lives in memory only, and is made anew when a third of its life is left.
+SERVED_LIFE: Final = timedelta(days=30)
+
+
+SERVED_RENEW_BEFORE: Final = timedelta(days=10)
+
+
+#: Clocks of two machines differ.
+SKEW: Final = timedelta(minutes=5)
+
+
+AUTHORITY_NAME: Final = "muster admission authority"
+
+
+class BadCertificate(ValueError):
+    """What was given or found is no usable certificate or key; the text says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs, and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> bytes:
+        """The certificate as text."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The key as text, unencrypted."""
+        return _key_pem(self.key)
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether it has to be replaced: it ends soon, or its time has not come (a clock that was wrong)."""
+        certificate = self.certificate
+        return certificate.not_valid_after_utc - now < RENEW_BEFORE or certificate.not_valid_before_utc > now + SKEW
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What is served: a chain and its key, and the authorities (PEM) whom a client has to trust for it."""
+
+    chain: bytes
+    key: bytes
+    authorities: tuple[bytes, ...]
+    not_after: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether one that was made here has to be made anew."""
+        return self.not_after - now < SERVED_RENEW_BEFORE
+
+
+Pair = tuple[Authority, Authority]
+
+
+def authority(now: datetime, life: timedelta = LIFE) -> Authority:
+    """A new one, valid from now on."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(AUTHORITY_NAME)
+    usage = x509.KeyUsage(
+        digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    certificate = (
+        _builder(name, name, key.public_key(), now, now + life)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Authority(certificate, key)
+
+
+def kept_or_made(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair:
+    """The pair to use from now on: what is missing or due is made anew, the rest stays.
+
+    The first ever pair is staggered: the second lives half as long, so that never both are replaced at once.
+    """
+    first, second = (None if one is None or one.is_due(now) else one for one in found)
+    if first is None and second is None:
+        return authority(now), authority(now, LIFE / 2)
+    return first or authority(now), second or authority(now)
+
+
+def signer(pair: Pair) -> Authority:
+    """The one that signs: known longest, and of two that are equally old the one that lives longer."""
+    return min(
+        pair, key=lambda one: (one.certificate.not_valid_before_utc, -one.certificate.not_valid_after_utc.timestamp())
+    )
+
+
+def issue(pair: Pair, names: Iterable[str], now: datetime) -> Leaf:
+    """A certificate for these names and addresses, which clients accept that trust the pair."""
+    names, by = list(names), signer(pair)
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = min(now + SERVED_LIFE, by.certificate.not_valid_after_utc)
+    certificate = (
+        _builder(_name(names[0][:64]), by.certificate.subject, key.public_key(), now, ends)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key()), critical=False)
+        .sign(by.key, hashes.SHA256())
+    )
+    return Leaf(
+        chain=certificate.public_bytes(serialization.Encoding.PEM),
+        key=_key_pem(key),
+        authorities=tuple(one.pem for one in pair),
+        not_after=ends,
+    )
+
+
+def read_authority(certificate: bytes, key: bytes) -> Authority:
+    """An authority from its texts.
+
+    Raises:
+        BadCertificate: they are garbled, do not belong together, or may not sign.
+    """
+    try:
+        read = x509.load_pem_x509_certificate(certificate)
+        private = serialization.load_pem_private_key(key, None)
+        if not isinstance(private, ec.EllipticCurvePrivateKey) or private.public_key() != read.public_key():
+            raise BadCertificate("the key does not belong to the certificate")
+        if not read.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            raise BadCertificate("the certificate is not an authority's")
+        read.verify_directly_issued_by(read)
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature, x509.ExtensionNotFound) as error:
+        raise BadCertificate(f"no authority: {error}") from error
+    return Authority(read, private)
+
+
+def given(chain: bytes, key: bytes, authorities: bytes) -> Leaf:
+    """A leaf from files that somebody else keeps, such as cert-manager. `authorities` may be empty.
+
+    Raises:
+        BadCertificate: they are garbled, or key and certificate do not belong together.
+    """
+    try:
+        leaf = x509.load_pem_x509_certificates(chain)[0]
+        private = serialization.load_pem_private_key(key, None)
+        trusted = x509.load_pem_x509_certificates(authorities) if authorities.strip() else []
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise BadCertificate(str(error)) from error
+    if private.public_key() != leaf.public_key():
+        raise BadCertificate("the key does not belong to the certificate")
+    pems = tuple(one.public_bytes(serialization.Encoding.PEM) for one in trusted)
+    return Leaf(chain, key, pems, leaf.not_valid_after_utc)
+
+
+def split(bundle: bytes) -> tuple[bytes, ...]:
+    """The certificates of a bundle, each as one text; none where it is garbled."""
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return ()
+    return tuple(one.public_bytes(serialization.Encoding.PEM) for one in found)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, begins: datetime, ends: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins - SKEW)
+        .not_valid_after(ends)
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+log = structlog.get_logger("muster.admission")
+
+
+SECRET: Final = "muster-admission"  # noqa: S105 - its name
+
+
+#: Its entries, certificate and key of each authority (contract 7).
+ENTRIES: Final = (("cacert1.pem", "cakey1.pem"), ("cacert2.pem", "cakey2.pem"))
+
+
+#: Times that a conflict is answered by reading again, before the next round.
+ATTEMPTS: Final = 5
+
+
+class AuthoritySecret:
+    """The Secret of one namespace."""
+
+    def __init__(self, session: KubeSession, namespace: str) -> None:
+        self._session = session
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+
+    async def pair(self, now: datetime) -> Pair | None:
+        """The authorities in force; None = they are not all there, and another replica has to make them.
+
+        Raises:
+            ApiRefused: we lack the rights, or the API server refuses.
+            Unreachable: it did not answer.
+        """
+        for _ in range(ATTEMPTS):
+            found = await self._read()
+            authorities = _authorities(found)
+            pair = kept_or_made(authorities, now)
+            if pair == authorities:
+                return pair
+            try:
+                if await self._write(pair, found):
+                    return pair
+            except NotLeading:
+                return _usable(authorities, now)
+        return None
+
+    async def _read(self) -> Raw | None:
+        try:
+            return await self._session.get(f"{self._path}/{SECRET}")
+        except ApiRefused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _write(self, pair: Pair, found: Raw | None) -> bool:
+        """Create or replace; False = somebody else was faster.
+
+        Raises:
+            NotLeading: another replica writes.
+            ApiRefused, Unreachable: as the API server has it.
+        """
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "labels": {"app": "muster"}},
+            "type": "Opaque",
+            "data": {name: base64.b64encode(pem).decode() for name, pem in _entries(pair)},
+        }
+        method, path = "POST", self._path
+        if found is not None:
+            body["metadata"]["resourceVersion"] = text(mapping(found.get("metadata")).get("resourceVersion"))
+            method, path = "PUT", f"{path}/{SECRET}"
+        reply = await self._session.send(Request(method, path, orjson.dumps(body)))
+        if reply.ok:
+            log.info("the webhook's authorities were made or renewed", secret=SECRET, first=found is None)
+            return True
+        if reply.status in {404, 409}:
+            return False
+        raise ApiRefused(f"{method} {path}", reply.status, reply.message())
+
+
+def _entries(pair: Pair) -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    for (certificate, key), one in zip(ENTRIES, pair, strict=True):
+        found += [(certificate, one.pem), (key, one.key_pem)]
+    return found
+
+
+def _authorities(secret: Raw | None) -> tuple[Authority | None, Authority | None]:
+    """What of the Secret can be used."""
+    data = mapping(secret.get("data")) if secret is not None else {}
+    first, second = (_authority(data, names) for names in ENTRIES)
+    return first, second
+
+
+def _authority(data: Raw, names: tuple[str, str]) -> Authority | None:
+    written = [text(data.get(name)) for name in names]
+    if not any(written):
+        return None
+    try:
+        certificate, key = (base64.b64decode(one, validate=True) for one in written)
+        return read_authority(certificate, key)
+    except (binascii.Error, BadCertificate) as error:
+        log.warning("an authority in the Secret cannot be used", secret=SECRET, entry=names[0], reason=str(error))
+        return None
+
+
+def _usable(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair | None:
+    """Those that are there though they may be due; None = one is missing or has ended, and can sign nothing."""
+    first, second = (None if one is None or one.certificate.not_valid_after_utc <= now else one for one in found)
+    return (first, second) if first is not None and second is not None else None
+
+
+#: API servers hear of a registration through their own watch: milliseconds, and seconds where they are in trouble.
+SETTLE: Final = timedelta(seconds=5)
+
+
+#: Replicas look at the Secret every few seconds; one that was cut off gets this long.
+RETIRE: Final = timedelta(minutes=10)
+
+
+class Trust:
+    """Follows one change of certificates after the other. Authorities are PEM texts."""
+
+    def __init__(self) -> None:
+        self.serving: Leaf | None = None
+        self._wanted: Leaf | None = None
+        self._known_since: dict[bytes, datetime] = {}
+        self._unwanted_since: dict[bytes, datetime] = {}
+
+    def want(self, leaf: Leaf) -> None:
+        """This is what should be served from now on, as soon as that is possible."""
+        self._wanted = leaf
+
+    def to_tell(self, standing: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
+        """The authorities to register, given those that stand in each registration: the wanted ones, and what retires.
+
+        None where the wanted leaf names none: then they are somebody else's to tell.
+        """
+        wanted = self._wanted.authorities if self._wanted is not None else ()
+        if not wanted:
+            return ()
+        unwanted = dict.fromkeys(one for bundle in standing for one in bundle if one not in wanted)
+        self._unwanted_since = {one: self._unwanted_since.get(one, now) for one in unwanted}
+        return (*wanted, *(one for one in unwanted if now - self._unwanted_since[one] < RETIRE))
+
+    def told(self, standing: Iterable[Iterable[bytes]], now: datetime) -> None:
+        """These stand in each registration; known is what stands in all."""
+        known = set.intersection(*map(set, standing))
+        self._known_since = {one: self._known_since.get(one, now) for one in known}
+
+    def to_serve(self, now: datetime) -> Leaf | None:
+        """What to serve with from now on, None = go on as it is. The first one does not wait: nothing is served yet."""
+        wanted = self._wanted
+        if wanted is None or wanted is self.serving:
+            return None
+        is_known = all(now - self._known_since.get(one, now) >= SETTLE for one in wanted.authorities)
+        if self.serving is not None and not is_known:
+            return None
+        self.serving = wanted
+        return wanted

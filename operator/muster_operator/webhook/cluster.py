@@ -1,0 +1,232 @@
+"""Namespaces and priority classes for decisions, and validation of ConfigMaps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from muster_operator.config import catalog
+from muster_operator.config.configmaps import NAMES, merged, read_config_maps
+from muster_operator.config.settings import Configuration, parse
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.errors import BadSetting
+from muster_operator.translate.nodes import read_priority_class
+from muster_operator.translate.values import Raw, mapping, strings, text
+from muster_operator.webhook.context import AdmissionAnswer, ClusterSnapshot, Review
+from muster_si import muster_pb2
+from muster_si.api import AdministrationAPI
+from muster_si.errors import SchedulerInterfaceError
+
+NAMESPACES: Final = "namespaces"
+
+
+PRIORITY_CLASSES: Final = "priorityclasses"
+
+
+DELETED: Final = "DELETED"
+
+
+#: Of a namespace's annotations only these are kept.
+_PREFIX: Final = "yunikorn.apache.org/"
+
+
+#: Lists of one: a right to list is needed for the watch anyway, a right to get would be one more.
+_PATHS: Final = {
+    NAMESPACES: "/api/v1/namespaces?fieldSelector=metadata.name%3D",
+    PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses?fieldSelector=metadata.name%3D",
+}
+
+
+#: Seconds for which a missing name is not looked up again, because every pod can send requests to the webhook.
+UNKNOWN_S: Final = 1.0
+
+
+MAX_UNKNOWN_NAMES: Final = 1024
+
+
+#: Look-ups at once.
+LOOK_UPS: Final = 4
+
+
+class ClusterView:
+    """Fed by the watch (`watched`, `listed`), asked by the server. `account`: who we are, to the API server."""
+
+    def __init__(
+        self,
+        session: KubeSession,
+        home: str,
+        scheduler_names: frozenset[str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.account = ""
+        self._session, self._home, self._scheduler_names = session, home, scheduler_names
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._classes: dict[str, bool] = {}
+        self._listed: set[str] = set()
+        self._clock, self._looking = clock, asyncio.Semaphore(LOOK_UPS)
+        #: (plural, name) that was not found, until when that holds; the oldest first.
+        self._unknown: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._reads: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    @property
+    def known(self) -> ClusterSnapshot:
+        """All of it; it goes on changing."""
+        return ClusterSnapshot(self.account, self._home, self._scheduler_names, self._namespaces, self._classes)
+
+    @property
+    def missing(self) -> str:
+        """What was never listed; empty = nothing."""
+        return ", ".join(sorted(set(_PATHS) - self._listed))
+
+    def watched(self, plural: str, kind: str | None, raw: Raw) -> None:
+        """Take an object as the watch shows it; other kinds than ours are nothing to us."""
+        name = text(mapping(raw.get("metadata")).get("name"))
+        known = self._known(plural)
+        if known is None:
+            return
+        if kind == DELETED:
+            known.pop(name, None)
+        else:
+            self._take(plural, name, raw)
+
+    def listed(self, plural: str) -> None:
+        """A list is complete; what it shows and what is gone came one by one."""
+        if self._known(plural) is not None:
+            self._listed.add(plural)
+
+    def lacks(self, namespace: str, priority_class: str) -> bool:
+        """Whether one of them (empty = none) has to be looked up."""
+        return namespace not in self._namespaces or bool(priority_class and priority_class not in self._classes)
+
+    async def look_up(self, namespace: str, priority_class: str) -> None:
+        """Have both known, by a look of our own where the watch has not told of them.
+
+        Raises:
+            ApiRefused, Unreachable: one cannot be read.
+        """
+        if namespace not in self._namespaces:
+            await self._read_once(NAMESPACES, namespace)
+        if priority_class and priority_class not in self._classes:
+            await self._read_once(PRIORITY_CLASSES, priority_class)
+
+    async def _read_once(self, plural: str, name: str) -> None:
+        """Read an object once for all concurrent requests; a missing object is not read again immediately."""
+        key = (plural, name)
+        if self._unknown.get(key, 0.0) > self._clock():
+            return
+        reading = self._reads.get(key)
+        if reading is None:
+            reading = self._reads[key] = asyncio.create_task(self._read(plural, name))
+            reading.add_done_callback(lambda _: self._reads.pop(key, None))
+        await asyncio.shield(reading)
+
+    async def _read(self, plural: str, name: str) -> None:
+        """One that is not there stays unknown: the API server refuses what names it by itself."""
+        async with self._looking:
+            found = await self._session.get(_PATHS[plural] + quote(name, safe=""))
+        items = found.get("items") or []
+        for raw in items:
+            self._take(plural, name, raw)
+        if not items:
+            self.not_found(plural, name)
+
+    def not_found(self, plural: str, name: str) -> None:
+        """Remember for a moment that the API server has no object of that name."""
+        self._unknown[plural, name] = self._clock() + UNKNOWN_S
+        self._unknown.move_to_end((plural, name))
+        if len(self._unknown) > MAX_UNKNOWN_NAMES:
+            self._unknown.popitem(last=False)
+
+    @property
+    def unknown_names(self) -> int:
+        """How many names are remembered as not found."""
+        return len(self._unknown)
+
+    def _take(self, plural: str, name: str, raw: Raw) -> None:
+        if plural == NAMESPACES:
+            written = strings(mapping(raw.get("metadata")).get("annotations"))
+            self._namespaces[name] = {key: value for key, value in written.items() if key.startswith(_PREFIX)}
+        elif (seen := read_priority_class(raw)) is not None:
+            self._classes[name] = seen.allow_preemption
+
+    def _known(self, plural: str) -> dict[str, dict[str, str]] | dict[str, bool] | None:
+        match plural:
+            case "namespaces":
+                return self._namespaces
+            case "priorityclasses":
+                return self._classes
+            case _:
+                return None
+
+
+#: Seconds that the core gets; the answer has to be there before the API server stops waiting.
+CORE_S: Final = 2.5
+
+
+#: The API server cuts longer ones, and drops many.
+WARNING_LIMIT: Final = 250
+
+
+MOST_WARNINGS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationCheck:
+    """Reads the other ConfigMaps of our namespace, and asks the core, which gets `core_s` seconds.
+
+    `present`: the configuration in force.
+    """
+
+    session: KubeSession
+    namespace: str
+    core: AdministrationAPI
+    present: Callable[[], Configuration]
+    core_s: float = CORE_S
+
+    async def answer(self, review: Review) -> AdmissionAnswer:
+        """Refused are values that mean nothing, and queues that the core would not take, in its words.
+
+        Raises:
+            ApiRefused, Unreachable: the other ConfigMaps cannot be read.
+        """
+        if review.kind != "ConfigMap" or review.namespace != self.namespace or review.name not in NAMES:
+            return AdmissionAnswer()
+        config_maps = await read_config_maps(self.session, self.namespace, review.object)
+        if review.name not in {text(mapping(one.get("metadata")).get("name")) for one in config_maps}:
+            return AdmissionAnswer(
+                warnings=(f"{review.name} is not in force: there is a ConfigMap of muster- that is",)
+            )
+        try:
+            return await self._judged(config_maps)
+        except BadSetting as error:
+            return AdmissionAnswer(str(error))
+
+    async def _judged(self, config_maps: tuple[Raw, ...]) -> AdmissionAnswer:
+        entries, present = merged(config_maps), self.present()
+        found = parse(entries, present.policy_group)
+        if unfit := catalog.unfit(entries):
+            return AdmissionAnswer("; ".join(one.line for one in unfit))
+        found_odd = [*catalog.setting_warnings(entries), *catalog.awaiting_restart(present.extra, entries)]
+        doubts = [one.line for one in found_odd]
+        request = muster_pb2.ValidateConfigurationRequest(config=found.queues, extraConfig=found.extra)
+        try:
+            async with asyncio.timeout(self.core_s):
+                said = await self.core.validate_configuration(request)
+        except (SchedulerInterfaceError, TimeoutError) as error:
+            reason = str(error) or f"no answer in {self.core_s:g} s"
+            return AdmissionAnswer(
+                warnings=_cut([f"the core did not check {present.policy_group}.yaml: {reason}", *doubts])
+            )
+        if said.findings:
+            return AdmissionAnswer("; ".join(said.findings))
+        return AdmissionAnswer(warnings=_cut([*said.warnings, *doubts]))
+
+
+def _cut(warnings: list[str]) -> tuple[str, ...]:
+    short = [one if len(one) <= WARNING_LIMIT else one[: WARNING_LIMIT - 3] + "..." for one in warnings]
+    return tuple(dict.fromkeys(short))[:MOST_WARNINGS]

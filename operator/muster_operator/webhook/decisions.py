@@ -1,0 +1,320 @@
+"""Admission decisions. Pure.
+
+Differs: YuniKorn checks an UPDATE of pods only, and of workloads nothing; it refuses 3; by 5 the controller would own.
+Differs: a pod that names us in a namespace that is not served gets its owner too, and so do templates without an
+application's id: else one could leave one's limits behind. Differs: with bypassAuth the owner is written as the
+documentation of YuniKorn says; its source writes nothing then.
+
+Differs: a label that is there is never written over, for the selector of a ReplicaSet may count on it; YuniKorn writes
+the canonical id over `applicationId`. Two ids that disagree are told in an event. Differs: a pod that names one of the
+served scheduler names keeps it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from muster_operator.model import names
+from muster_operator.model.errors import BadInputError
+from muster_operator.model.names import ANNOTATION_USER_INFO
+from muster_operator.model.pods import UserInfo
+from muster_operator.model.settings import AccessRules, AdmissionSettings
+from muster_operator.translate.pods import shared_app_id, unique_app_id, written_app_id
+from muster_operator.translate.values import Raw, mapping, strings, text
+from muster_operator.webhook.context import (
+    AdmissionAnswer,
+    AdmissionContext,
+    ClusterSnapshot,
+    Review,
+    Submitter,
+    annotations_of,
+    is_guarded,
+    is_made_of_a_template,
+    is_trusted,
+    new_context,
+)
+
+#: Characters of the annotation. All annotations of an object together have 256 KiB (Kubernetes, object validation).
+LIMIT: Final = 64 * 1024
+
+
+_FIX: Final = 'write {"user": "name", "groups": ["group"]}'
+
+
+def of_submitter(submitter: Submitter) -> str:
+    """The submitter as the annotation says it. Groups that do not fit are left out, the last ones first."""
+    groups = [text(group) for group in submitter.groups]
+    while True:
+        written = orjson.dumps({"user": text(submitter.name), "groups": groups}).decode()
+        if len(written) <= LIMIT or not groups:
+            return written
+        groups = groups[: len(groups) // 2]
+
+
+def read_user_info(annotation: str) -> UserInfo:
+    """The user and the groups. Raises BadInputError where it does not name them as it has to."""
+    if len(annotation) > LIMIT:
+        raise _bad(f"has {len(annotation)} characters, more than {LIMIT}")
+    try:
+        raw = orjson.loads(annotation)
+    except (orjson.JSONDecodeError, RecursionError) as error:
+        raise _bad("is not JSON") from error
+    if not isinstance(raw, dict):
+        raise _bad("is not a JSON object")
+    user, groups = raw.get("user"), raw.get("groups")
+    if not isinstance(user, str) or not _is_name(user):
+        raise _bad("has no user, or one that is not printable text")
+    if groups is None:
+        return UserInfo(user)
+    if not isinstance(groups, list) or not all(isinstance(group, str) and _is_name(group) for group in groups):
+        raise _bad("has groups that are not a list of printable texts")
+    return UserInfo(user, tuple(groups))
+
+
+def _is_name(name: str) -> bool:
+    """Whether people can read it: no control characters, and not blank."""
+    return bool(name.strip()) and not any(unicodedata.category(character) == "Cc" for character in name)
+
+
+def _bad(problem: str) -> BadInputError:
+    return BadInputError(ANNOTATION_USER_INFO, problem, _FIX)
+
+
+_OWNER: Final = names.ANNOTATION_USER_INFO
+
+
+#: Of a name in a message.
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfoDecision:
+    """`written`: what the annotation has to be, None = as it is."""
+
+    refusal: str = ""
+    written: str | None = None
+    warning: str = ""
+
+
+_AS_IT_IS: Final = UserInfoDecision()
+
+
+def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
+    """What becomes of the annotation."""
+    stated, before = case.annotations.get(_OWNER, ""), case.old_annotations.get(_OWNER, "")
+    if not stated and not before:
+        return _filled(case, rules)
+    if stated == before or rules.bypass_auth:
+        return _AS_IT_IS
+    if is_trusted(case.submitter, rules):
+        return UserInfoDecision(_problem(case, stated)) if stated else _AS_IT_IS
+    if case.kind.is_pod and not case.is_create:
+        return UserInfoDecision(f"{case.where(_OWNER)} says whose the pod is and cannot change: leave it as it was")
+    if stated:
+        return _stated(case, stated, before)
+    return UserInfoDecision(written=before) if _owner(before) else _filled(case, rules)
+
+
+def _stated(case: AdmissionContext, stated: str, before: str) -> UserInfoDecision:
+    """What somebody wrote who may write himself only."""
+    mine = of_submitter(case.submitter)
+    if stated == mine and not before:
+        return _AS_IT_IS
+    if problem := _problem(case, stated):
+        return UserInfoDecision(problem)
+    said = read_user_info(stated)
+    user, owner = said.user, _owner(before)
+    if user == case.submitter.name and owner in {"", user}:
+        return _himself(case, stated, mine, said.groups)
+    if user == owner:
+        return UserInfoDecision(
+            written=before, warning=f"{case.where(_OWNER)}: only {owner[:_SHOWN]!r} can renew the groups"
+        )
+    return UserInfoDecision(_forged(case, user, owner))
+
+
+def _himself(case: AdmissionContext, stated: str, mine: str, groups: tuple[str, ...]) -> UserInfoDecision:
+    if stated == mine:
+        return _AS_IT_IS
+    differ = set(groups) != set(case.submitter.groups)
+    return UserInfoDecision(
+        written=mine, warning=f"{case.where(_OWNER)}: the groups are those of your login" if differ else ""
+    )
+
+
+def _forged(case: AdmissionContext, user: str, owner: str) -> str:
+    if owner:
+        said = f"would change from {owner[:_SHOWN]!r} to {user[:_SHOWN]!r}"
+    else:
+        said = f"says {user[:_SHOWN]!r}, but you are {case.submitter.name[:_SHOWN]!r}"
+    return (
+        f"{case.where(_OWNER)} {said}: leave it out, it is written for you; "
+        "who has to write other users' names needs to be in admissionController.accessControl.externalUsers"
+    )
+
+
+def _filled(case: AdmissionContext, rules: AccessRules) -> UserInfoDecision:
+    """Nothing is written and nothing was. A template that does not change otherwise is left, or all its pods would be
+    replaced; a stored pod keeps what it has.
+    """
+    if not case.ours or not case.submitter.name:
+        return _AS_IT_IS
+    if not case.is_create and (case.kind.is_pod or case.new == case.old):
+        return _AS_IT_IS
+    if is_made_of_a_template(case.review.object) and is_trusted(case.submitter, rules):
+        return _AS_IT_IS
+    return UserInfoDecision(written=of_submitter(case.submitter))
+
+
+def _problem(case: AdmissionContext, stated: str) -> str:
+    """Why it cannot be read; empty = it can."""
+    try:
+        read_user_info(stated)
+    except BadInputError as error:
+        return f"{case.kind.place}metadata.annotations: {error}"
+    return ""
+
+
+def _owner(annotation: str) -> str:
+    """Whose it was; empty where that cannot be read."""
+    try:
+        return read_user_info(annotation).user
+    except BadInputError:
+        return ""
+
+
+#: The canonical label and its older name.
+_COPIES: Final = (
+    (names.LABEL_APP_ID, names.LEGACY_LABEL_APP_ID),
+    (names.LABEL_QUEUE, names.LEGACY_LABEL_QUEUE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What has to be written; of an empty one nothing."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, str] = field(default_factory=dict)
+
+
+def additions(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> Additions:
+    """What a new pod lacks to be ours.
+
+    A pod that already has a node keeps its scheduler, because there is nothing to schedule; the rest is as for others.
+    One of a DaemonSet becomes ours too.
+    """
+    if not (case.kind.is_pod and case.is_create and case.served):
+        return Additions()
+    spec = mapping(case.new.get("spec"))
+    is_settled = bool(text(spec.get("nodeName"))) or text(spec.get("schedulerName")) in known.scheduler_names
+    scheduler = {} if is_settled else {"schedulerName": settings.scheduler_name}
+    if not case.labelled:
+        return Additions(spec=scheduler)
+    return Additions(_labels(case, settings), _preemption(case, known), scheduler)
+
+
+def _labels(case: AdmissionContext, settings: AdmissionSettings) -> dict[str, str]:
+    metadata = mapping(case.new.get("metadata"))
+    labels = strings(metadata.get("labels"))
+    wanted: dict[str, str] = {}
+    if not written_app_id(metadata):
+        name = unique_app_id if settings.unique_app_ids else shared_app_id
+        wanted[names.LABEL_APP_ID] = name(case.review.namespace)
+    for canonical, legacy in _COPIES:
+        if value := labels.get(canonical) or wanted.get(canonical):
+            wanted[legacy] = value
+    return {key: value for key, value in wanted.items() if not labels.get(key)}
+
+
+def _preemption(case: AdmissionContext, known: ClusterSnapshot) -> dict[str, str]:
+    """What the priority class says, where the pod says neither yes nor no (contract 1.2)."""
+    if case.annotations.get(names.ANNOTATION_ALLOW_PREEMPTION) in {"true", "false"}:
+        return {}
+    name = text(mapping(case.new.get("spec")).get("priorityClassName"))
+    return {names.ANNOTATION_ALLOW_PREEMPTION: "true" if known.may_be_preempted.get(name, True) else "false"}
+
+
+#: Characters of a key in a message.
+_PLACEHOLDERS_SHOWN: Final = 120
+
+
+def placeholder_refusal(case: AdmissionContext, *, is_trusted: bool) -> str:
+    """What is wrong with these annotations; empty = nothing. Trust permits only their removal."""
+    if not case.ours:
+        return ""
+    before, now = _internal(case.old_annotations), _internal(case.annotations)
+    if before == now:
+        return ""
+    for key, value in now.items():
+        if before.get(key) != value:
+            return f"{case.where(key[:_PLACEHOLDERS_SHOWN])} is written by Muster only: leave it out"
+    if case.kind.is_pod and not is_trusted and names.SIGNATURES & before.keys():
+        key = min(before.keys() - now.keys())
+        return f"{case.where(key[:_PLACEHOLDERS_SHOWN])} is Muster's and stays: delete the pod if it is not wanted"
+    return ""
+
+
+def _internal(annotations: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key.startswith(names.INTERNAL_PREFIX)}
+
+
+KIND: Final = "Binding"
+
+
+def binding_refusal(review: Review, known: ClusterSnapshot) -> str:
+    """What is wrong with the binding; empty = nothing."""
+    if known.is_protected(review.namespace) or review.submitter.name == known.account:
+        return ""
+    written = [key for key in annotations_of(review.object) if is_guarded(key)]
+    if not written:
+        return ""
+    return f"a binding says where a pod runs, not whose it is: leave metadata.annotations[{written[0]}] out of it"
+
+
+def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
+    """Whether the object may be stored, and how. The objects of the review stay as they are."""
+    if review.kind == KIND:
+        return AdmissionAnswer(binding_refusal(review, known))
+    case = new_context(review, known, settings)
+    if case is None:
+        return AdmissionAnswer()
+    try:
+        return _decided(case, known, settings)
+    except RecursionError:  # two objects are compared, and no pod is as deep as that
+        return AdmissionAnswer(f"{case.review.kind} is nested too deeply: leave out what no pod has")
+
+
+def _decided(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
+    trusted = is_trusted(case.submitter, settings.access)
+    verdict = evaluate_user_info(case, settings.access)
+    if refusal := placeholder_refusal(case, is_trusted=trusted) or verdict.refusal:
+        return AdmissionAnswer(refusal)
+    added = additions(case, known, settings)
+    owner = {} if verdict.written is None else {names.ANNOTATION_USER_INFO: verdict.written}
+    warnings = (verdict.warning,) if verdict.warning else ()
+    return AdmissionAnswer(
+        object=_written(case, added.labels, {**added.annotations, **owner}, added.spec), warnings=warnings
+    )
+
+
+def _written(
+    case: AdmissionContext, labels: Mapping[str, str], annotations: Mapping[str, str], spec: Mapping[str, str]
+) -> Raw | None:
+    """The object with these entries; None where there are none."""
+    if not (labels or annotations or spec):
+        return None
+    metadata = mapping(case.new.get("metadata"))
+    for key, entries in (("labels", labels), ("annotations", annotations)):
+        if entries:
+            metadata = {**metadata, key: {**mapping(metadata.get(key)), **entries}}
+    described = {**case.new, "metadata": metadata}
+    if spec:
+        described["spec"] = {**mapping(case.new.get("spec")), **spec}
+    return case.kind.replaced(case.review.object, described)

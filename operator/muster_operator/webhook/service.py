@@ -1,0 +1,287 @@
+"""The webhook as a part of the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import structlog
+
+from muster_operator.config.catalog import parse
+from muster_operator.config.settings import Configuration
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.errors import ApiRefused, LinkError, NotLeading, StartupRefused
+from muster_operator.model.settings import AdmissionSettings
+from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.translate.values import mapping, text
+from muster_operator.webhook import cluster, registration
+from muster_operator.webhook import server as webhook_server
+from muster_operator.webhook.certificates import AuthoritySecret, BadCertificate, Leaf, Pair, Trust, given, issue
+from muster_operator.webhook.cluster import ClusterView, ConfigurationCheck
+from muster_operator.webhook.context import AdmissionAnswer, Ours, Review
+from muster_operator.webhook.decisions import decide
+from muster_operator.webhook.registration import Registrar, Registration, WebhookClientConfig, discover_api
+from muster_operator.webhook.server import AdmissionServer, Endpoint, ReviewMetrics, TlsContexts
+from muster_si.api import AdministrationAPI
+
+log = structlog.get_logger("muster.admission")
+
+
+#: Seconds between rounds: a configuration that somebody broke is whole again after one.
+EVERY_S: Final = 3.0
+
+
+class CertificateSource(Protocol):
+    """Where certificates come from."""
+
+    async def leaf(self, now: datetime) -> Leaf | None:
+        """What should be served with; None = there is nothing yet.
+
+        Raises:
+            BadCertificate: what is there cannot be used.
+            LinkError: it cannot be read.
+        """
+
+
+class OwnSource:
+    """Made by ourselves from the Secret's authorities, for these names and addresses."""
+
+    def __init__(self, secret: AuthoritySecret, names: list[str]) -> None:
+        self._secret, self._names = secret, names
+        self._pair: tuple[bytes, ...] = ()
+        self._leaf: Leaf | None = None
+
+    async def leaf(self, now: datetime) -> Leaf | None:
+        """The same one until it is due or an authority is replaced."""
+        pair: Pair | None = await self._secret.pair(now)
+        if pair is None:
+            return None
+        authorities = tuple(one.pem for one in pair)
+        if self._leaf is None or self._leaf.authorities != authorities or self._leaf.is_due(now):
+            self._leaf = issue(pair, self._names, now)
+        return self._leaf
+
+
+class GivenSource:
+    """Files that somebody else keeps; read in every round, for they may be replaced (cert-manager does)."""
+
+    def __init__(self, certificate: Path, key: Path, authority: Path | None) -> None:
+        self._paths = (certificate, key, authority)
+        self._read: tuple[bytes, ...] = ()
+        self._leaf: Leaf | None = None
+
+    async def leaf(self, now: datetime) -> Leaf | None:
+        """What stands in the files now."""
+        try:
+            read = tuple(path.read_bytes() if path is not None else b"" for path in self._paths)
+        except OSError as error:
+            raise BadCertificate(f"{error.filename}: {error.strerror}") from error
+        if self._leaf is None or read != self._read:
+            self._leaf, self._read = given(*read), read
+        return self._leaf
+
+
+class WebhookReconciler:
+    """Runs the rounds. `serve` takes what is to be served from now on."""
+
+    def __init__(self, source: CertificateSource, registrar: Registrar, serve: Callable[[Leaf], None]) -> None:
+        self._source, self._registrar, self._serve = source, registrar, serve
+        self._trust = Trust()
+        self._said = ""
+        self._is_registered = False
+
+    @property
+    def missing(self) -> str:
+        """What keeps the API server from asking us; empty = nothing."""
+        if self._trust.serving is None:
+            return self._said or "there is no certificate yet"
+        return "" if self._is_registered else self._said or "not registered yet"
+
+    async def run(self) -> None:
+        """Round after round, until cancelled."""
+        while True:
+            await self.attempt(datetime.now(UTC))
+            await asyncio.sleep(EVERY_S)
+
+    async def attempt(self, now: datetime) -> None:
+        """One round; what goes wrong is said once, and again when it is something else."""
+        try:
+            await self._round(now)
+        except NotLeading:
+            self._say("")  # the one that leads puts it right
+        except ApiRefused as error:
+            rights = " (the rights are in deploy/rbac.yaml, at 'webhook')" if error.status == 403 else ""
+            self._say(f"{error}{rights}")
+        except (LinkError, BadCertificate, ssl.SSLError) as error:
+            self._say(str(error))
+        else:
+            self._say("")
+
+    async def _round(self, now: datetime) -> None:
+        leaf = await self._source.leaf(now)
+        if leaf is not None:
+            self._trust.want(leaf)
+        look = await self._registrar.look()
+        standing = look.authorities
+        self._trust.told(standing, now)
+        if (new := self._trust.to_serve(now)) is not None:
+            self._serve(new)
+            log.info("serving with a new certificate", until=new.not_after.isoformat())
+        if self._trust.serving is None:
+            return
+        wanted = self._trust.to_tell(standing, now)
+        self._is_registered = all(set(self._trust.serving.authorities) <= set(bundle) for bundle in standing)
+        await self._registrar.keep(look, wanted)
+        self._trust.told([wanted for _ in standing], now)
+        self._is_registered = True
+
+    def _say(self, problem: str) -> None:
+        if problem and problem != self._said:
+            log.warning("the webhook cannot be kept as it should be", reason=problem)
+        self._said = problem
+
+
+#: Seconds before the API server stops waiting in which an answer is on its way.
+MARGIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """How admission is served; off while neither `service` nor `url` says where the API server finds us.
+
+    `certificate`, `key`, `authority`: files that somebody else keeps, else we make our own. `by_manifest`: the user
+    applied deploy/webhooks.yaml, and only the authorities in it are ours to keep.
+    """
+
+    service: str = ""
+    url: str = ""
+    port: int = 9089
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    by_manifest: bool = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is admission at all."""
+        return bool(self.service or self.url)
+
+    def check(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            StartupRefused: options contradict each other.
+        """
+        if self.service and self.url:
+            raise StartupRefused("--webhook-service and --webhook-url exclude each other")
+        if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
+            raise StartupRefused(f"--webhook-url {self.url} is wrong: write https://host:port")
+        if (self.certificate is None) != (self.key is None):
+            raise StartupRefused("--webhook-cert and --webhook-key go together")
+        if self.authority is not None and self.certificate is None:
+            raise StartupRefused("--webhook-ca says who signed --webhook-cert, which is missing")
+        if not self.is_on and (self.by_manifest or self.certificate is not None):
+            raise StartupRefused("say --webhook-service or --webhook-url: where the API server finds the webhook")
+
+
+class Admission:
+    """One per operator. Made before the watch begins, so that it sees all of it."""
+
+    def __init__(
+        self,
+        options: WebhookOptions,
+        namespace: str,
+        session: KubeSession,
+        present: Callable[[], Configuration],
+        core: AdministrationAPI,
+        metrics: Metrics,
+    ) -> None:
+        self._options, self._namespace, self._session, self._present = options, namespace, session, present
+        self._metrics = ReviewMetrics(metrics)
+        self._names = present().settings.scheduler_names
+        self._view = ClusterView(session, namespace, self._names)
+        self._check = ConfigurationCheck(session, namespace, core, present)
+        self._read_from: Mapping[str, str] | None = None
+        self._settings = AdmissionSettings()
+        self._keeper: WebhookReconciler | None = None
+
+    def attach(self, inbox: Inbox) -> None:
+        """See what the operator's watch shows."""
+        inbox.show_also(self._view, cluster.NAMESPACES, cluster.PRIORITY_CLASSES)
+
+    @property
+    def missing(self) -> str:
+        """What keeps admission from answering as it should; empty = nothing."""
+        if self._view.missing:
+            return f"not listed yet: {self._view.missing}"
+        return "starting" if self._keeper is None else self._keeper.missing
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            StartupRefused: the port cannot be used, or the API server is too old to be asked to ask us.
+        """
+        self._view.account = await discover_api(self._session)
+        tls, home = TlsContexts(), asyncio.get_running_loop()
+        server = AdmissionServer(self._endpoints(home), lambda: self.missing, self._metrics)
+        async with webhook_server.webhook_thread() as loop:
+            port = await webhook_server.run_in_thread(loop, server.start(self._options.port, tls))
+            try:
+                log.info("admission listens", port=port, account=self._view.account)
+                self._keeper = WebhookReconciler(self._source(), self._registrar(), tls.serve)
+                await self._keeper.run()
+            finally:
+                await webhook_server.run_in_thread(loop, server.stop())
+
+    def _endpoints(self, home: asyncio.AbstractEventLoop) -> dict[str, Endpoint]:
+        """They run in the server's loop; what talks to the API server or the core runs in the operator's, `home`."""
+        within_s, others_within_s = registration.TIMEOUT_S - MARGIN_S, registration.OTHERS_TIMEOUT_S - MARGIN_S
+
+        async def mutate(review: Review) -> AdmissionAnswer:
+            is_pod = review.kind == "Pod"
+            priority_class = text(mapping(review.object.get("spec")).get("priorityClassName")) if is_pod else ""
+            if self._view.lacks(review.namespace, priority_class):
+                await webhook_server.run_in_thread(home, self._view.look_up(review.namespace, priority_class))
+            return decide(review, self._view.known, self._present_settings())
+
+        async def validate(review: Review) -> AdmissionAnswer:
+            return await webhook_server.run_in_thread(home, self._check.answer(review))
+
+        return {
+            registration.MUTATE: Endpoint(mutate, within_s, is_closed=True),
+            registration.MUTATE_OTHERS: Endpoint(mutate, others_within_s, is_closed=False),
+            registration.VALIDATE: Endpoint(validate, within_s, is_closed=False),
+        }
+
+    def _present_settings(self) -> AdmissionSettings:
+        """Those in force, read again only when they were replaced."""
+        entries = self._present().extra
+        if entries is not self._read_from:
+            self._settings, warnings = parse(entries, self._names)
+            self._read_from = entries
+            for warning in warnings:
+                log.warning("a setting of admission is not used", reason=warning)
+        return self._settings
+
+    def _source(self) -> CertificateSource:
+        options = self._options
+        if options.certificate is not None and options.key is not None:
+            return GivenSource(options.certificate, options.key, options.authority)
+        name = f"{options.service}.{self._namespace}"
+        url_host = urlsplit(options.url).hostname
+        names = [url_host] if url_host else [f"{name}.svc", name, f"{name}.svc.cluster.local"]
+        return OwnSource(AuthoritySecret(self._session, self._namespace), names)
+
+    def _registrar(self) -> Registrar:
+        options = self._options
+        door = WebhookClientConfig(self._namespace, service=options.service, url=options.url)
+        ours = Ours(self._names, self._view.account, self._namespace)
+        return Registrar(self._session, Registration(door, ours, options.by_manifest))

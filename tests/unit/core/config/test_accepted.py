@@ -1,0 +1,34 @@
+"""Files that people may write are accepted, with no more words than they need.
+
+Each file of `valid/` begins with what it shows, and `says:` what has to be told of it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from muster_core.config.load import examine
+from muster_core.model.resources import Limit
+from tests.unit.core.config.tree import child, partition
+
+VALID = sorted((Path(__file__).parent / "valid").glob("*.yaml"))
+_SAYS = "# says: "
+
+
+@pytest.mark.parametrize("path", VALID, ids=lambda path: path.stem)
+def test_a_valid_file_is_accepted_with_the_words_that_it_names(path: Path) -> None:
+    text = path.read_text()
+    examined = examine(text, {})
+    assert examined.errors == ()
+    said = tuple(line.removeprefix(_SAYS) for line in text.splitlines() if line.startswith(_SAYS))
+    assert examined.warnings == said
+
+
+def test_there_are_thirty_of_them_and_more() -> None:
+    assert len(VALID) >= 30
+
+
+def test_a_merged_mapping_fills_what_the_mapping_itself_leaves_out() -> None:
+    root = partition((Path(__file__).parent / "valid" / "merge-keys.yaml").read_text()).root
+    assert child(root, "second").max == child(root, "small").max == Limit({"vcore": 1000, "memory": 10**9})
+    assert child(root, "third").max == Limit({"vcore": 1000, "memory": 2 * 10**9, "pods": 3})

@@ -1,0 +1,56 @@
+"""Access lists: everybody, users, groups; names that can be nobody's grant nothing and are told (contract 2.8)."""
+
+import pytest
+
+from muster_core.config.document import Findings
+from muster_core.config.queues import access
+from muster_core.model.config import ALLOW_ALL, DENY_ALL, AccessList
+
+
+def users(*names: str) -> AccessList:
+    return AccessList(users=frozenset(names))
+
+
+def groups(*names: str) -> AccessList:
+    return AccessList(groups=frozenset(names))
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("", DENY_ALL),
+        (" ", DENY_ALL),
+        ("*", ALLOW_ALL),
+        (" * ", ALLOW_ALL),
+        ("ann", users("ann")),
+        ("ann,bob", users("ann", "bob")),
+        (" devs", groups("devs")),
+        ("\tdevs,ops", groups("devs", "ops")),
+        ("ann,bob devs,ops", AccessList(users=frozenset({"ann", "bob"}), groups=frozenset({"devs", "ops"}))),
+        ("ann ", users("ann")),
+        ("ann   devs  ", AccessList(users=frozenset({"ann"}), groups=frozenset({"devs"}))),
+        (",ann,,ann,", users("ann")),
+        ("machine$", users("machine$")),
+        ("ann@example.com", users("ann@example.com")),
+    ],
+)
+def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
+    notes = Findings()
+    assert access(text, "here", notes) == found
+    assert notes.lines() == ()
+
+
+@pytest.mark.parametrize(
+    "text, found, said",
+    [
+        ("a:b,ann", users("ann"), "here.users: 'a:b' is not a name that an access list can have, it is left out"),
+        (" a.b", DENY_ALL, "here.groups: 'a.b' is not a name that an access list can have, it is left out"),
+        ("$", DENY_ALL, "here.users: '$' is not a name that an access list can have, it is left out"),
+        ("*,ann", users("ann"), "here.users: '*' beside other names has no effect, write it alone for everybody"),
+        ("ann *", users("ann"), "here.groups: '*' beside other names has no effect, write it alone for everybody"),
+    ],
+)
+def test_a_name_that_can_be_nobodys_is_left_out_with_a_word(text: str, found: AccessList, said: str) -> None:
+    notes = Findings()
+    assert access(text, "here", notes) == found
+    assert notes.lines() == (said,)

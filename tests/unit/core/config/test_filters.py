@@ -1,0 +1,44 @@
+"""Filters of placement rules: names, one name, or one expression (contract 2.10)."""
+
+import pytest
+
+from muster_core.config.load import load
+from muster_core.model.config import RuleFilter
+
+PATH = "partitions[0].placementrules[0].filter"
+
+
+def of(text: str) -> tuple[RuleFilter | None, tuple[str, ...]]:
+    """The filter, and what is said of it."""
+    loaded = load(
+        "partitions: [{queues: [{name: a}], placementrules: [{name: user, create: true, filter: " + text + "}]}]", {}
+    )
+    return loaded.configuration.partitions[0].rules[0].filter, loaded.warnings
+
+
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("{}", RuleFilter()),
+        ("{type: ALLOW}", RuleFilter()),
+        ("{type: deny, users: [ann]}", RuleFilter(allow=False, users=frozenset({"ann"}))),
+        ("{users: [ann, bob], groups: [devs]}", RuleFilter(True, frozenset({"ann", "bob"}), frozenset({"devs"}))),
+        ("{users: ['^dev-']}", RuleFilter(user_expression="^dev-")),
+        ("{groups: ['a|b'], users: ['.*']}", RuleFilter(user_expression=".*", group_expression="a|b")),
+        ("{users: [machine$]}", RuleFilter(user_expression="machine$")),
+        ("{users: [machine$, ann]}", RuleFilter(users=frozenset({"machine$", "ann"}))),
+        ("{users: [a.b]}", RuleFilter(users=frozenset({"a.b"}))),
+    ],
+)
+def test_one_entry_may_be_an_expression_and_several_are_names(text: str, found: RuleFilter) -> None:
+    assert of(text) == (found, ())
+
+
+def test_entries_that_are_no_names_or_come_twice_are_left_out_with_a_word() -> None:
+    found, said = of("{users: [ann, '^b', ann], groups: ['a/b', devs]}")
+    assert found == RuleFilter(users=frozenset({"ann"}), groups=frozenset({"devs"}))
+    assert said == (
+        f"{PATH}.users[1]: '^b' is not a name of a user, it is left out",
+        f"{PATH}.users[2]: 'ann' is there twice",
+        f"{PATH}.groups[0]: 'a/b' is not a name of a group, it is left out",
+    )

@@ -1,0 +1,216 @@
+"""A valid configuration comes out as the model's values, with what its writer should know."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.config.load import DEFAULT_TEXT, checksum, examine, load
+from muster_core.model.config import (
+    ALLOW_ALL,
+    AccessList,
+    ApplicationOrder,
+    GroupResolver,
+    NodeOrder,
+    NodeSort,
+    PlacementRule,
+    RuleFilter,
+)
+from muster_core.model.resources import Limit, Resources
+from muster_si import keys
+from tests.unit.core.config.tree import child, partition, queues
+
+EVERYTHING = """
+checksum: ABC
+partitions:
+  - name: Default
+    placementrules:
+      - {name: Provided, create: true, filter: {type: deny, users: [eve]}}
+      - name: user
+        create: true
+        parent: {name: tag, value: namespace, create: true, parent: {name: fixed, value: Teams}}
+      - {name: fixed, value: root.fallback}
+    limits:
+      - {limit: everybody, users: ['*'], maxapplications: 5}
+    preemption: {enabled: true, quotapreemptionenabled: false}
+    nodesortpolicy: {type: binpacking, resourceweights: {vcore: 2.0, memory: 0}}
+    usergroupresolver: {type: ldap}
+    queues:
+      - name: Root
+        submitacl: '*'
+        maxapplications: 100
+        properties: {application.sort.policy: fair}
+        queues:
+          - name: teams
+            parent: true
+            maxapplications: 50
+            resources:
+              guaranteed: {vcore: 4, memory: 8Gi}
+              max: {vcore: 10500m, memory: 100 G, nvidia.com/gpu: 8}
+            childtemplate:
+              maxapplications: 3
+              properties: {application.sort.policy: fifo}
+              resources: {max: {vcore: 2}, guaranteed: {vcore: 1}}
+          - name: fallback
+            maxapplications: 10
+            adminacl: 'admin,root wheel'
+            properties: {application.sort.policy: stateaware}
+            limits:
+              - {users: [ann, bob], groups: [devs], maxapplications: 1, maxresources: {vcore: 1}}
+              - {groups: ['*'], maxresources: {memory: 1G, vcore: 0}}
+"""
+
+
+def test_every_field_of_the_contract_is_known() -> None:
+    found = partition(EVERYTHING)
+    assert found.name == "default"
+    assert found.node_sort == NodeSort(NodeOrder.BINPACKING, (("memory", 0.0), ("vcore", 2.0)))
+    assert found.rules == (
+        PlacementRule("provided", create=True, filter=RuleFilter(allow=False, users=frozenset({"eve"}))),
+        PlacementRule(
+            "user",
+            create=True,
+            parent=PlacementRule("tag", create=True, value="namespace", parent=PlacementRule("fixed", value="teams")),
+        ),
+        PlacementRule("fixed", value="root.fallback"),
+    )
+    teams, fallback = child(found.root, "teams"), child(found.root, "fallback")
+    assert (found.root.parent, teams.parent, fallback.parent) == (True, True, False)
+    assert teams.max == Limit({"vcore": 10_500, "memory": 100 * 10**9, "nvidia.com/gpu": 8})
+    assert teams.guaranteed == Resources({"vcore": 4000, "memory": 8 * 2**30})
+    assert (found.root.max_applications, teams.max_applications, fallback.max_applications) == (100, 50, 10)
+    assert (teams.policies.order, fallback.policies.order) == (ApplicationOrder.FAIR, ApplicationOrder.FIFO)
+    assert (found.root.submit_acl, fallback.admin_acl) == (
+        ALLOW_ALL,
+        AccessList(users=frozenset({"admin", "root"}), groups=frozenset({"wheel"})),
+    )
+
+
+def test_a_file_without_oddities_is_accepted_without_a_word() -> None:
+    assert load(EVERYTHING, {}).warnings == ()
+
+
+def test_the_flags_of_preemption_and_the_resolver_of_groups_are_read() -> None:
+    found = partition(EVERYTHING)
+    assert (found.preemption, found.quota_preemption, found.resolver) == (True, False, GroupResolver.LDAP)
+    other = partition("partitions: [{preemption: {enabled: no, quotapreemptionenabled: yes}, queues: [{name: a}]}]")
+    assert (other.preemption, other.quota_preemption, other.resolver) == (False, True, GroupResolver.NONE)
+    assert partition("partitions: [{queues: [{name: a}]}]").preemption
+
+
+def test_an_empty_text_means_a_queue_for_each_namespace_made_when_needed() -> None:
+    for text in ("", "\n", "# nothing\n", "---\n"):
+        loaded = load(text, {})
+        assert loaded == replace(load(DEFAULT_TEXT, {}), is_default=True)
+        [only] = loaded.configuration.partitions
+        assert (only.name, only.rules) == ("default", (PlacementRule("tag", create=True, value="namespace"),))
+        assert (only.root.name, only.root.children, only.root.submit_acl) == ("root", (), ALLOW_ALL)
+        assert loaded.warnings == ()
+
+
+def test_root_is_put_on_top_where_the_file_leaves_it_out() -> None:
+    root = queues("      - name: a\n      - name: B\n")
+    assert (root.name, root.parent, [queue.name for queue in root.children]) == ("root", True, ["a", "b"])
+    assert [queue.name for queue in queues("      - name: a\n").children] == ["a"]
+    assert queues("      []\n").children == ()
+
+
+def test_a_queue_without_children_is_a_leaf_unless_it_says_parent() -> None:
+    root = queues("      - {name: a}\n      - {name: b, parent: true}\n      - {name: c, queues: [{name: d}]}\n")
+    assert [child(root, name).parent for name in ("a", "b", "c", "c.d")] == [False, True, True, False]
+
+
+def test_an_unknown_sort_policy_or_property_is_told_and_ignored() -> None:
+    loaded = load(
+        """
+partitions:
+  - queues:
+      - name: a
+        properties: {application.sort.policy: lifo, priority.offset: '1', colour: red}
+""",
+        {},
+    )
+    assert child(loaded.configuration.partitions[0].root, "a").policies.order is ApplicationOrder.FIFO
+    path = "partitions[0].queues[0].properties"
+    assert loaded.warnings == (
+        f"{path}.application.sort.policy: 'lifo' is neither fifo nor fair, the default is used",
+        f"{path}.colour: is not a known property and has no effect",
+    )
+
+
+def test_a_maximum_of_nothing_forbids_and_zero_applications_are_unlimited_with_a_word() -> None:
+    loaded = load("partitions: [{queues: [{name: a, maxapplications: 0, resources: {max: {gpu: 0}}}]}]", {})
+    queue = child(loaded.configuration.partitions[0].root, "a")
+    assert (queue.max, queue.max_applications) == (Limit({"gpu": 0}), 0)
+    assert loaded.warnings == ("partitions[0].queues[0].maxapplications: 0 means unlimited",)
+
+
+def test_a_bound_on_cpu_is_told_to_be_none() -> None:
+    loaded = load("partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]", {})
+    assert loaded.warnings == ("partitions[0].queues[0].resources.max.cpu: has no effect, cpu is called vcore here",)
+
+
+def test_guarantees_of_children_may_add_up_to_their_parents() -> None:
+    root = queues(
+        """
+      - name: a
+        resources: {guaranteed: {vcore: 3}, max: {vcore: 3, memory: 10}}
+        queues:
+          - {name: b, resources: {guaranteed: {vcore: 1, memory: 10}}}
+          - {name: c, queues: [{name: d, resources: {guaranteed: {vcore: 2}}}]}
+"""
+    )
+    assert child(root, "a.c.d").guaranteed == Resources({"vcore": 2000})
+
+
+def test_numbers_may_stand_where_names_are_asked_for() -> None:
+    assert [queue.name for queue in queues("      - {name: 0123}\n      - {name: 'null'}\n").children] == [
+        "0123",
+        "null",
+    ]
+
+
+def test_several_partitions_are_read() -> None:
+    text = "partitions: [{queues: [{name: a}]}, {name: GPU, queues: [{name: a}]}]"
+    assert [found.name for found in load(text, {}).configuration.partitions] == ["default", "gpu"]
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    root = queues("      - {name: a, resources: &r {max: {vcore: 1}}}\n      - {name: b, resources: *r}\n")
+    assert child(root, "a").max == child(root, "b").max == Limit({"vcore": 1000})
+
+
+def test_the_checksum_is_of_the_text_without_its_own_line() -> None:
+    text = "partitions: [{queues: [{name: a}]}]\n"
+    assert load("checksum: 'FFFF'\n" + text, {}).configuration.checksum == checksum(text)
+    # From sha256sum(1) of one line `a`.
+    assert checksum("a\n") == "87428FC522803D31065E7BCE3CF03FE475096631E5E07BBD7A0FDE60C4CF25C7"
+
+
+@pytest.mark.parametrize(
+    "policy, expected",
+    [
+        ("", NodeSort(balanced=True)),
+        ("nodesortpolicy: {type: fair}", NodeSort()),
+        ("nodesortpolicy: {resourceweights: {vcore: 1.0}}", NodeSort(weights=(("vcore", 1.0),))),
+    ],
+)
+def test_who_writes_an_order_of_nodes_gets_that_alone_and_who_writes_none_gets_balance_too(
+    policy: str, expected: NodeSort
+) -> None:
+    text = f"partitions: [{{name: default, queues: [{{name: root}}]{', ' + policy if policy else ''}}}]"
+    [partition] = load(text, {}).configuration.partitions
+    assert partition.node_sort == expected
+
+
+def test_what_only_some_resource_managers_may_use_is_accepted_from_those() -> None:
+    text = """
+partitions:
+  - nodesortpolicy: {type: utilization}
+    usergroupresolver: {type: test}
+    queues: [{name: a}]
+"""
+    rules = [error.path for error in examine(text, {}).errors]
+    assert rules == ["partitions[0].nodesortpolicy.type"]
+    allowed = {keys.EXTRA_UTILIZATION: "true", keys.EXTRA_TEST_GROUPS: "true"}
+    [found] = load(text, allowed).configuration.partitions
+    assert (found.node_sort.order, found.resolver) == (NodeOrder.UTILIZATION, GroupResolver.TEST)

@@ -1,0 +1,72 @@
+"""A template is its queue's own or that of the nearest queue above that has one; the own replaces all of it."""
+
+from muster_core.config.load import load
+from muster_core.model.config import ApplicationOrder, ChildTemplate, QueuePolicies
+from muster_core.model.resources import Limit, Resources
+from tests.unit.core.config.tree import a_file, child, queues
+
+FIRST = ChildTemplate(
+    max=Limit({"vcore": 2000}),
+    guaranteed=Resources({"vcore": 1000}),
+    max_applications=3,
+    properties={"application.sort.policy": "fair"},
+    policies=QueuePolicies(ApplicationOrder.FAIR),
+)
+
+TREE = """
+- name: root
+  properties: {preemption.delay: 5s}
+  childtemplate:
+    maxapplications: 3
+    properties: {application.sort.policy: fair}
+    resources: {max: {vcore: 2}, guaranteed: {vcore: 1}}
+  queues:
+    - name: parent
+      parent: true
+      childtemplate: {resources: {max: {memory: 1G}}}
+    - name: notemplate
+      queues: [{name: deep, parent: true}]
+    - name: empty
+      parent: true
+      childtemplate: {resources: {}}
+"""
+
+
+def test_the_nearest_template_upwards_holds_and_an_own_one_replaces_all_of_it() -> None:
+    root = queues(TREE)
+    found = [child(root, name).template for name in ("parent", "notemplate", "notemplate.deep", "empty")]
+    assert found == [ChildTemplate(max=Limit({"memory": 10**9})), FIRST, FIRST, FIRST]
+    assert root.template == FIRST
+
+
+def test_an_empty_template_counts_as_absent_with_a_word() -> None:
+    path = "partitions[0].queues[0].queues[2].childtemplate"
+    assert load(a_file(TREE), {}).warnings == (f"{path}: is empty and counts as absent",)
+
+
+def test_no_template_anywhere_is_none() -> None:
+    assert child(queues("- {name: a, parent: true}"), "a").template is None
+
+
+def test_what_a_template_cannot_do_is_told() -> None:
+    loaded = load(
+        a_file(
+            """
+            - name: leaf
+              childtemplate: {maxapplications: 1}
+            - name: b
+              parent: true
+              childtemplate: {properties: {quota.preemption.delay: 1m, colour: red}}
+            """
+        ),
+        {},
+    )
+    path = "partitions[0].queues[1].childtemplate.properties"
+    assert loaded.warnings == (
+        "partitions[0].queues[0].childtemplate: has no effect on a leaf",
+        f"{path}.colour: is not a known property and has no effect",
+        f"{path}.quota.preemption.delay: has no effect on queues that are made on demand",
+    )
+    template = child(loaded.configuration.partitions[0].root, "b").template
+    assert template is not None
+    assert template.policies == QueuePolicies()

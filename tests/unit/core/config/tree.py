@@ -1,0 +1,28 @@
+"""Ways to a partition and its queues for the tests of this folder."""
+
+from textwrap import dedent, indent
+
+from muster_core.config.load import load
+from muster_core.model.config import PartitionConfig, QueueConfig
+
+
+def a_file(queues: str) -> str:
+    """A file with one partition and these queues, a YAML list."""
+    return "partitions:\n  - name: default\n    queues:\n" + indent(dedent(queues), "      ")
+
+
+def partition(text: str) -> PartitionConfig:
+    """The first partition of the file."""
+    return load(text, {}).configuration.partitions[0]
+
+
+def queues(text: str) -> QueueConfig:
+    """The root of a partition that has these queues."""
+    return partition(a_file(text)).root
+
+
+def child(queue: QueueConfig, path: str) -> QueueConfig:
+    """The queue of that path below `queue`."""
+    for name in path.split("."):
+        queue = next(found for found in queue.children if found.name == name)
+    return queue

@@ -1,0 +1,113 @@
+"""A core with a clock in the test's hands, and a resource manager that writes down what it is told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Scheduler
+from muster_si import muster_pb2, si_pb2
+from tests.unit.core import messages
+from tests.unit.core.messages import RM
+
+
+@dataclass(slots=True)
+class Clock:
+    """Nanoseconds since the epoch, standing still until a test moves it."""
+
+    now: int = 1_700_000_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass(slots=True)
+class Notebook:
+    """A ResourceManagerCallback. `broken`: what it raises from now on when it is told of applications."""
+
+    heard: list[object] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    broken: Exception | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
+        self._note(response)
+
+    def update_application(self, response: si_pb2.ApplicationResponse) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self._note(response)
+
+    def update_node(self, response: si_pb2.NodeResponse) -> None:
+        self._note(response)
+
+    def call_back(self, callback: muster_pb2.Callback) -> None:
+        self._note(callback)
+
+    def session_lost(self, reason: str) -> None:
+        self.ends.append(reason)
+        self.news.set()
+
+    def _note(self, item: object) -> None:
+        self.heard.append(item)
+        self.news.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.news.clear()
+            await self.news.wait()
+
+
+@dataclass(slots=True)
+class Bench:
+    """One running core and one resource manager at it."""
+
+    core: Scheduler
+    clock: Clock
+    rm: Notebook
+
+    async def register(self, **extra: str) -> None:
+        request = si_pb2.RegisterResourceManagerRequest(rmID=RM, version="1.0.0", extraConfig=extra)
+        await self.core.register_resource_manager(request, self.rm)
+
+    async def settle(self) -> None:
+        """Returns when the world has seen all that was sent, and planned for it."""
+        await self.heard()
+        while self.core.loop._unfinished:  # noqa: ASYNC110 - a level that nobody signals
+            await asyncio.sleep(0)
+
+    async def heard(self) -> None:
+        """Returns when the world has seen all that was sent."""
+        await self.core.fence(muster_pb2.FenceRequest(rmID=RM))
+
+    def metric(self, name: str, **labels: str) -> float:
+        value = self.core.metrics.registry.get_sample_value(name, labels)
+        return 0.0 if value is None else value
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    clock = Clock()
+    core = Scheduler(LoopSettings(mailbox=4), clock)
+    task = asyncio.create_task(core.run())
+    yield Bench(core, clock, Notebook())
+    core.close()
+    await task
+
+
+@asynccontextmanager
+async def open_for_asks(settings: LoopSettings) -> AsyncIterator[Bench]:
+    """A core that runs, with a node that has room for all and an application."""
+    bench = Bench(Scheduler(settings), Clock(), Notebook())
+    running = asyncio.create_task(bench.core.run())
+    await bench.register()
+    room = messages.a_resource(vcore=1_000_000, memory=1 << 40, pods=1000)
+    await bench.core.update_node(messages.nodes(messages.a_node(schedulableResource=room)))
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await bench.settle()
+    yield bench
+    bench.core.close()
+    await running

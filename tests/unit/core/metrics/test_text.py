@@ -1,0 +1,68 @@
+"""Metrics are written as Prometheus reads them, in pieces that others may run between."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from muster_core.metrics import text_format
+from muster_core.metrics.counters import Metrics
+from muster_core.metrics.text_format import counter, gauge, word
+
+
+class Fixed(Collector):
+    """Always the same."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def test_what_is_written_is_read_back() -> None:
+    odd = 'a "quoted" \\ back\nslash'
+    metrics = [
+        gauge("depth", "How deep.\nReally \\.", [({"of": odd}, 3), ({"of": "b"}, 0.25)]),
+        counter("things_total", "Things.", [({}, 1 << 60)]),
+        counter("yunikorn_root_queue_container", "As it is.", [({"state": "allocated"}, 2)]),
+        gauge("nothing", "No sample.", []),
+    ]
+    written = b"".join(text_format.pieces(metrics)).decode()
+    read = {family.name: family for family in text_string_to_metric_families(written)}
+    assert [(sample.labels, sample.value) for sample in read["depth"].samples] == [
+        ({"of": odd}, 3),
+        ({"of": "b"}, 0.25),
+    ]
+    assert read["things"].samples[0].value == 1 << 60
+    assert "# TYPE yunikorn_root_queue_container counter\n" in written
+    assert 'yunikorn_root_queue_container{state="allocated"} 2\n' in written
+    assert "# TYPE nothing gauge\n" in written
+
+
+def test_many_lines_come_in_several_pieces() -> None:
+    many = gauge("many", "Many.", [({"n": str(n)}, n) for n in range(1200)])
+    pieces = list(text_format.pieces([many]))
+    assert len(pieces) >= 3
+    assert b"".join(pieces).count(b"\n") == 1202
+
+
+def test_when_a_counter_was_made_is_left_out_and_a_gauge_of_such_a_name_is_not() -> None:
+    metrics = Metrics()
+    metrics.registry.register(Fixed([gauge("yunikorn_event_total_created", "Made.", [({}, 3)])]))
+    written = metrics.text().decode()
+    assert "yunikorn_event_total_created 3\n" in written
+    assert "muster_core_failures_created" not in written
+
+
+def test_everything_that_is_counted_can_be_read_by_prometheus() -> None:
+    metrics = Metrics()
+    metrics.turned(0.5)
+    read = {family.name for family in text_string_to_metric_families(metrics.text().decode())}
+    assert {"muster_core_turn_seconds", "yunikorn_scheduler_scheduling_latency_milliseconds"} <= read
+    assert "process_cpu_seconds" in read
+
+
+def test_a_word_of_a_name_has_nothing_odd() -> None:
+    assert word("root.team-a.nvidia.com/gpu") == "root_team_a_nvidia_com_gpu"

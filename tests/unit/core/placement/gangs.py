@@ -1,0 +1,178 @@
+"""Small clusters and gangs, and an exhaustive search over them that knows nothing of columns, drafts or guards.
+
+Members go one after the other, in any order, as kube-scheduler would take them: room, the zone that they
+select, pods that they want near (the first of a kind may begin), and pods that keep apart, whoever of the two says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random  # noqa: TID251 - who calls has the seed
+
+from muster_core.model.constraints import Constraints
+from muster_core.placement.search.requests import MemberDemand
+from muster_core.placement.snapshot import RequestShape
+from muster_core.state.nodes import NodeTable
+from tests.unit.builders import a_node, resources
+from tests.unit.core.placement.companies import APP, HOST, ZONE, a_pod, term
+from tests.unit.core.placement.tables import a_table, keep_tags
+
+#: Of one class on one node.
+Placed = frozenset[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Node:
+    """What it has in all."""
+
+    cores: int
+    memory: int
+    zone: str
+
+
+@dataclass(frozen=True)
+class Class:
+    """Pods of the app `name`. `near`, `apart`: a topology key and the app that it is about."""
+
+    name: str
+    count: int
+    cores: int
+    memory: int = 1
+    zone: str = ""
+    near: tuple[str, str] | None = None
+    apart: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cluster and a gang."""
+
+    nodes: tuple[Node, ...]
+    classes: tuple[Class, ...]
+
+    def domain(self, node: int, key: str) -> str:
+        return self.nodes[node].zone if key == ZONE else f"n{node}"
+
+    def table(self) -> NodeTable:
+        table = a_table(
+            *(
+                replace(
+                    a_node(f"n{index}", labels={ZONE: node.zone, HOST: f"n{index}"}),
+                    capacity=resources(node.cores, node.memory, 99),
+                )
+                for index, node in enumerate(self.nodes)
+            )
+        )
+        keep_tags(table, (APP, "kubernetes.io/meta/namespace"))
+        return table
+
+    def demands(self) -> list[MemberDemand]:
+        return [(_shape(one), one.count) for one in self.classes]
+
+    def steps(self, placed: Placed) -> Iterator[Placed]:
+        """One more member on some node, wherever it may go now."""
+        counts = {(kind, node): count for kind, node, count in placed}
+        for kind, one in enumerate(self.classes):
+            if sum(count for (other, _), count in counts.items() if other == kind) < one.count:
+                for node in range(len(self.nodes)):
+                    if self.may_go(counts, kind, node):
+                        more = counts | {(kind, node): counts.get((kind, node), 0) + 1}
+                        yield frozenset((*key, count) for key, count in more.items())
+
+    def may_go(self, counts: dict[tuple[int, int], int], kind: int, node: int) -> bool:
+        one, here = self.classes[kind], self.nodes[node]
+        cores = sum(self.classes[k].cores * count for (k, n), count in counts.items() if n == node)
+        memory = sum(self.classes[k].memory * count for (k, n), count in counts.items() if n == node)
+        if cores + one.cores > here.cores or memory + one.memory > here.memory or one.zone not in ("", here.zone):
+            return False
+        if one.near is not None:
+            key, app = one.near
+            known = {self.domain(n, key) for k, n in counts if self.classes[k].name == app}
+            if self.domain(node, key) not in known and (known or app != one.name):
+                return False
+        return not any(self._keep_apart(kind, node, k, n) for k, n in counts)
+
+    def _keep_apart(self, kind: int, node: int, other: int, there: int) -> bool:
+        pairs = ((self.classes[kind].apart, other), (self.classes[other].apart, kind))
+        return any(
+            apart is not None
+            and self.classes[meant].name == apart[1]
+            and self.domain(node, apart[0]) == self.domain(there, apart[0])
+            for apart, meant in pairs
+        )
+
+    def holds(self) -> bool:
+        """Whether there is any way to place all members."""
+        wanted = sum(one.count for one in self.classes)
+        seen: set[Placed] = set()
+        ahead: list[Placed] = [frozenset()]
+        while ahead:
+            placed = ahead.pop()
+            if sum(count for _, _, count in placed) == wanted:
+                return True
+            for more in self.steps(placed):
+                if more not in seen:
+                    seen.add(more)
+                    ahead.append(more)
+        return False
+
+    def is_reached(self, placed: Placed) -> bool:
+        """Whether members can come to be just there, one after the other."""
+        wanted = {(kind, node): count for kind, node, count in placed}
+        seen: set[Placed] = set()
+        ahead: list[Placed] = [frozenset()]
+        while ahead:
+            now = ahead.pop()
+            if now == placed:
+                return True
+            for more in self.steps(now):
+                if more not in seen and all(wanted.get((kind, node), 0) >= count for kind, node, count in more):
+                    seen.add(more)
+                    ahead.append(more)
+        return False
+
+
+def _shape(one: Class) -> RequestShape:
+    near = [term(one.near[1], one.near[0])] if one.near else []
+    apart = [term(one.apart[1], one.apart[0])] if one.apart else []
+    constraints = Constraints(((ZONE, one.zone),)) if one.zone else Constraints()
+    return RequestShape(
+        resources(one.cores, one.memory, 1), constraints, pod_on_node=a_pod(one.name, near=near, apart=apart)
+    )
+
+
+def full_case(rnd: Random) -> Case:
+    """Nodes that their members fill to the brim, or nearly: one arrangement holds, and few others do."""
+    kinds = [
+        Class(f"c{index}", 0, rnd.randint(1, 5), rnd.randint(1, 5), rnd.choice(["", "", "a", "b"]))
+        for index in range(rnd.randint(2, 4))
+    ]
+    counts = [0] * len(kinds)
+    nodes = []
+    for _ in range(rnd.randint(2, 4)):
+        zone = rnd.choice("ab")
+        there = [kind for kind in range(len(kinds)) if kinds[kind].zone in ("", zone)]
+        chosen = [rnd.choice(there) for _ in range(rnd.randint(1, 3))] if there else []
+        for kind in chosen:
+            counts[kind] += 1
+        slack = rnd.choice([0, 0, 1])
+        cores, memory = (sum(getattr(kinds[kind], name) for kind in chosen) + slack for name in ("cores", "memory"))
+        nodes.append(Node(max(cores, 1), max(memory, 1), zone))
+    classes = (replace(kind, count=count) for kind, count in zip(kinds, counts, strict=True) if count)
+    return Case(tuple(nodes), tuple(classes))
+
+
+def entangled_case(rnd: Random) -> Case:
+    """Classes that want others near or keep apart from them."""
+    names = [f"c{index}" for index in range(rnd.randint(2, 3))]
+    keys = (ZONE, HOST)
+
+    def about(share: float) -> tuple[str, str] | None:
+        return (rnd.choice(keys), rnd.choice(names)) if rnd.random() < share else None
+
+    nodes = tuple(Node(rnd.randint(1, 4), 99, rnd.choice("ab")) for _ in range(rnd.randint(2, 4)))
+    classes = tuple(
+        Class(name, rnd.randint(1, 2), rnd.randint(1, 2), near=about(0.6), apart=about(0.4)) for name in names
+    )
+    return Case(nodes, classes)

@@ -1,0 +1,189 @@
+"""Scores of what nodes are: kube-scheduler's points, and what they do to the order of nodes."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.config import NodeOrder, NodeSort
+from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
+from muster_core.model.ids import NodeId
+from muster_core.model.specs import NO_PREFERENCES, HostPort, NodeSpec, PodOnNode, PodProperties, Preferences
+from muster_core.placement.node_search import place
+from muster_core.placement.scores.node_properties import points
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.state.nodes import NodeTable
+from tests.unit.builders import a_node, resources
+from tests.unit.core.placement.tables import a_table, having, labelled, tainted
+
+MIB = 1 << 20
+EVEN = {"vcore": 1000, "memory": 1000}
+
+
+def zone(value: str) -> Term:
+    return Term((Requirement("zone", "In", (value,)),))
+
+
+def worth(table: NodeTable, preferences: Preferences, constraints: Constraints = ANYWHERE) -> dict[str, float] | None:
+    """What each node is worth above the one that is worth least."""
+    found = points(constraints, preferences, table)
+    if found is None:
+        return None
+    by_name = {str(node): found.item(table.rows.row(node)) for node in table}
+    return {name: value - min(by_name.values()) for name, value in by_name.items()}
+
+
+ZONES = (labelled("a", zone="a", disk="ssd"), labelled("b", zone="b", disk="ssd"), labelled("c", zone="c"))
+
+
+@pytest.mark.parametrize(
+    "terms, expected",
+    [
+        (((10, zone("a")),), {"a": 200, "b": 0, "c": 0}),
+        (((10, zone("a")), (5, zone("b"))), {"a": 200, "b": 100, "c": 0}),
+        (((10, zone("a")), (5, Term((Requirement("disk", "Exists"),)))), {"a": 200, "b": 66, "c": 0}),
+        (((1, zone("a")), (100, zone("nowhere"))), {"a": 200, "b": 0, "c": 0}),
+        (((1, Term(fields=(Requirement("metadata.name", "In", ("b",)),))),), {"a": 0, "b": 200, "c": 0}),
+        (((0, zone("a")),), None),
+        (((5, Term()),), None),
+        (((5, zone("nowhere")),), None),
+    ],
+)
+def test_preferred_node_affinity_is_worth_two_hundred_points_where_most_of_its_weight_holds(
+    terms: tuple[tuple[int, Term], ...], expected: dict[str, float] | None
+) -> None:
+    assert worth(a_table(*ZONES), Preferences(terms)) == expected
+
+
+def test_points_are_shared_out_among_the_nodes_that_the_constraints_allow() -> None:
+    only_b_and_c = Constraints(affinity=(zone("b"), zone("c")))
+    found = points(only_b_and_c, Preferences(((10, zone("a")), (5, zone("b")))), table := a_table(*ZONES))
+    assert found is not None
+    assert [found.item(table.rows.row(NodeId(name))) for name in "bc"] == [200, 0]
+
+
+@pytest.mark.parametrize(
+    "tolerations, expected",
+    [
+        ((), {"clean": 300, "hard": 300, "one": 150, "two": 0}),
+        ((Toleration("x", "Exists", "", "PreferNoSchedule"),), {"clean": 300, "hard": 300, "one": 300, "two": 0}),
+        ((Toleration("x", "Exists", "", "NoSchedule"),), {"clean": 300, "hard": 300, "one": 150, "two": 0}),
+        ((Toleration("", "Exists"),), None),
+    ],
+)
+def test_every_prefer_no_schedule_taint_that_is_not_tolerated_costs_a_part_of_three_hundred_points(
+    tolerations: tuple[Toleration, ...], expected: dict[str, float] | None
+) -> None:
+    table = a_table(
+        tainted("clean"),
+        tainted("one", ("x", "", "PreferNoSchedule")),
+        tainted("two", ("x", "", "PreferNoSchedule"), ("y", "", "PreferNoSchedule")),
+        tainted("hard", ("z", "", "NoSchedule")),
+    )
+    # Whoever does not tolerate the hard one may not go there at all: it is not among those that count.
+    assert worth(table, NO_PREFERENCES, Constraints(tolerations=tolerations)) == expected
+
+
+def holding(name: str, **images: int) -> NodeSpec:
+    """A node with these images, in MiB."""
+    return replace(a_node(name), images={f"{image}:latest": size * MIB for image, size in images.items()})
+
+
+@pytest.mark.parametrize(
+    "images, expected",
+    [
+        # On one of two nodes an image counts half: (500 - 23) of 977 MiB.
+        (("app:latest",), {"n1": 48, "n2": 0}),
+        (("app:latest", "small:latest"), {"n1": 25, "n2": 0}),
+        (("small:latest",), None),
+        (("everywhere:latest",), None),
+        (("huge:latest",), {"n1": 100, "n2": 0}),
+        (("unknown:latest",), None),
+    ],
+)
+def test_images_that_lie_on_a_node_are_worth_up_to_a_hundred_points(
+    images: tuple[str, ...], expected: dict[str, float] | None
+) -> None:
+    table = a_table(holding("n1", app=1000, small=40, everywhere=300, huge=9000), holding("n2", everywhere=300))
+    assert worth(table, Preferences(images=images)) == expected
+
+
+def test_images_of_volumes_count_and_do_not_raise_the_bound() -> None:
+    """The bound is by the number of containers."""
+    table = a_table(holding("n1", app=1000, model=2000), holding("n2"))
+    wanted = Preferences(images=("app:latest",), volume_images=("model:latest",))
+    assert worth(table, wanted) == {"n1": 100, "n2": 0}
+    assert worth(table, Preferences(images=("app:latest", "model:latest"))) == {"n1": 74, "n2": 0}
+
+
+def test_images_that_come_and_go_change_what_a_node_is_worth_from_then_on() -> None:
+    table, wanted = a_table(holding("n1"), holding("n2")), Preferences(images=("app:latest",))
+    assert worth(table, wanted) is None
+    table.update(holding("n2", app=1000))
+    assert worth(table, wanted) == {"n1": 0, "n2": 48}
+    table.remove(NodeId("n2"))
+    table.add(holding("n3"), draining=False)
+    assert worth(table, wanted) is None
+
+
+def test_nothing_is_computed_for_who_prefers_nothing_where_nobody_is_kept_off() -> None:
+    table = a_table(labelled("n1", zone="a"), a_node("n2"))
+    assert points(ANYWHERE, NO_PREFERENCES, table) is None
+    assert not table.points
+
+
+def liking(*terms: tuple[int, Term]) -> PodOnNode:
+    return PodOnNode(facts=PodProperties(preferences=Preferences(terms)))
+
+
+@pytest.mark.parametrize("order", NodeOrder)
+def test_facts_of_nodes_come_on_top_of_every_order_of_nodes(order: NodeOrder) -> None:
+    table = a_table(labelled("a1", zone="a"), labelled("b1", zone="b"), labelled("b2", zone="b"))
+    shape = RequestShape(resources(vcore=1), pod_on_node=liking((1, zone("b"))))
+    table.take(NodeId("b1"), resources(vcore=1000))
+    expected = {NodeOrder.FAIR: "b2", NodeOrder.BINPACKING: "b1", NodeOrder.UTILIZATION: "b2"}[order]
+    assert place(Snapshot(table), shape, 1, NodeSort(order)) == [(expected, 1)]
+
+
+def test_a_soft_taint_loses_against_a_node_that_is_liked_for_more() -> None:
+    """3 * 100 points against 2 * 100."""
+    table = a_table(labelled("liked", zone="b"), a_node("clean"))
+    table.update(replace(labelled("liked", zone="b"), taints=(Taint("x", "", "PreferNoSchedule"),)))
+    assert place(
+        Snapshot(table), RequestShape(resources(vcore=1), pod_on_node=liking((1, zone("b")))), 1, NodeSort()
+    ) == [("clean", 1)]
+
+
+def test_balance_prefers_the_node_whose_cpu_and_memory_come_nearer_to_each_other() -> None:
+    table = a_table(having("cpu-used", EVEN), having("memory-used", EVEN))
+    table.take(NodeId("cpu-used"), resources(vcore=200))
+    table.take(NodeId("memory-used"), resources(memory=200))
+    asked = RequestShape(resources(vcore=100))
+    assert place(Snapshot(table), asked, 1, NodeSort(balanced=True)) == [("memory-used", 1)]
+    assert place(Snapshot(table), RequestShape(resources(memory=100)), 1, NodeSort(balanced=True)) == [("cpu-used", 1)]
+    # Without it both are used alike, and the first by name is taken.
+    assert place(Snapshot(table), asked, 1, NodeSort()) == [("cpu-used", 1)]
+
+
+def test_balance_decides_between_nodes_that_are_used_about_alike_only() -> None:
+    """It makes no more of a difference than half of what the pod asks for, in shares of a node."""
+    table = a_table(having("cpu-used", EVEN), having("memory-used", EVEN))
+    table.take(NodeId("cpu-used"), resources(vcore=200))
+    table.take(NodeId("memory-used"), resources(memory=320))
+    assert place(Snapshot(table), RequestShape(resources(vcore=100)), 1, NodeSort(balanced=True)) == [("cpu-used", 1)]
+
+
+def test_what_a_pod_prefers_of_nodes_concerns_nobody_else() -> None:
+    """Nearly every pod names an image: who is where is kept, and looked at anew, for those that others may meet."""
+    table = a_table(a_node("n1"))
+    assert not table.pods_on_nodes.is_noted(liking((1, zone("a"))).facts)
+    assert table.pods_on_nodes.is_noted(PodProperties(ports=(HostPort("10.0.0.1", "TCP", 80),)))
+
+
+def test_images_count_where_no_order_of_nodes_is_written_and_what_the_pod_prefers_always() -> None:
+    table = a_table(holding("n1"), holding("n2", app=1000))
+    wanted = RequestShape(
+        resources(vcore=1), pod_on_node=PodOnNode(facts=PodProperties(preferences=Preferences(images=("app:latest",))))
+    )
+    assert place(Snapshot(table), wanted, 1, NodeSort(balanced=True)) == [("n2", 1)]
+    assert place(Snapshot(table), wanted, 1, NodeSort()) == [("n1", 1)]
+    assert place(Snapshot(table), wanted, 1, NodeSort(NodeOrder.BINPACKING)) == [("n1", 1)]

@@ -1,0 +1,81 @@
+"""NodePorts: what is the same port, who has it, and that members of one plan see each other's."""
+
+import pytest
+
+from muster_core.model.config import NodeSort
+from muster_core.model.ids import NodeId
+from muster_core.model.specs import HostPort, PodOnNode, PodProperties
+from muster_core.placement import node_search
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from muster_core.state.nodes import NodeTable
+from tests.unit.builders import resources
+from tests.unit.core.placement.tables import a_table, having
+
+EVERY = "0.0.0.0"  # noqa: S104 - what ports say, nobody listens there
+HTTP = HostPort(EVERY, "TCP", 80)
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+def with_ports(*ports: HostPort) -> PodOnNode:
+    return PodOnNode(facts=PodProperties(ports=ports))
+
+
+def shape(*ports: HostPort, vcore: int = 1) -> RequestShape:
+    return RequestShape(resources(vcore=vcore), pod_on_node=with_ports(*ports))
+
+
+def nodes(*names: str) -> NodeTable:
+    return a_table(*(having(name, {"vcore": 4}) for name in names))
+
+
+@pytest.mark.parametrize(
+    "wanted, taken, free",
+    [
+        (HTTP, HTTP, False),
+        (HTTP, HostPort("10.0.0.1", "TCP", 80), False),
+        (HostPort("10.0.0.1", "TCP", 80), HTTP, False),
+        (HostPort("10.0.0.1", "TCP", 80), HostPort("10.0.0.1", "TCP", 80), False),
+        (HostPort("10.0.0.1", "TCP", 80), HostPort("10.0.0.2", "TCP", 80), True),
+        (HTTP, HostPort(EVERY, "UDP", 80), True),
+        (HTTP, HostPort(EVERY, "TCP", 81), True),
+        # Only 0.0.0.0 stands for every address, as in Kubernetes.
+        (HTTP, HostPort("::", "TCP", 80), False),
+        (HostPort("::", "TCP", 80), HostPort("::1", "TCP", 80), True),
+    ],
+)
+def test_a_port_is_taken_where_protocol_and_number_are_and_the_addresses_meet(
+    wanted: HostPort, taken: HostPort, *, free: bool
+) -> None:
+    table = nodes("n1", "n2")
+    table.pods_on_nodes.add(table.rows.row(NodeId("n1")), with_ports(taken))
+    snapshot = Snapshot(table)
+    assert node_search.fits_on(snapshot, shape(wanted), NodeId("n1")) is free
+    assert node_search.fits_on(snapshot, shape(wanted), NodeId("n2"))
+    table.pods_on_nodes.remove(table.rows.row(NodeId("n1")), with_ports(taken))
+    assert node_search.fits_on(Snapshot(table), shape(wanted), NodeId("n1"))
+
+
+def test_one_port_out_of_several_is_enough() -> None:
+    table = nodes("n1")
+    table.pods_on_nodes.add(table.rows.row(NodeId("n1")), with_ports(HTTP))
+    asked = shape(HostPort(EVERY, "TCP", 443), HTTP)
+    assert node_search.shortfall(Snapshot(table), asked).text() == f"0/1 nodes are available: 1 {REASON}."
+
+
+def test_at_most_one_of_a_shape_goes_to_a_node() -> None:
+    table, sort = nodes("n1", "n2", "n3"), NodeSort()
+    snapshot = Snapshot(table)
+    assert node_search.place(snapshot, shape(HTTP), 5, sort) == [("n1", 1), ("n2", 1), ("n3", 1)]
+    # Those of another shape in the same plan see them, and they are told of before room is.
+    other = shape(HostPort("10.0.0.1", "TCP", 80), vcore=9)
+    assert node_search.shortfall(snapshot, other).counts == ((REASON, 3),)
+
+
+def test_a_plan_that_supposes_somebody_gone_may_have_the_port() -> None:
+    table = nodes("n1")
+    row = table.rows.row(NodeId("n1"))
+    table.pods_on_nodes.add(row, with_ports(HTTP))
+    snapshot = Snapshot(table)
+    assert not node_search.fits_on(snapshot, shape(HTTP), NodeId("n1"))
+    snapshot.enter(row, with_ports(HTTP), -1)
+    assert node_search.fits_on(snapshot, shape(HTTP), NodeId("n1"))

@@ -1,0 +1,135 @@
+"""Nodes with storage, for the tests of the filters about volumes: what is told, who is there, and who may go where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from muster_core.model.config import NodeSort
+from muster_core.model.constraints import Requirement, Term
+from muster_core.model.ids import NodeId
+from muster_core.model.specs import Disk, NodeSpec, PodOnNode, PodProperties, Volumes
+from muster_core.model.storage import (
+    AVAILABLE,
+    Choice,
+    Claim,
+    ClaimDemand,
+    ClaimReference,
+    NodeStorage,
+    StorageClass,
+    StorageFact,
+    Volume,
+    VolumeHandle,
+)
+from muster_core.placement import node_search
+from muster_core.placement.snapshot import RequestShape, Snapshot
+from tests.unit.builders import a_node, resources
+from tests.unit.core.placement.tables import a_table, named
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+DRIVER = "csi.example.com"
+GIB = 1 << 30
+LATE = StorageClass("late", "kubernetes.io/no-provisioner", DRIVER, delayed=True)
+MADE = StorageClass("made", "maker.example.com", DRIVER, delayed=True)
+ONE_TO_ONE = "ReadWriteOnce"
+
+
+def on(key: str, *values: str) -> tuple[Term, ...]:
+    """Reached from nodes with one of these values of a label."""
+    return (Term((Requirement(key, "In", values),)),)
+
+
+def a_volume(name: str, gib: int = 1, *, of: str = "late", **fields: Any) -> Volume:
+    """Free, for one node at a time."""
+    found = Volume(name, gib * GIB, (ONE_TO_ONE,), storage_class=of, phase=AVAILABLE, handle=VolumeHandle(DRIVER, name))
+    return replace(found, **fields)
+
+
+def a_claim(name: str, gib: int = 1, *, of: str = "late", **fields: Any) -> Claim:
+    """Bound to nothing; of namespace ns."""
+    modes = fields.pop("modes", (ONE_TO_ONE,))
+    demand = ClaimDemand(of, modes, **{field: fields.pop(field) for field in ("mode", "selector") if field in fields})
+    return replace(Claim(f"ns/{name}", f"uid-{name}", request=gib * GIB, demand=demand), **fields)
+
+
+def bound(name: str, volume: Volume, **fields: Any) -> tuple[Claim, Volume]:
+    """A claim and its volume."""
+    claim = a_claim(name, of=volume.storage_class, volume=volume.name, bound=True, phase="Bound", **fields)
+    return claim, replace(volume, phase="Bound", reference=ClaimReference(claim.name, claim.uid))
+
+
+def using(*claims: str, **fields: Any) -> Volumes:
+    """What a pod uses: claims of namespace ns."""
+    return Volumes(claims=tuple(f"ns/{claim}" for claim in claims), **fields)
+
+
+def a_disk(kind: str, name: str, *monitors: str, read_only: bool = False) -> Volumes:
+    return Volumes(disks=(Disk(kind, name, read_only, monitors),))
+
+
+def shape(volumes: Volumes, vcore: int = 1) -> RequestShape:
+    return RequestShape(resources(vcore=vcore), pod_on_node=PodOnNode(facts=PodProperties(volumes=volumes)))
+
+
+def attaching(name: str, most: int | None, *attached: str) -> NodeSpec:
+    """A node that can attach so many volumes of the driver, and has these."""
+    storage = NodeStorage({DRIVER: most}, tuple(VolumeHandle(DRIVER, one) for one in attached))
+    return replace(a_node(name), storage=storage)
+
+
+class Stored:
+    """Nodes, storage and pods. A node is a name, which is its hostname, or a spec."""
+
+    def __init__(self, *nodes: str | NodeSpec, told: tuple[StorageFact, ...] = ()) -> None:
+        specs = (a_node(node, labels={HOST: node}) if isinstance(node, str) else node for node in nodes)
+        self.table = a_table(*specs)
+        self.tell(LATE, MADE, *told)
+
+    def tell(self, *facts: StorageFact) -> None:
+        attachments = self.table.pods_on_nodes.attachments
+        for fact in facts:
+            attachments.resolved(attachments.storage.tell(fact))
+
+    def put(self, node: str, volumes: Volumes, count: int = 1) -> None:
+        """So many pods with these volumes are there."""
+        self.table.pods_on_nodes.attachments.use(self.table.rows.row(NodeId(node)), volumes, count)
+
+    def assume(self, node: str, **volumes: str) -> None:
+        """Claims are to get these volumes, for pods on the node."""
+        for claim, volume in volumes.items():
+            self.table.pods_on_nodes.attachments.storage.assume(f"ns/{claim}", volume, NodeId(node))
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.table)
+
+    def free(self, volumes: Volumes, snapshot: Snapshot | None = None) -> str:
+        """The nodes where a pod with these may go."""
+        return named(node_search.allowed(snapshot or self.snapshot(), shape(volumes)), self.table)
+
+    def why(self, volumes: Volumes, snapshot: Snapshot | None = None) -> Mapping[str, list[str]]:
+        """By node all reasons why not."""
+        found: dict[str, list[str]] = {}
+        for reason, rows in node_search.refusals(snapshot or self.snapshot(), shape(volumes)):
+            for node in named(rows, self.table).split():
+                found.setdefault(node, []).append(reason)
+        return found
+
+    def text(self, volumes: Volumes) -> str:
+        """In kube-scheduler's words."""
+        return node_search.shortfall(self.snapshot(), shape(volumes)).text()
+
+    def place(self, snapshot: Snapshot, volumes: Volumes, count: int = 1) -> str:
+        """Places as a plan gives them; each node as often as somebody goes there."""
+        spots = node_search.place(snapshot, shape(volumes), count, NodeSort())
+        return " ".join(node for node, there in spots for _ in range(there))
+
+    def choice(self, volumes: Volumes, snapshot: Snapshot | None = None) -> tuple[str, dict[str, str]]:
+        """Where one goes, and what its claims get."""
+        used = snapshot or self.snapshot()
+        node = self.place(used, volumes)
+        return node, _short(used.assumptions.choice(volumes.claims))
+
+
+def _short(choice: Choice) -> dict[str, str]:
+    return {claim.partition("/")[2]: volume for claim, volume in choice}

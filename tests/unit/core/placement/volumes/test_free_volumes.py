@@ -1,0 +1,173 @@
+"""VolumeBinding (Kubernetes 1.36): which free volume a claim takes that waited for its pod."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster_core.model.constraints import Target, TargetOperator
+from muster_core.model.storage import (
+    ClaimReference,
+    ObjectGone,
+    ObjectKind,
+    Volume,
+)
+from tests.unit.builders import a_node
+from tests.unit.core.placement.volumes.stored import GIB, HOST, ZONE, Stored, a_claim, a_volume, on, using
+
+NOT_REACHED = "node(s) didn't match PersistentVolume's node affinity"
+NONE_FREE = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+FAST = (Target("tier", TargetOperator.IN, ("fast",)),)
+
+
+@pytest.mark.parametrize(
+    "volume, claim, fits",
+    [
+        ({}, {}, True),
+        ({"of": "other"}, {}, False),
+        ({"gib": 1}, {"gib": 2}, False),
+        ({"gib": 3}, {"gib": 2}, True),
+        ({}, {"request": None}, True),
+        ({"access_modes": ("ReadWriteOnce", "ReadOnlyMany")}, {}, True),
+        ({"access_modes": ("ReadOnlyMany",)}, {}, False),
+        ({"mode": "Block"}, {}, False),
+        ({"mode": "Block"}, {"mode": "Block"}, True),
+        ({"attributes_class": "gold"}, {}, False),
+        ({}, {"selector": FAST}, False),
+        ({"labels": (("tier", "fast"),)}, {"selector": FAST}, True),
+        ({"labels": (("tier", "fast"),)}, {}, True),
+        ({}, {"selector": ()}, True),
+        ({"phase": "Released"}, {}, False),
+        ({"deleting": True}, {}, False),
+        ({"affinity": on(HOST, "n2")}, {}, False),
+        ({"reference": ClaimReference("ns/other")}, {}, False),
+        ({"reference": ClaimReference("ns/c")}, {}, True),
+        ({"reference": ClaimReference("ns/c", "uid-c"), "phase": "Bound"}, {}, True),
+        ({"reference": ClaimReference("ns/c", "uid-of-before")}, {}, False),
+        # What a volume names the claim for is not asked about labels and access modes, but the rest counts.
+        ({"reference": ClaimReference("ns/c"), "access_modes": ("ReadOnlyMany",)}, {"selector": FAST}, True),
+        ({"reference": ClaimReference("ns/c")}, {"gib": 2}, False),
+        ({"reference": ClaimReference("ns/c"), "affinity": on(HOST, "n2")}, {}, False),
+        ({"reference": ClaimReference("ns/c"), "mode": "Block"}, {}, False),
+        ({"reference": ClaimReference("ns/c"), "of": "other"}, {}, False),
+    ],
+)
+def test_a_claim_takes_a_volume_that_meets_it(volume: dict[str, Any], claim: dict[str, Any], *, fits: bool) -> None:
+    stored = Stored("n1", told=(a_volume("v", **volume), a_claim("c", **claim)))
+    assert stored.why(using("c")) == ({} if fits else {"n1": [NONE_FREE]})
+
+
+def test_the_smallest_that_is_large_enough_is_chosen_and_of_equals_the_first_by_name() -> None:
+    volumes = (a_volume("a", 5), a_volume("c", 3), a_volume("b", 3), a_volume("d", 1))
+    stored = Stored("n1", told=(*volumes, a_claim("c", 2)))
+    assert stored.choice(using("c")) == ("n1", {"c": "b"})
+
+
+def test_the_volume_that_names_the_claim_goes_before_a_smaller_one_and_keeps_others_from_it() -> None:
+    own = a_volume("own", 9, reference=ClaimReference("ns/c"))
+    stored = Stored("n1", "n2", told=(own, a_volume("small"), a_claim("c")))
+    assert stored.choice(using("c")) == ("n1", {"c": "own"})
+    stored.tell(replace(own, affinity=on(HOST, "n2")))
+    assert stored.free(using("c")) == "n2"
+
+
+def test_a_volume_comes_and_goes_and_changes() -> None:
+    stored, volume = Stored("n1", "n2", told=(a_claim("c"),)), a_volume("v", affinity=on(HOST, "n1"))
+    for fact, free in (
+        (volume, "n1"),
+        (replace(volume, affinity=on(HOST, "n2")), "n2"),
+        (replace(volume, phase="Released"), ""),
+        (volume, "n1"),
+        (replace(volume, storage_class="other"), ""),
+        (volume, "n1"),
+        (replace(volume, capacity=1), ""),
+        (volume, "n1"),
+        (ObjectGone(ObjectKind.VOLUME, "v"), ""),
+    ):
+        stored.tell(fact)
+        assert stored.free(using("c")) == free
+
+
+def test_claims_of_one_pod_do_not_take_one_volume() -> None:
+    stored = Stored("n1", "n2", told=(a_claim("a"), a_claim("b")))
+    stored.tell(*(a_volume(name, affinity=on(HOST, node)) for name, node in (("v", "n1"), ("w", "n2"), ("x", "n2"))))
+    assert stored.free(using("a", "b")) == "n2"
+    assert stored.choice(using("b", "a")) == ("n2", {"b": "w", "a": "x"})
+
+
+def test_the_claim_that_asks_for_least_goes_first() -> None:
+    stored = Stored("n1", told=(a_claim("large", 3), a_claim("small", 1), a_volume("v", 2), a_volume("w", 3)))
+    assert stored.choice(using("large", "small")) == ("n1", {"large": "w", "small": "v"})
+    stored.tell(ObjectGone(ObjectKind.VOLUME, "v"))
+    assert stored.free(using("large", "small")) == ""
+
+
+def test_claims_that_ask_for_different_things_of_one_class_leave_each_others_volumes_alone() -> None:
+    fast = (("tier", "fast"),)
+    stored = Stored("n1", "n2", told=(a_claim("any"), a_claim("fast", 2, selector=FAST)))
+    stored.tell(a_volume("v", 2, labels=fast, affinity=on(HOST, "n1")))
+    stored.tell(
+        *(a_volume(name, 2, labels=labels, affinity=on(HOST, "n2")) for name, labels in (("w", ()), ("x", fast)))
+    )
+    assert stored.why(using("any", "fast")) == {"n1": [NONE_FREE]}
+    assert stored.choice(using("any", "fast")) == ("n2", {"any": "w", "fast": "x"})
+
+
+def test_pods_of_one_plan_do_not_take_one_volume() -> None:
+    stored = Stored("n1", "n2", told=(a_claim("a"), a_claim("b"), a_claim("c")))
+    stored.tell(a_volume("v", affinity=on(HOST, "n1")), a_volume("w", affinity=on(HOST, "n2")))
+    snapshot = stored.snapshot()
+    chosen = [stored.choice(using(name), snapshot) for name in "abc"]
+    assert chosen == [("n1", {"a": "v"}), ("n2", {"b": "w"}), ("", {})]
+
+
+def test_a_fork_of_a_plan_takes_nothing_of_it() -> None:
+    stored = Stored("n1", told=(a_claim("a"), a_claim("b"), a_volume("v")))
+    snapshot = stored.snapshot()
+    fork = snapshot.fork()
+    assert stored.place(fork, using("a")) == "n1"
+    assert stored.free(using("b"), fork) == ""
+    assert stored.free(using("b"), snapshot) == "n1"
+    snapshot.absorb(fork)
+    assert stored.free(using("b"), snapshot) == ""
+
+
+def test_who_shares_a_claim_goes_where_the_first_ones_volume_is_reached() -> None:
+    stored = Stored("n1", "n2", "n3", told=(a_claim("c"), a_volume("v", affinity=on(HOST, "n2", "n3"))))
+    stored.tell(a_volume("w", 2, affinity=on(HOST, "n1")))
+    snapshot = stored.snapshot()
+    assert stored.choice(using("c"), snapshot) == ("n1", {"c": "w"})
+    assert stored.free(using("c"), snapshot) == "n1"
+    stored.tell(ObjectGone(ObjectKind.VOLUME, "w"))
+    assert sorted(stored.place(stored.snapshot(), using("c"), 4).split()) == ["n2", "n2", "n3", "n3"]
+
+
+def test_what_is_assumed_for_one_claim_is_not_free_for_another_until_it_is_forgotten() -> None:
+    stored = Stored("n1", told=(a_claim("a"), a_claim("b"), a_volume("v")))
+    stored.put("n1", using("a"))
+    stored.assume("n1", a="v")
+    assert stored.free(using("b")) == ""
+    assert stored.free(using("a")) == "n1"
+    stored.put("n1", using("a"), -1)
+    assert stored.free(using("b")) == "n1"
+
+
+def test_free_volumes_of_many_nodes_are_found_as_one_by_one() -> None:
+    """Groups of volumes that few rows reach, and of those that many do."""
+    names = [f"n{number:03d}" for number in range(100)]
+    nodes = (a_node(name, labels={HOST: name, ZONE: "a" if name < "n080" else "b"}) for name in names)
+    local = [a_volume(f"l{name}", 1 + int(name[1:]) % 3, affinity=on(HOST, name)) for name in names[::2]]
+    zonal: list[Volume] = [a_volume("z", 2, affinity=on(ZONE, "a"))]
+    claims = (a_claim("one", 2), a_claim("other", 2), a_claim("third", 2, selector=FAST))
+    stored = Stored(*nodes, told=(*local, *zonal, *claims))
+    large = {
+        volume.affinity[0].expressions[0].values[0] for volume in local if volume.affinity and volume.capacity > GIB
+    }
+    one_each = large | set(names[:80])
+    assert set(stored.free(using("one")).split()) == one_each
+    assert set(stored.free(using("one", "other")).split()) == {name for name in large if name < "n080"}
+    assert stored.free(using("one", "third")) == ""

@@ -1,0 +1,112 @@
+"""NodeVolumeLimits (Kubernetes 1.36): how many volumes of a CSI driver a node attaches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.specs import NodeSpec, Volumes
+from muster_core.model.storage import Claim, ObjectGone, ObjectKind, Volume, VolumeHandle
+from tests.unit.builders import a_node
+from tests.unit.core.placement.volumes.stored import DRIVER, Stored, a_claim, a_volume, attaching, bound, using
+
+FULL = "node(s) exceed max volume count"
+
+
+def facts(*names: str) -> tuple[Claim | Volume, ...]:
+    """Bound claims c<name> of volumes v<name>."""
+    return tuple(fact for name in names for fact in bound(f"c{name}", a_volume(f"v{name}")))
+
+
+def test_a_node_takes_no_more_volumes_than_it_attaches() -> None:
+    stored = Stored(attaching("n1", 2), attaching("n2", 1), told=facts("1", "2", "3"))
+    stored.put("n1", using("c1"))
+    stored.put("n2", using("c2"))
+    assert stored.why(using("c3")) == {"n2": [FULL]}
+
+
+@pytest.mark.parametrize("spec", [a_node("n1"), attaching("n1", None)])
+def test_a_node_without_a_known_limit_has_none(spec: NodeSpec) -> None:
+    stored = Stored(spec, told=facts("1", "2"))
+    stored.put("n1", using("c1"))
+    assert stored.free(using("c2")) == "n1"
+
+
+def test_a_volume_that_pods_share_counts_once() -> None:
+    stored = Stored(attaching("n1", 1), attaching("n2", 0), told=facts("1"))
+    stored.put("n1", using("c1"), 2)
+    assert stored.free(using("c1")) == "n1"
+
+
+def test_two_claims_of_one_handle_are_one_volume() -> None:
+    (one, first), (two, second) = bound("c1", a_volume("v1")), bound("c2", a_volume("v2"))
+    same = replace(second, handle=first.handle)
+    stored = Stored(attaching("n1", 1), told=(one, two, first, same))
+    stored.put("n1", using("c1"))
+    assert stored.free(using("c2")) == "n1"
+    assert stored.free(using("c1", "c2")) == "n1"
+
+
+def test_what_is_attached_without_a_pod_counts_and_what_has_one_counts_once() -> None:
+    stored = Stored(attaching("n1", 2, "v1", "old"), attaching("n2", 3, "v1", "old"), told=facts("1", "2"))
+    stored.put("n1", using("c1"))
+    stored.put("n2", using("c1"))
+    assert stored.free(using("c2")) == "n2"
+
+
+def test_a_volume_of_the_pod_that_is_attached_for_nobody_counts_twice() -> None:
+    stored = Stored(attaching("n1", 1, "v1"), attaching("n2", 2, "v1"), told=facts("1"))
+    assert stored.free(using("c1")) == "n2"
+
+
+def test_a_claim_without_a_volume_counts_for_the_driver_of_its_class() -> None:
+    stored = Stored(attaching("n1", 1), attaching("n2", 2), told=(a_claim("a", of="made"), a_claim("b", of="made")))
+    stored.put("n1", using("a"))
+    stored.put("n2", using("a"))
+    assert stored.free(using("b")) == "n2"
+
+
+def test_what_is_not_attached_by_csi_does_not_count() -> None:
+    claim, volume = bound("c1", a_volume("v1", handle=None))
+    stored = Stored(attaching("n1", 0), told=(claim, volume))
+    assert stored.free(using("c1")) == "n1"
+
+
+def test_volumes_of_the_pod_itself_count() -> None:
+    stored = Stored(attaching("n1", 1), attaching("n2", 2))
+    own = Volumes(attached=(VolumeHandle(DRIVER, "x"), VolumeHandle(DRIVER, "y")))
+    assert stored.free(own) == "n2"
+    stored.put("n2", own)
+    assert stored.free(Volumes(attached=(VolumeHandle(DRIVER, "x"),))) == "n1 n2"
+
+
+def test_a_claim_that_gets_known_counts_for_the_pods_that_are_there() -> None:
+    stored = Stored(attaching("n1", 1), told=facts("1"))
+    stored.put("n1", using("c2"))
+    assert stored.free(using("c1")) == "n1"
+    stored.tell(*facts("2"))
+    assert stored.free(using("c1")) == ""
+    stored.tell(ObjectGone(ObjectKind.CLAIM, "ns/c2"))
+    assert stored.free(using("c1")) == "n1"
+
+
+def test_a_node_that_attaches_more_is_free_again() -> None:
+    stored = Stored(attaching("n1", 1), told=facts("1", "2"))
+    stored.put("n1", using("c1"))
+    assert stored.free(using("c2")) == ""
+    stored.table.update(attaching("n1", 2))
+    assert stored.free(using("c2")) == "n1"
+
+
+def test_members_of_one_plan_count() -> None:
+    stored = Stored(attaching("n1", 1), attaching("n2", 1), told=facts("1", "2", "3"))
+    snapshot = stored.snapshot()
+    places = [stored.place(snapshot, using(name)) for name in ("c1", "c2", "c3")]
+    assert places == ["n1", "n2", ""]
+    assert stored.why(using("c3"), snapshot) == {"n1": [FULL], "n2": [FULL]}
+
+
+def test_members_that_share_a_volume_go_to_one_full_node_together() -> None:
+    stored = Stored(attaching("n1", 1), attaching("n2", 0), told=facts("1"))
+    assert stored.place(stored.snapshot(), using("c1"), 3) == "n1 n1 n1"

@@ -1,0 +1,76 @@
+"""VolumeRestrictions (Kubernetes 1.36): disks that a node may not use twice, claims for one pod at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.model.specs import Volumes
+from tests.unit.core.placement.volumes.stored import Stored, a_claim, a_disk, a_volume, bound, using
+
+DISK = "node(s) had no available disk"
+IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+
+@pytest.mark.parametrize("kind", ["gce", "iscsi"])
+@pytest.mark.parametrize(
+    "wanted, there, free",
+    [(True, True, "n1 n2"), (True, False, "n2"), (False, True, "n2"), (False, False, "n2")],
+)
+def test_a_disk_is_shared_by_those_who_only_read_it(kind: str, free: str, *, wanted: bool, there: bool) -> None:
+    stored = Stored("n1", "n2")
+    stored.put("n1", a_disk(kind, "x", read_only=there))
+    assert stored.free(a_disk(kind, "x", read_only=wanted)) == free
+
+
+def test_a_disk_of_aws_is_never_shared() -> None:
+    stored = Stored("n1", "n2")
+    stored.put("n1", a_disk("aws", "x", read_only=True))
+    assert stored.why(a_disk("aws", "x", read_only=True)) == {"n1": [DISK]}
+
+
+@pytest.mark.parametrize(
+    "there, free",
+    [
+        (a_disk("rbd", "pool/x", "m2", "m1"), "n2"),
+        (a_disk("rbd", "pool/x", "m3"), "n1 n2"),
+        (a_disk("rbd", "other/x", "m1"), "n1 n2"),
+        (a_disk("iscsi", "pool/x"), "n1 n2"),
+    ],
+)
+def test_an_image_of_rbd_is_the_same_if_one_monitor_is(there: Volumes, free: str) -> None:
+    stored = Stored("n1", "n2")
+    stored.put("n1", there)
+    assert stored.free(a_disk("rbd", "pool/x", "m0", "m1")) == free
+
+
+def test_members_of_one_plan_do_not_share_a_disk() -> None:
+    stored = Stored("n1", "n2")
+    assert stored.place(stored.snapshot(), a_disk("gce", "x"), 3) == "n1 n2"
+
+
+def test_a_claim_for_one_pod_keeps_others_from_every_node_while_it_is_used() -> None:
+    claim, volume = bound("c", a_volume("v", access_modes=("ReadWriteOncePod",)), modes=("ReadWriteOncePod",))
+    stored = Stored("n1", "n2", told=(claim, volume))
+    assert stored.free(using("c")) == "n1 n2"
+    stored.put("n1", using("c"))
+    assert stored.why(using("c")) == {"n1": [IN_USE], "n2": [IN_USE]}
+    stored.put("n1", using("c"), -1)
+    assert stored.place(stored.snapshot(), using("c"), 2) == "n1"
+
+
+def test_a_node_with_the_disk_counts_as_that_although_a_claim_is_in_use_too() -> None:
+    claim, volume = bound("c", a_volume("v"), modes=("ReadWriteOncePod",))
+    stored = Stored("n1", "n2", told=(claim, volume))
+    both = replace(a_disk("gce", "x"), claims=("ns/c",))
+    stored.put("n1", both)
+    assert stored.why(both) == {"n1": [DISK], "n2": [IN_USE]}
+
+
+def test_a_claim_that_is_not_there_is_named() -> None:
+    stored = Stored("n1", "n2", told=(a_claim("c"),))
+    assert stored.text(using("c", "d")) == '0/2 nodes are available: persistentvolumeclaim "d" not found.'
+    assert stored.free(using("c", "d")) == ""

@@ -1,0 +1,84 @@
+"""A core behind a real HTTP server on loopback; a world made of events, where no resource manager is needed."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from muster_core.model.config import QuotaLimit
+from muster_core.model.events import ApplicationAdded
+from muster_core.model.resources import Limit
+from muster_core.rest.auth import AccessSettings
+from muster_core.rest.server import RestServer, RestSettings
+from tests.unit.builders import a_configuration, a_queue, an_allocation, an_application, an_ask
+from tests.unit.core.conftest import Bench
+from tests.unit.core.scheduling.scene import Scene
+
+#: Whoever asks from this machine may dump.
+TRUSTING = AccessSettings(trusts_loopback=True)
+
+Ask = Callable[[str], Awaitable[Any]]
+Serve = Callable[[RestSettings], Awaitable[aiohttp.ClientSession]]
+
+
+@asynccontextmanager
+async def served(bench: Bench, settings: RestSettings) -> AsyncIterator[aiohttp.ClientSession]:
+    server = RestServer(bench.core, settings)
+    port = await server.start()
+    scheme = "https" if settings.tls else "http"
+    async with aiohttp.ClientSession(f"{scheme}://127.0.0.1:{port}") as session:
+        yield session
+    await server.stop()
+
+
+@pytest.fixture
+async def serve(bench: Bench) -> AsyncIterator[Serve]:
+    async with AsyncExitStack() as stack:
+
+        async def start(settings: RestSettings) -> aiohttp.ClientSession:
+            return await stack.enter_async_context(served(bench, settings))
+
+        yield start
+
+
+@pytest.fixture
+async def http(bench: Bench) -> AsyncIterator[aiohttp.ClientSession]:
+    async with served(bench, RestSettings(port=0, access=TRUSTING)) as session:
+        yield session
+
+
+@pytest.fixture
+def ask(http: aiohttp.ClientSession) -> Ask:
+    """The JSON at a path below /ws/v1/partition/default/, which must be there."""
+
+    async def asked(path: str) -> Any:
+        async with http.get(f"/ws/v1/partition/default/{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.json()
+
+    return asked
+
+
+@pytest.fixture
+def scene(bench: Bench) -> Scene:
+    """A world with a bit of everything, behind the same server."""
+    made = a_scene()
+    bench.core.loop.world = made.world
+    return made
+
+
+def a_scene() -> Scene:
+    """Two leaves, two nodes: a gang that runs, an application that waits for want of room, one that was rejected."""
+    limits = (QuotaLimit(users=("kim",), max=Limit({"vcore": 9000}), max_applications=5), QuotaLimit(groups=("staff",)))
+    leaf = replace(a_queue("a", vcore=6000, guaranteed=1000), limits=limits)
+    scene = Scene(a_configuration(leaf, a_queue("b")), nodes=2)
+    scene.add_node("n2", an_allocation("other", "n2", app="", vcore=500, foreign=True))
+    scene.gang(ApplicationAdded(replace(an_application("gang", gang=2), groups=("staff",))), 2)
+    scene.ask(an_ask("real", app="gang", group="workers"), an_ask("more", app="gang"))
+    scene.tell(ApplicationAdded(an_application("waits", queue="root.b", user="lee@example.org")))
+    scene.ask(an_ask("too-big", app="waits", vcore=9000, priority=7))
+    scene.tell(ApplicationAdded(replace(an_application("lost", queue="root.nowhere"), tags={})))
+    return scene

@@ -1,0 +1,218 @@
+"""Who may ask what: probes are open, reads unless closed, dumps and changes want a token; every doubt is a no."""
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer, make_mocked_request
+
+from muster_core.rest.auth import (
+    KEPT_S,
+    AccessLevel,
+    AccessSettings,
+    ApiServer,
+    Authorizer,
+    Reviewer,
+    Ruling,
+    TokenFile,
+    Unreachable,
+    is_loopback,
+)
+from muster_core.rest.responses import RestFailure
+from muster_core.rest.routes import ROUTES
+from muster_core.rest.server import RestServer, RestSettings, StartFailure
+from tests.unit.core.conftest import Bench
+from tests.unit.core.rest.conftest import Serve
+
+TOKEN = "a-token-of-our-own-1"
+READ, DUMP, PROBE = "/ws/v1/partitions", "/debug/stack", "/livez"
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def statuses(http: aiohttp.ClientSession, headers: dict[str, str]) -> list[int]:
+    """Of a probe, a read and a dump."""
+    found = []
+    for path in (PROBE, READ, DUMP):
+        async with http.get(path, headers=headers) as answer:
+            found.append(answer.status)
+    return found
+
+
+def test_what_dumps_or_changes_is_guarded_and_nothing_but_probes_is_always_open() -> None:
+    guarded = {route.path for route in ROUTES if route.door is AccessLevel.GUARDED}
+    assert {route.path for route in ROUTES if route.path.startswith("/debug")} <= guarded
+    changing = {route.path for route in ROUTES if route.method not in {"GET", "POST"}}
+    assert changing == {"/ws/v1/scheduler/log-level"}
+    assert changing <= guarded
+    assert {route.path for route in ROUTES if route.door is AccessLevel.OPEN} == {"/livez", "/readyz"}
+
+
+@pytest.mark.parametrize(
+    "closed, trusts, headers, expected",
+    [
+        (False, False, {}, [200, 200, 401]),
+        (False, False, bearer(TOKEN), [200, 200, 200]),
+        (False, False, bearer(TOKEN[:-1]), [200, 200, 401]),
+        (False, False, {"Authorization": f"Basic {TOKEN}"}, [200, 200, 401]),
+        (False, False, {"Authorization": f"bearer  {TOKEN}"}, [200, 200, 200]),
+        (True, False, {}, [200, 401, 401]),
+        (True, False, bearer(TOKEN), [200, 200, 200]),
+        (False, True, {}, [200, 200, 200]),
+        (False, True, bearer("wrong"), [200, 200, 401]),
+    ],
+)
+async def test_a_token_opens_what_is_closed(
+    serve: Serve, token_file: Path, *, closed: bool, trusts: bool, headers: dict[str, str], expected: list[int]
+) -> None:
+    access = AccessSettings(token_file, closed=closed, trusts_loopback=trusts)
+    http = await serve(RestSettings(port=0, access=access))
+    assert await statuses(http, headers) == expected
+
+
+async def test_bytes_that_are_no_text_are_no_token(serve: Serve, token_file: Path) -> None:
+    http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
+    where = http._base_url  # a client that sends such bytes has to be written by hand
+    assert where is not None
+    reader, writer = await asyncio.open_connection(where.host, where.port)
+    writer.write(
+        f"GET {DUMP} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ".encode() + b"\xff" * 20 + b"\r\n\r\n"
+    )
+    status = await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+    assert status.split()[1] == b"401"
+
+
+async def test_without_any_authentication_nobody_may_dump(serve: Serve) -> None:
+    http = await serve(RestSettings(port=0))
+    assert await statuses(http, {}) == [200, 200, 403]
+    assert await statuses(http, bearer(TOKEN)) == [200, 200, 401]
+
+
+async def test_who_has_no_token_is_told_how_to_show_one(serve: Serve, token_file: Path) -> None:
+    http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
+    async with http.get(DUMP) as answer:
+        assert answer.headers["WWW-Authenticate"] == 'Bearer realm="muster"'
+        assert (await answer.json())["message"] == "a bearer token is needed"
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://elsewhere.example"},
+        {"Referer": "http://127.0.0.1/"},
+        {"X-Forwarded-For": "10.0.0.1"},
+        {"Forwarded": "for=10.0.0.1"},
+        {"Via": "1.1 proxy"},
+        {"Host": "elsewhere.example"},
+    ],
+)
+async def test_loopback_is_not_trusted_where_somebody_asks_through_it(serve: Serve, headers: dict[str, str]) -> None:
+    http = await serve(RestSettings(port=0, access=AccessSettings(trusts_loopback=True)))
+    assert await statuses(http, {}) == [200, 200, 200]
+    assert await statuses(http, headers) == [200, 200, 403]
+
+
+@pytest.mark.parametrize(
+    "host, expected",
+    [("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("10.0.0.1", False), ("x", False)],
+)
+def test_loopback_is_this_machine_only(host: str, *, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+async def test_a_token_that_was_replaced_is_no_longer_good(serve: Serve, token_file: Path) -> None:
+    other = bearer("another-token-of-ours")
+    http = await serve(RestSettings(port=0, access=AccessSettings(token_file)))
+    await asyncio.to_thread(token_file.write_text, "another-token-of-ours")
+    assert await statuses(http, bearer(TOKEN)) == [200, 200, 401]
+    assert await statuses(http, other) == [200, 200, 200]
+    await asyncio.to_thread(token_file.unlink)
+    assert await statuses(http, other) == [200, 200, 401]
+    assert await statuses(http, bearer("")) == [200, 200, 401]
+
+
+@pytest.mark.parametrize(
+    "content, problem", [(None, "No such file"), (b"short", "fewer than 16"), (b"\xff" * 20, "is not text")]
+)
+def test_a_token_file_of_no_use_is_said_at_the_start(
+    bench: Bench, tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    assert problem in TokenFile(path).problem()
+    with pytest.raises(StartFailure, match=problem):
+        RestServer(bench.core, RestSettings(access=AccessSettings(path)))
+
+
+def api_server(url: str) -> ApiServer:
+    return ApiServer(url, ssl=False, headers=dict)
+
+
+async def test_where_the_cluster_gives_no_answer_the_answer_is_no() -> None:
+    said = [(200, "certainly"), (200, '{"status": 1}'), (200, "[]"), (500, '{"status": {"authenticated": true}}')]
+    waiting = iter(said)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        status, text = next(waiting)
+        return web.Response(status=status, text=text)
+
+    app = web.Application()
+    app.router.add_post("/{tail:.*}", handle)
+    async with TestServer(app) as server:
+        reviewer = Reviewer(api_server(str(server.make_url("")).rstrip("/")))
+        for _ in said:
+            with pytest.raises(Unreachable):
+                await reviewer.review("t", DUMP, "get")
+        await reviewer.close()
+
+
+async def test_an_answer_of_the_cluster_holds_for_some_seconds_for_that_token_path_and_verb() -> None:
+    asked: list[str] = []
+    allowed = [True]
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        kind, spec = (await request.json())["kind"], (await request.json())["spec"]
+        if kind == "TokenReview":
+            is_known = spec["token"] == "known"
+            return web.json_response({"status": {"authenticated": is_known, "user": {"username": "ann"}}}, status=201)
+        asked.append(f"{spec['user']} {spec['nonResourceAttributes']['verb']} {spec['nonResourceAttributes']['path']}")
+        return web.json_response({"status": {"allowed": allowed[0]}}, status=201)
+
+    app, now = web.Application(), [0.0]
+    app.router.add_post("/{tail:.*}", handle)
+    async with TestServer(app) as server:
+        reviewer = Reviewer(api_server(str(server.make_url("")).rstrip("/")), lambda: now[0])
+        assert await reviewer.review("known", DUMP, "get") is Ruling.ALLOWED
+        allowed[0] = False
+        assert await reviewer.review("known", DUMP, "get") is Ruling.ALLOWED
+        assert await reviewer.review("known", DUMP, "put") is Ruling.DENIED
+        assert await reviewer.review("unknown", DUMP, "get") is Ruling.UNKNOWN
+        now[0] = KEPT_S
+        assert await reviewer.review("known", DUMP, "get") is Ruling.DENIED
+        await reviewer.close()
+    assert asked == [f"ann get {DUMP}", f"ann put {DUMP}", f"ann get {DUMP}"]
+
+
+async def test_a_cluster_that_is_not_there_closes_what_is_guarded() -> None:
+    reviewer = Reviewer(api_server("http://127.0.0.1:9"))  # the port of discarding: nobody listens
+    guard = Authorizer(AccessSettings(kubernetes=True), reviewer)
+    request = make_mocked_request("GET", DUMP, headers=bearer("a-token"))
+    with pytest.raises(RestFailure, match="503: the cluster cannot be asked"):
+        await guard.admit(request, AccessLevel.GUARDED)
+    await guard.admit(request, AccessLevel.READ)
+    await reviewer.close()

@@ -1,0 +1,191 @@
+"""What people and probes ask over HTTP, against a core that runs: the dump says what is held, and that nothing is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from muster_core.model.ids import RmId
+from muster_core.rest import diagnostics
+from muster_core.rest.auth import AccessSettings
+from muster_core.rest.server import RestServer, RestSettings
+from muster_core.state.scheduler_state import SchedulerState
+from muster_si import muster_pb2, si_pb2
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench
+
+
+@pytest.fixture
+async def http(bench: Bench) -> AsyncIterator[aiohttp.ClientSession]:
+    server = RestServer(bench.core, RestSettings(port=0, access=AccessSettings(trusts_loopback=True)))
+    port = await server.start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        yield session
+    await server.stop()
+
+
+async def full_dump(http: aiohttp.ClientSession) -> Any:
+    async with http.get("/debug/fullstatedump") as answer:
+        assert answer.status == 200
+        assert answer.headers["Content-Type"] == "application/json; charset=UTF-8"
+        return await answer.json()
+
+
+async def with_a_gang(bench: Bench) -> None:
+    """Two placeholders placed, one real pod parked behind one of them."""
+    await bench.register()
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    gang = messages.a_resource(vcore=2000, memory=2**31, pods=2)
+    await bench.core.update_application(messages.applications(messages.an_application(placeholderAsk=gang)))
+    placeholders = [messages.an_ask(key, taskGroupName="g", placeholder=True) for key in ("ph-1", "ph-2")]
+    await bench.core.update_allocation(messages.asks(*placeholders))
+    await bench.rm.until(lambda: sum(len(item.new) for item in answers(bench)) == 2)
+    await bench.core.update_allocation(messages.asks(messages.an_ask("real", taskGroupName="g")))
+    await bench.rm.until(lambda: any(item.released for item in answers(bench)))
+
+
+def answers(bench: Bench) -> list[si_pb2.AllocationResponse]:
+    return [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)]
+
+
+async def test_a_running_core_is_alive_and_ready(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register()
+    await bench.settle()
+    for path in ("/livez", "/readyz"):
+        async with http.get(path) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
+
+
+async def test_a_core_whose_loop_ended_is_neither_alive_nor_ready(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register()
+    await bench.settle()
+    bench.core.close()
+    while bench.core.loop.is_running:  # noqa: ASYNC110 # a level that nobody signals
+        await asyncio.sleep(0)
+    for path in ("/livez", "/readyz"):
+        async with http.get(path) as answer:
+            assert (answer.status, await answer.text()) == (503, "the scheduling loop does not run")
+
+
+async def test_the_dump_counts_what_a_gang_holds(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await with_a_gang(bench)
+    found = await full_dump(http)
+    ledgers = found["ledgers"]
+    held = {name: ledgers[name] for name in ("applications", "asks", "allocations", "placeholders", "swaps")}
+    assert held == {"applications": 1, "asks": 1, "allocations": 2, "placeholders": 2, "swaps": 1}
+    assert ledgers["nodes"] == {"node-1": {"memory": 2**31, "pods": 2, "vcore": 2000}}
+    assert ledgers["queues"]["root"]["allocated"]["vcore"] == 2000
+    assert ledgers["users"]["alice"]["root"]["vcore"] == 2000
+    assert found["invariants"] == []
+
+
+async def test_the_dump_has_the_keys_that_people_know(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await with_a_gang(bench)
+    found = await full_dump(http)
+    assert set(found) == {
+        *("timestamp", "partitions", "applications", "appHistory", "nodes", "clusterInfo", "queues", "rmDiagnostics"),
+        *("config", "ledgers", "invariants", "resourceManagers"),
+        *("placementRules", "containerHistory", "logLevel", "eventStreams"),
+    }
+    [app] = found["applications"]
+    assert (app["applicationID"], app["applicationState"], app["queueName"]) == ("app-1", "Running", "root.default")
+    [ask] = app["requests"]
+    assert (ask["allocationKey"], ask["replaces"]["nodeId"]) == ("real", "node-1")
+    assert {item["allocationKey"]: item.get("releasing") for item in app["allocations"]} == {
+        "ph-1": "PLACEHOLDER_REPLACED",
+        "ph-2": None,
+    }
+    [nodes] = found["nodes"]
+    assert nodes["nodesInfo"][0]["allocations"] == ["ph-1", "ph-2"]
+    [partition] = found["partitions"]
+    assert (partition["name"], partition["totalContainers"], partition["totalNodes"]) == ("default", 2, 1)
+    assert found["resourceManagers"] == [{"rmId": messages.RM, "state": "running", "fenced": False}]
+
+
+async def test_when_all_is_removed_the_ledgers_are_empty(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await with_a_gang(bench)
+    removal = si_pb2.RemoveApplicationRequest(applicationID="app-1", partitionName="default")
+    await bench.core.update_application(si_pb2.ApplicationRequest(rmID=messages.RM, remove=[removal]))
+    releases = [item for answer in answers(bench) for item in answer.released]
+    await bench.core.update_allocation(messages.releases(*releases))
+    await bench.settle()
+    ledgers = (await full_dump(http))["ledgers"]
+    del ledgers["ignored"]
+    assert not any(ledgers.values())
+
+
+async def test_an_empty_world_is_a_whole_document() -> None:
+    found = orjson.loads(b"".join(diagnostics.state_dump_pieces(SchedulerState(), 7, [])))
+    assert (found["timestamp"], found["nodes"], found["applications"], found["invariants"]) == (7, [], [], [])
+
+
+async def test_the_dump_asks_the_resource_manager_for_its_part(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register()
+    attendance = muster_pb2.Attendance(stateDump=True)
+    await bench.core.answer(messages.RM, muster_pb2.Answer(attendance=attendance))
+    dumping = asyncio.create_task(full_dump(http))
+    await bench.rm.until(lambda: bool(bench.rm.heard))
+    [question] = bench.rm.heard
+    assert isinstance(question, muster_pb2.Callback)
+    answer = muster_pb2.StateDumpAnswer(id=question.stateDump.id, json='{"pods":3}')
+    await bench.core.answer(messages.RM, muster_pb2.Answer(stateDump=answer))
+    assert (await dumping)["rmDiagnostics"] == {messages.RM: {"pods": 3}}
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (muster_pb2.StateDumpAnswer(error="busy"), "busy"),
+        (muster_pb2.StateDumpAnswer(json="{"), "its answer is not JSON"),
+    ],
+)
+async def test_a_resource_manager_that_cannot_say_does_not_spoil_the_dump(
+    http: aiohttp.ClientSession, bench: Bench, answer: muster_pb2.StateDumpAnswer, said: str
+) -> None:
+    await bench.register()
+    await bench.core.answer(messages.RM, muster_pb2.Answer(attendance=muster_pb2.Attendance(stateDump=True)))
+    dumping = asyncio.create_task(full_dump(http))
+    await bench.rm.until(lambda: bool(bench.rm.heard))
+    [question] = bench.rm.heard
+    assert isinstance(question, muster_pb2.Callback)
+    answer.id = question.stateDump.id
+    await bench.core.answer(messages.RM, muster_pb2.Answer(stateDump=answer))
+    assert said in (await dumping)["rmDiagnostics"][RmId(messages.RM)]["error"]
+
+
+async def test_a_resource_manager_without_a_state_dump_is_not_asked(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register()
+    assert "does not declare" in (await full_dump(http))["rmDiagnostics"][messages.RM]["error"]
+    assert bench.rm.heard == []
+
+
+async def test_the_dump_shows_what_the_resource_manager_said_of_itself(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
+    request = si_pb2.RegisterResourceManagerRequest(
+        rmID=messages.RM, version="1.0.0", buildInfo={"buildVersion": "1.2.3"}
+    )
+    request.extraConfig["log.level"] = "INFO"
+    await bench.core.register_resource_manager(request, bench.rm)
+    found = await full_dump(http)
+    assert found["clusterInfo"] == [{"rmId": messages.RM, "buildVersion": "1.2.3"}]
+    assert found["config"] == {messages.RM: {"config": "", "extra": {"log.level": "INFO"}}}
+
+
+async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await with_a_gang(bench)
+    async with http.get("/ws/v1/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    assert 'yunikorn_scheduler_container_allocation_attempt_total{state="allocated"} 2.0' in lines
+    assert 'yunikorn_scheduler_application_submission_total{result="accepted"} 1.0' in lines
+    assert 'muster_core_events_total{kind="AskAdded"} 3.0' in lines
+    assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
+
+
+async def test_an_unknown_path_has_the_body_of_an_error(http: aiohttp.ClientSession) -> None:
+    async with http.get("/ws/v1/nothing") as answer:
+        assert answer.status == 404
+        assert (await answer.json())["status_code"] == 404

@@ -1,0 +1,106 @@
+"""Events over HTTP: batches by number, streams that begin with the instance and go on (contract 4, 24 and 25)."""
+
+import aiohttp
+import orjson
+import pytest
+
+from muster_core.model.records import Change, Detail, EventRecorded, Notice
+from muster_core.si.events import MOST_STREAMS_PER_HOST
+from tests.unit.builders import RM
+from tests.unit.core.conftest import Bench
+
+NOW = 1_700_000_000_000_000_000
+
+
+def note(bench: Bench, *subjects: str) -> None:
+    notes = [EventRecorded(RM, Notice.NODE, each, "", "", Change.ADD, Detail.NONE) for each in subjects]
+    bench.core.events.add(notes, NOW)
+
+
+async def batch(http: aiohttp.ClientSession, query: str = "") -> dict[str, object]:
+    async with http.get(f"/ws/v1/events/batch{query}") as answer:
+        assert answer.status == 200, await answer.text()
+        found: dict[str, object] = await answer.json()
+        return found
+
+
+async def test_a_batch_has_the_range_that_is_kept_and_the_records_asked_for(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
+    note(bench, "n0", "n1", "n2")
+    found = await batch(http, "?start=1&count=1")
+    assert (found["LowestID"], found["HighestID"]) == (0, 2)
+    assert found["EventRecords"] == [
+        {"type": 3, "objectID": "n1", "timestampNano": NOW, "eventChangeType": 2, "resource": {"resources": {}}}
+    ]
+    assert found["InstanceUUID"] == bench.core.events.instance
+    assert len(records_of(await batch(http))) == 3
+
+
+def records_of(found: dict[str, object]) -> list[object]:
+    records = found["EventRecords"]
+    assert isinstance(records, list)
+    return records
+
+
+async def test_where_the_first_record_is_not_kept_there_is_the_range_only(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
+    assert (await batch(http))["EventRecords"] is None
+    note(bench, "n0")
+    assert await batch(http, "?start=5") == {
+        "InstanceUUID": bench.core.events.instance,
+        "LowestID": 0,
+        "HighestID": 0,
+        "EventRecords": None,
+    }
+
+
+async def test_no_answer_is_larger_than_the_setting_says(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register(**{"event.RESTResponseSize": "2"})
+    note(bench, "n0", "n1", "n2")
+    for query in ("", "?count=9"):
+        assert len(records_of(await batch(http, query))) == 2
+
+
+@pytest.mark.parametrize("query, status", [("?count=0", 400), ("?count=x", 400), ("?start=-1", 400)])
+async def test_a_wrong_number_is_refused(http: aiohttp.ClientSession, query: str, status: int) -> None:
+    async with http.get(f"/ws/v1/events/batch{query}") as answer:
+        assert answer.status == status
+
+
+async def test_without_tracking_there_is_nothing_to_tell(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register(**{"event.trackingEnabled": "false"})
+    for path in ("batch", "stream"):
+        async with http.get(f"/ws/v1/events/{path}") as answer:
+            assert answer.status == 500
+            assert (await answer.json())["message"] == "Event tracking is disabled"
+
+
+async def test_a_stream_begins_with_the_instance_goes_on_and_ends_with_the_core(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
+    note(bench, "n0", "n1")
+    async with http.get("/ws/v1/events/stream?count=1") as answer:
+        assert orjson.loads(await answer.content.readline()) == {"InstanceUUID": bench.core.events.instance}
+        assert orjson.loads(await answer.content.readline())["objectID"] == "n1"
+        note(bench, "n2")
+        assert orjson.loads(await answer.content.readline())["objectID"] == "n2"
+        bench.core.events.close()
+        assert await answer.content.readline() == b""
+
+
+async def test_only_so_many_streams_are_open_for_one_host_and_who_goes_makes_room(
+    http: aiohttp.ClientSession, bench: Bench
+) -> None:
+    open_ones = [await http.get("/ws/v1/events/stream") for _ in range(MOST_STREAMS_PER_HOST)]
+    async with http.get("/ws/v1/events/stream") as answer:
+        assert answer.status == 503
+    open_ones[0].close()
+    while bench.core.events.open_streams == MOST_STREAMS_PER_HOST:
+        async with http.get("/livez"):  # lets the server see that the reader went
+            pass
+    async with http.get("/ws/v1/events/stream") as answer:
+        assert answer.status == 200
+    for each in open_ones:
+        each.close()

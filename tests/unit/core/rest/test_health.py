@@ -1,0 +1,152 @@
+"""What the checks of health find, and how history is kept."""
+
+from collections.abc import Callable
+
+import aiohttp
+import pytest
+
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId
+from muster_core.model.resources import Resources
+from muster_core.rest.health import Counts, checks
+from muster_core.rest.requests import History
+from muster_core.rest.schemas import Health
+from muster_core.rest.server import RestSettings
+from muster_core.state.queues import LazySum
+from muster_core.state.reservations import NodeReservation
+from muster_core.state.scheduler_state import SchedulerState
+from tests.unit.builders import SECOND
+from tests.unit.core.conftest import Bench
+from tests.unit.core.rest.conftest import Serve, a_scene
+from tests.unit.core.scheduling.scene import Scene
+
+FINE = Counts(0, 0)
+NAMES = [
+    "Scheduling errors",
+    "Failed nodes",
+    "Negative resources",
+    "Negative resources",
+    "Consistency of data",
+    "Consistency of data",
+    "Consistency of data",
+    "Reservation check",
+    "Orphan allocation on node check",
+    "Orphan allocation on app check",
+]
+
+
+def found(world: SchedulerState, counts: Counts = FINE) -> Health:
+    *waiting, health = checks(world, counts)
+    assert not any(waiting)
+    assert health is not None
+    return health
+
+
+def failed(world: SchedulerState, counts: Counts = FINE) -> list[str]:
+    return [check.DiagnosisMessage for check in found(world, counts).HealthChecks if not check.Succeeded]
+
+
+def test_a_sound_world_is_healthy_in_every_respect() -> None:
+    health = found(a_scene().world)
+    assert health.Healthy
+    assert [check.Name for check in health.HealthChecks] == NAMES
+    assert all(check.Description and check.DiagnosisMessage for check in health.HealthChecks)
+
+
+def test_what_failed_since_the_start_is_told() -> None:
+    assert failed(SchedulerState(), Counts(2, 3)) == [
+        "2 steps or cycles failed since the start; each is in the log",
+        "3 nodes were refused since the start",
+    ]
+
+
+def lose_an_application(scene: Scene) -> None:
+    del scene.partition.applications[ApplicationId("gang")]
+
+
+def lose_a_node(scene: Scene) -> None:
+    for name in list(scene.partition.nodes):
+        scene.partition.nodes.remove(name)
+
+
+def take_too_much(scene: Scene) -> None:
+    scene.partition.nodes.take(NodeId("n0"), Resources({"vcore": 9000}))
+
+
+def give_back_too_much(scene: Scene) -> None:
+    scene.partition.nodes.give_back(NodeId("n0"), Resources({"vcore": 9000}))
+
+
+def count_a_queue_wrong(scene: Scene) -> None:
+    scene.partition.queues.root.waits = LazySum()
+    scene.partition.queues.root.waits.add(Resources({"vcore": -1}), 1)
+
+
+def count_the_total_wrong(scene: Scene) -> None:
+    scene.partition.nodes.capacity_total = Resources({"vcore": 1})
+
+
+def hold_room_for_nobody(scene: Scene) -> None:
+    hold = NodeReservation(ApplicationId("gang"), AllocationKey("gone"), NodeId("n0"), Resources({"vcore": 1}), 1)
+    scene.partition.reservations.add(hold)
+
+
+@pytest.mark.parametrize(
+    "damage, told",
+    [
+        (hold_room_for_nobody, "room on n0 is held for gone of gang"),
+        (lose_an_application, "no application knows"),
+        (lose_a_node, "no node holds"),
+        (take_too_much, "allocated is kept as"),
+        (take_too_much, "node n0 has"),
+        (give_back_too_much, "node n0 has vcore=-"),
+        (count_a_queue_wrong, "queue root has vcore=-1"),
+        (count_the_total_wrong, "counted over the nodes"),
+    ],
+)
+def test_each_damage_is_found(damage: Callable[[Scene], None], told: str) -> None:
+    scene = a_scene()
+    damage(scene)
+    assert any(told in message for message in failed(scene.world))
+
+
+def test_no_message_is_longer_than_a_person_reads() -> None:
+    scene = a_scene()
+    for index in range(30):
+        scene.add_node(f"many-{index}")
+    for index in range(30):
+        scene.partition.nodes.give_back(NodeId(f"many-{index}"), Resources({"vcore": 1}))
+    assert all(message.endswith("; and 20 more") for message in failed(scene.world))
+    assert len(failed(scene.world)) == 2
+
+
+async def test_the_last_result_is_served(http: aiohttp.ClientSession) -> None:
+    async with http.get("/ws/v1/scheduler/healthcheck") as answer:  # the server checked at its start
+        assert (await answer.json())["Healthy"] is True
+
+
+async def test_checks_that_are_switched_off_leave_no_result(bench: Bench, serve: Serve) -> None:
+    await bench.register(**{"health.checkInterval": "0"})
+    http = await serve(RestSettings(port=0))
+    async with http.get("/ws/v1/scheduler/healthcheck") as answer:
+        assert answer.status == 404
+        assert (await answer.json())["message"] == "Health check is not available"
+
+
+def test_history_counts_what_runs_and_keeps_a_day() -> None:
+    history, scene = History(), a_scene()
+    for minute in range(1441):
+        history.sample(SchedulerState() if minute == 1 else scene.world, minute * 60 * SECOND)
+    first, *_, last = history.applications()
+    assert (first.timestamp, first.totalApplications) == (60 * SECOND, "0")
+    assert last.totalApplications == "1"
+    assert len(list(history.containers())) == 1440
+    assert list(history.containers())[-1].totalContainers == "3"
+
+
+async def test_history_begins_with_the_start(http: aiohttp.ClientSession) -> None:
+    async with http.get("/ws/v1/history/apps") as answer:
+        [sample] = await answer.json()
+    assert sample["totalApplications"] == "0"
+    async with http.get("/ws/v1/history/containers") as answer:
+        [sample] = await answer.json()
+    assert sample["totalContainers"] == "0"

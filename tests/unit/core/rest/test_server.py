@@ -1,0 +1,193 @@
+"""The server as HTTP has it: methods, moved places, packing, headers, answers in slices."""
+
+import asyncio
+from collections.abc import Iterator
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from muster_core.model.events import NodeAdded
+from muster_core.rest.requests import Connections
+from muster_core.rest.responses import write
+from muster_core.rest.routes import MOVED, ROUTES
+from muster_si.keys import EXTRA_FENCE
+from tests.unit.builders import a_node
+from tests.unit.core.conftest import Bench
+from tests.unit.core.messages import RM
+from tests.unit.core.rest.conftest import Ask
+from tests.unit.core.scheduling.scene import Scene
+
+
+async def test_an_unknown_path_has_the_body_of_an_error(http: aiohttp.ClientSession) -> None:
+    async with http.get("/ws/v1/nothing") as answer:
+        assert answer.status == 404
+        assert await answer.json() == {"status_code": 404, "message": "Not Found", "description": "Not Found"}
+
+
+async def test_another_method_is_refused_and_those_that_are_allowed_are_named(http: aiohttp.ClientSession) -> None:
+    async with http.post("/ws/v1/partitions") as answer:
+        assert answer.status == 405
+        assert set(answer.headers["Allow"].split(",")) == {"GET", "HEAD", "OPTIONS"}
+        assert (await answer.json())["status_code"] == 405
+
+
+async def test_a_head_has_the_headers_and_no_body(http: aiohttp.ClientSession) -> None:
+    async with http.head("/ws/v1/partitions") as answer:
+        assert (answer.status, await answer.read()) == (200, b"")
+        assert answer.headers["Content-Length"] == "2"
+
+
+@pytest.mark.parametrize(
+    "path, methods", [("/ws/v1/clusters", "GET, OPTIONS"), ("/ws/v1/validate-conf", "OPTIONS, POST")]
+)
+async def test_a_page_may_ask_which_methods_it_may_use(http: aiohttp.ClientSession, path: str, methods: str) -> None:
+    async with http.options(path) as answer:
+        assert answer.status == 200
+        assert answer.headers["Access-Control-Allow-Methods"] == methods
+        assert answer.headers["Allow"] == methods
+
+
+@pytest.mark.parametrize("path", MOVED)
+async def test_what_moved_says_where_it_is(http: aiohttp.ClientSession, path: str) -> None:
+    async with http.get(f"{path}?a=b", allow_redirects=False) as answer:
+        assert answer.status == 301
+        assert answer.headers["Location"] == f"{MOVED[path]}?a=b"
+
+
+async def test_a_redirect_repeats_the_query_as_it_was_written(http: aiohttp.ClientSession) -> None:
+    asked = URL("/ws/v1/stack?a=%0d%0aSet-Cookie:b", encoded=True)
+    async with http.get(asked, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (301, "/debug/stack?a=%0d%0aSet-Cookie:b")
+
+
+def test_each_method_of_a_path_is_in_the_table_once_and_every_row_of_the_contract_is_there() -> None:
+    places = [(route.method, route.path) for route in ROUTES]
+    assert len(places) == len(set(places))
+    assert {route.row for route in ROUTES} == {*range(29)}  # 29, what moved, is in MOVED
+
+
+async def test_a_large_answer_is_packed_where_that_is_accepted(
+    http: aiohttp.ClientSession, scene: Scene, ask: Ask
+) -> None:
+    scene.tell(*(NodeAdded(a_node(f"many-{index}")) for index in range(60)))
+    path = "/ws/v1/partition/default/nodes"
+    async with http.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        packed = await answer.json()
+    async with http.get(path, headers={"Accept-Encoding": "identity"}) as answer:
+        assert "Content-Encoding" not in answer.headers
+        assert await answer.json() == packed
+
+
+async def test_a_big_answer_lets_others_run_while_it_is_written() -> None:
+    """A step of the world between two pieces is only possible where the writer let go."""
+    turns: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        yield b"["
+        while not turns:  # until somebody else ran
+            yield b"0,"
+        yield b"0]"
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        asyncio.get_running_loop().call_soon(turns.append, 1)
+        return await write(request, pieces())
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession(server.make_url("/")) as session,
+        session.get("", headers={"Accept-Encoding": "gzip"}) as answer,
+    ):
+        assert answer.headers["Transfer-Encoding"] == "chunked"
+        assert set(orjson.loads(await answer.read())) == {0}
+    assert turns == [1]
+
+
+async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
+    bench.core.metrics.unheard("a test")
+    async with http.get("/ws/v1/metrics") as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+        lines = (await answer.text()).splitlines()
+    assert 'muster_core_unheard_total{what="a test"} 1.0' in lines
+    assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
+
+
+async def test_a_reader_that_takes_nothing_is_dropped_and_holds_up_nobody() -> None:
+    ended: list[str] = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"0," * 50_000
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            return await write(request, endless(), stalled_s=0.01)
+        except ConnectionError as error:
+            ended.append(str(error))
+            raise
+
+    async def other(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="at once")
+
+    app = web.Application()
+    app.router.add_get("/endless", handle)
+    app.router.add_get("/other", other)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+        while not ended:
+            async with session.get("other") as answer:
+                assert await answer.text() == "at once"
+        writer.close()
+    assert ended == ["the reader takes nothing"]
+
+
+async def test_who_connects_and_asks_nothing_is_cut_off() -> None:
+    connections = Connections()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        connections.heard(request.protocol)
+        return web.Response(text="heard")
+
+    app = web.Application()
+    app.router.add_get("/", handle)
+    async with TestServer(app) as server, aiohttp.ClientSession(server.make_url("/")) as session:
+        async with session.get("") as answer:
+            assert await answer.text() == "heard"
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        await writer.drain()
+        assert server.handler is not None
+        while len(server.handler.connections) < 2:
+            async with session.get("") as answer:  # lets the server accept the other
+                assert answer.status == 200
+        assert connections.sweep(server.handler.connections, 0.0) == 0
+        assert connections.sweep(server.handler.connections, 9.9) == 0
+        assert connections.sweep(server.handler.connections, 10.0) == 1
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        async with session.get("") as answer:
+            assert await answer.text() == "heard"
+
+
+async def test_a_core_is_ready_when_it_was_told_all_that_exists(http: aiohttp.ClientSession, bench: Bench) -> None:
+    await bench.register(**{EXTRA_FENCE: "true"})
+    async with http.get("/livez"):  # lets the world hear of it
+        pass
+    async with http.get("/readyz") as answer:
+        assert (answer.status, await answer.text()) == (503, f"still being told what exists by {RM}")
+    await bench.settle()
+    async with http.get("/readyz") as answer:
+        assert answer.status == 200
+
+
+async def test_the_last_health_checks_are_a_metric(http: aiohttp.ClientSession) -> None:
+    async with http.get("/ws/v1/metrics") as answer:
+        assert "muster_core_healthy 1.0" in (await answer.text()).splitlines()

@@ -1,0 +1,85 @@
+"""Applications whose ID on the wire is qualified: people see the plain one, and name a namespace where two have it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from muster_core.model.events import ApplicationAdded
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.model.specs import ApplicationSpec
+from tests.unit.builders import RM, a_configuration, a_queue, an_application, an_ask
+from tests.unit.core.conftest import Bench
+from tests.unit.core.rest.conftest import Ask
+from tests.unit.core.scheduling.scene import Scene
+
+PARTITION = "/ws/v1/partition/default"
+
+
+def of(namespace: str, name: str = "job", queue: str = "root.a") -> ApplicationSpec:
+    return replace(an_application(f"{namespace}/{name}", queue=queue), shown_as=name, namespace=namespace)
+
+
+@pytest.fixture
+def two(bench: Bench) -> Scene:
+    """Application `job` of two namespaces, in two queues, with one pod each."""
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    scene.tell(ApplicationAdded(of("team-a")), ApplicationAdded(of("team-b", queue="root.b")))
+    for namespace in ("team-a", "team-b"):
+        scene.ask(replace(an_ask(f"pod-{namespace}", app=f"{namespace}/job"), namespace=namespace))
+    bench.core.loop.world = scene.world
+    return scene
+
+
+async def refusal(http: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+    async with http.get(f"{PARTITION}/{path}") as answer:
+        return answer.status, (await answer.json())["message"]
+
+
+async def test_every_view_shows_the_plain_id_and_the_namespace(ask: Ask, two: Scene) -> None:
+    apps: list[dict[str, Any]] = await ask("applications/active")
+    assert {(app["applicationID"], app["namespace"]) for app in apps} == {("job", "team-a"), ("job", "team-b")}
+    assert {item["applicationId"] for app in apps for item in (*app["requests"], *app["allocations"])} == {"job"}
+    nodes = await ask("nodes")
+    assert {item["applicationId"] for node in nodes for item in node["allocations"]} == {"job"}
+
+
+async def test_an_id_of_two_namespaces_is_refused_with_their_names(http: aiohttp.ClientSession, two: Scene) -> None:
+    status, message = await refusal(http, "application/job")
+    assert (status, message) == (
+        400,
+        "application job exists in namespaces team-a, team-b: add ?namespace=<one of them>",
+    )
+
+
+async def test_the_namespace_the_queue_or_the_qualified_id_selects_one_application(ask: Ask, two: Scene) -> None:
+    assert (await ask("application/job?namespace=team-b"))["namespace"] == "team-b"
+    assert (await ask("queue/root.b/application/job"))["namespace"] == "team-b"
+    assert (await ask("application/team-b%252Fjob"))["namespace"] == "team-b"
+
+
+async def test_a_namespace_without_such_an_application_has_none(http: aiohttp.ClientSession, two: Scene) -> None:
+    assert await refusal(http, "application/job?namespace=team-c") == (404, "Application not found")
+
+
+async def test_an_application_of_a_sharing_group_is_found_by_the_namespace_of_each_of_its_pods(
+    ask: Ask, bench: Bench
+) -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(replace(of("team-a"), id=of("@group").id)))
+    scene.ask(replace(an_ask("pod", app="@group/job"), namespace="team-b"))
+    bench.core.loop.world = scene.world
+    for namespace in ("team-a", "team-b"):
+        assert (await ask(f"application/job?namespace={namespace}"))["namespace"] == "team-a"
+
+
+async def test_events_name_the_plain_id(http: aiohttp.ClientSession, bench: Bench) -> None:
+    application = EventRecorded(RM, Notice.APPLICATION, "team-a/job", "words", app_name="job")
+    request = EventRecorded(RM, Notice.REQUEST, "pod", "words", "team-a/job", app_name="job")
+    bench.core.events.add([application, request], 1)
+    async with http.get("/ws/v1/events/batch") as answer:
+        first, second = (await answer.json())["EventRecords"]
+    assert (first["objectID"], second["objectID"], second["referenceID"]) == ("job", "pod", "job")

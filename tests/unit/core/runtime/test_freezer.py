@@ -1,0 +1,69 @@
+"""What came to stay is out of the garbage collector's sight, and only where the process is the core's own."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from muster_core.model.effects import AllocationResponse, NewAllocation
+from muster_core.model.ids import AllocationId, NodeId
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.runtime.supervision import GarbageCollectorFreezer, size
+from tests.unit.builders import RM, an_ask
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+def test_a_recovery_is_frozen() -> None:
+    GarbageCollectorFreezer(is_on=True).recovered()
+    assert gc.get_freeze_count() > 0
+
+
+def test_what_many_events_made_is_frozen_and_a_few_are_not_worth_it() -> None:
+    freezer = GarbageCollectorFreezer(is_on=True)
+    freezer.heard(4_999)
+    assert gc.get_freeze_count() == 0
+    freezer.heard(1)
+    assert gc.get_freeze_count() > 0
+    gc.unfreeze()
+    freezer.heard(4_999)
+    assert gc.get_freeze_count() == 0
+
+
+class Cycle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_garbage_of_an_earlier_recovery_is_collected() -> None:
+    freezer = GarbageCollectorFreezer(is_on=True)
+    garbage = Cycle()
+    left = weakref.ref(garbage)
+    freezer.recovered()
+    del garbage
+    gc.collect()
+    assert left() is not None
+    freezer.recovered()
+    assert left() is None
+
+
+def test_in_somebody_elses_process_nothing_is_touched() -> None:
+    freezer = GarbageCollectorFreezer(is_on=False)
+    freezer.recovered()
+    freezer.heard(100_000)
+    assert gc.get_freeze_count() == 0
+
+
+def test_allocations_count_as_events_do() -> None:
+    new = NewAllocation(an_ask("r0"), AllocationId("a"), NodeId("n"))
+    answer = AllocationResponse(RM, new=(new,) * 4_999)
+    assert size([answer]) == 5_000
+    assert size([EventRecorded(RM, Notice.QUEUE, "root.a")]) == 1

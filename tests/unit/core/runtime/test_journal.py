@@ -1,0 +1,113 @@
+"""Same events in, same effects out: what a running core wrote down replays without a deviation (style 18)."""
+
+import asyncio
+import io
+from collections.abc import Mapping
+from typing import cast
+
+import orjson
+import pytest
+
+from muster_core.config.load import load
+from muster_core.model.events import Event
+from muster_core.runtime.journal import CycleBudget, Journal, from_plain, replay, to_plain
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Scheduler
+from muster_core.si.session import QueuedMessage
+from muster_si import keys, si_pb2
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench, Clock, Notebook
+
+
+async def a_gangs_life(bench: Bench) -> None:
+    """Reserved, swapped, removed, with a refusal, a configuration and a lost connection on the way."""
+    await bench.register(**{keys.EXTRA_WAIT_TIMEOUT: "60s"})
+    await bench.core.update_node(
+        messages.nodes(messages.a_node(), messages.a_node("n2", attributes={keys.NODE_TAINTS: "[]"}))
+    )
+    gang = messages.a_resource(vcore=2000, memory=2**31, pods=2)
+    await bench.core.update_application(messages.applications(messages.an_application(placeholderAsk=gang)))
+    placeholders = [messages.an_ask(key, taskGroupName="g", placeholder=True) for key in ("ph-1", "ph-2")]
+    await bench.core.update_allocation(messages.asks(*placeholders, messages.an_ask("bad", maxAllocations=0)))
+    await bench.settle()
+    tags = {keys.TAG_CONSTRAINTS: '{"nodeAffinity":[],"tolerations":[{"key":"a"}]}', keys.TAG_AVOID_NODES: "n1"}
+    await bench.core.update_allocation(
+        messages.asks(messages.an_ask("real", taskGroupName="g"), messages.an_ask("other", tags=tags))
+    )
+    bench.clock.now += 5_000_000_000
+    await bench.settle()
+    answers = [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)]
+    releases = [item for answer in answers for item in answer.released]
+    await bench.core.update_allocation(messages.releases(*releases))
+    await bench.core.update_configuration(si_pb2.UpdateConfigurationRequest(rmID=messages.RM))
+    await bench.settle()
+    await bench.core.connection_lost(messages.RM, bench.rm)
+
+
+async def journal_of_a_life(*extra: QueuedMessage) -> list[bytes]:
+    file = io.BytesIO()
+    clock = Clock()
+    core = Scheduler(LoopSettings(), clock, Journal(file))
+    running = asyncio.create_task(core.run())
+    await a_gangs_life(Bench(core, clock, Notebook()))
+    for mail in extra:
+        await core.loop.mailbox.put(mail)
+    await asyncio.sleep(0)
+    core.close()
+    await running
+    return file.getvalue().splitlines()
+
+
+async def test_what_was_written_down_replays_to_the_same_effects() -> None:
+    lines = await journal_of_a_life()
+    said = b"".join(lines)
+    assert b"PLACEHOLDER_REPLACED" in said
+    assert b'"NewAllocation"' in said
+    assert list(replay(lines)) == []
+
+
+async def test_a_deviation_names_its_line() -> None:
+    lines = await journal_of_a_life()
+    number = next(number for number, line in enumerate(lines, 1) if b'"NewAllocation"' in line)
+    changed = orjson.loads(lines[number - 1])
+    changed["effects"] = []
+    lines[number - 1] = orjson.dumps(changed)
+    [deviation] = replay(lines)
+    assert (deviation.line, deviation.written) == (number, [])
+
+
+def test_a_cycle_is_given_leave_as_often_as_it_was() -> None:
+    answers = iter([True, True, False])
+    leave = CycleBudget(lambda: next(answers))
+    assert [leave(), leave(), leave()] == [True, True, False]
+    assert leave.granted == 2
+
+
+def test_every_value_comes_back_as_it_was() -> None:
+    decoder = messages.a_decoder()
+    tags = {keys.TAG_CONSTRAINTS: '{"nodeAffinity":[{"matchFields":[]}],"nodeName":"n"}', keys.TAG_AVOID_NODES: "a,b"}
+    members = {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2,"resource":{"vcore":5}}]'}
+    events: list[Event] = [
+        *decoder.allocations(messages.tagged(tags)).events,
+        *decoder.applications(messages.applications(messages.an_application(tags=members))).events,
+        *decoder.nodes(messages.nodes(messages.a_node(existingAllocations=[messages.an_allocation(nodeID="")]))).events,
+        *decoder.allocations(messages.releases(messages.a_release())).events,
+    ]
+    for event in events:
+        assert from_plain(orjson.loads(orjson.dumps(to_plain(event)))) == event
+    configuration = load("", {}).configuration
+    assert from_plain(orjson.loads(orjson.dumps(to_plain(configuration)))) == configuration
+
+
+@pytest.mark.parametrize("value", [object(), {"a": object()}, [b"bytes"]])
+def test_what_is_no_value_of_the_core_is_not_written_down(value: object) -> None:
+    with pytest.raises(TypeError, match="no value of the core"):
+        to_plain(value)
+
+
+def test_a_value_without_end_is_not_written_down() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(TypeError, match="nests without end"):
+        to_plain(endless)
+    assert isinstance(cast("Mapping[str, object]", to_plain({"a": 1})), dict)

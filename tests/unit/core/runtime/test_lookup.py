@@ -1,0 +1,193 @@
+"""Groups are filled in before the world hears of an application, and nobody waits long for a silent directory."""
+
+import asyncio
+import grp
+import os
+import pwd
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from muster_core.model.config import GroupResolver
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, Event
+from muster_core.model.ids import ApplicationId
+from muster_core.runtime.user_groups import (
+    GROUPS_S,
+    PROBLEM_S,
+    Cache,
+    Directory,
+    Groups,
+    GroupsAnswer,
+    directories,
+    of_system,
+)
+from tests.unit.builders import PARTITION, RM, an_application
+
+
+@dataclass
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Book:
+    """A directory of known users that counts how often it is asked."""
+
+    known: dict[str, GroupsAnswer]
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, user: str) -> GroupsAnswer:
+        self.asked.append(user)
+        return self.known.get(user, GroupsAnswer(problem=f"no {user}"))
+
+
+def added(name: str, user: str, *groups: str) -> ApplicationAdded:
+    return ApplicationAdded(replace(an_application(name, user=user), groups=groups))
+
+
+def groups_of(events: list[Event]) -> dict[str, tuple[str, ...]]:
+    return {event.spec.id: event.spec.groups for event in events if isinstance(event, ApplicationAdded)}
+
+
+def made(directory: Directory, clock: Callable[[], float] = Clock(), patience_s: float = 1.0) -> Groups:  # noqa: B008
+    return Groups({GroupResolver.LDAP: directory}, clock, patience_s)
+
+
+LDAP = {PARTITION: GroupResolver.LDAP}
+
+
+async def test_groups_that_are_given_are_kept_and_others_are_looked_up_in_order() -> None:
+    book = Book({"kim": GroupsAnswer(("dev", "ops"))})
+    gone = ApplicationRemoved(PARTITION, ApplicationId("old"))
+    events, said = await made(book).fill(RM, [added("a", "kim"), gone, added("b", "kim", "own")], LDAP)
+    assert groups_of(events) == {"a": ("dev", "ops"), "b": ("own",)}
+    assert events[1] is gone
+    assert said == []
+    assert book.asked == ["kim"]
+
+
+async def test_without_a_resolver_the_groups_are_the_users_own_name() -> None:
+    book = Book({})
+    events, said = await made(book).fill(RM, [added("a", "kim")], {PARTITION: GroupResolver.NONE})
+    assert (groups_of(events), said, book.asked) == ({"a": ("kim",)}, [], [])
+
+
+async def test_an_event_reports_why_the_groups_of_a_user_are_unknown() -> None:
+    events, said = await made(Book({"kim": GroupsAnswer(())})).fill(RM, [added("a", "ann"), added("b", "kim")], LDAP)
+    assert groups_of(events) == {"a": (), "b": ()}
+    found = [event.spec.groups_unknown for event in events if isinstance(event, ApplicationAdded)]
+    assert found == ["no ann", ""]
+    assert [(note.subject, note.message) for note in said] == [("a", "groups of user ann are unknown: no ann")]
+
+
+async def test_an_answer_is_believed_for_five_minutes_and_a_no_for_half_of_one() -> None:
+    book, clock = Book({"kim": GroupsAnswer(("dev",))}), Clock()
+    groups = made(book, clock)
+    both = [added("a", "kim"), added("b", "ann")]
+    await groups.fill(RM, both, LDAP)
+    clock.now_s += PROBLEM_S - 1
+    await groups.fill(RM, both, LDAP)
+    assert sorted(book.asked) == ["ann", "kim"]
+    clock.now_s += 1
+    await groups.fill(RM, both, LDAP)
+    assert sorted(book.asked) == ["ann", "ann", "kim"]
+    clock.now_s += GROUPS_S
+    await groups.fill(RM, [added("a", "kim")], LDAP)
+    assert sorted(book.asked) == ["ann", "ann", "kim", "kim"]
+
+
+async def test_a_directory_that_hangs_is_given_up_and_left_alone_for_a_while() -> None:
+    hang = threading.Event()
+    asked: list[str] = []
+
+    def hanging(user: str) -> GroupsAnswer:
+        asked.append(user)
+        hang.wait(30)
+        return GroupsAnswer(("dev",))
+
+    clock = Clock()
+    groups = made(hanging, clock, patience_s=0.05)
+    try:
+        many = [added(f"a{i}", f"user{i}") for i in range(50)]
+        events, said = await asyncio.wait_for(groups.fill(RM, many, LDAP), 5)
+        assert set(groups_of(events).values()) == {()}
+        assert len(said) == 50
+        before = len(asked)
+        _, said = await groups.fill(RM, [added("b", "kim")], LDAP)
+        assert len(asked) == before
+        assert [note.message for note in said] == ["groups of user kim are unknown: ldap does not answer"]
+    finally:
+        hang.set()
+    clock.now_s += PROBLEM_S
+    events, said = await groups.fill(RM, [added("b", "kim")], LDAP)
+    assert (groups_of(events), said) == ({"b": ("dev",)}, [])
+
+
+async def test_a_slow_directory_that_goes_on_answering_is_waited_for() -> None:
+    one_at_a_time, never = threading.Lock(), threading.Event()
+
+    def slow(user: str) -> GroupsAnswer:
+        with one_at_a_time:
+            never.wait(0.05)  # each answer well within the patience, all of them together well beyond it
+        return GroupsAnswer((user,))
+
+    groups = made(slow, patience_s=0.2)
+    many = [added(f"a{i}", f"user{i}") for i in range(12)]
+    events, said = await groups.fill(RM, many, LDAP)
+    assert groups_of(events) == {f"a{i}": (f"user{i}",) for i in range(12)}
+    assert said == []
+
+
+async def test_a_directory_that_fails_is_no_failure_of_the_core() -> None:
+    def failing(user: str) -> GroupsAnswer:
+        raise RuntimeError("broken")
+
+    events, said = await made(failing).fill(RM, [added("a", "kim")], LDAP)
+    assert groups_of(events) == {"a": ()}
+    assert "ldap failed: broken" in said[0].message
+
+
+async def test_after_its_end_nobody_is_asked_any_more() -> None:
+    book = Book({"kim": GroupsAnswer(("dev",))})
+    groups = made(book)
+    groups.close()
+    events, said = await groups.fill(RM, [added("a", "kim")], LDAP)
+    assert groups_of(events) == {"a": ()}
+    assert "shuts down" in said[0].message
+    assert book.asked == []
+
+
+def test_the_cache_forgets_the_first_when_it_is_full() -> None:
+    cache = Cache(most=2)
+    for user in ("a", "b", "c"):
+        cache.put((GroupResolver.OS, user), GroupsAnswer((user,)), 0.0)
+    assert len(cache) == 2
+    assert cache.get((GroupResolver.OS, "a"), 1.0) is None
+    assert cache.get((GroupResolver.OS, "c"), 1.0) == GroupsAnswer(("c",))
+    assert cache.get((GroupResolver.LDAP, "c"), 1.0) is None
+
+
+def test_the_system_knows_who_runs_this_test() -> None:
+    me = pwd.getpwuid(os.getuid())
+    answer = of_system(me.pw_name)
+    assert answer.groups[0] == grp.getgrgid(me.pw_gid).gr_name
+    assert answer.problem == ""
+
+
+@pytest.mark.parametrize("user", ["nobody-has-this-name", "with\0zero", ""])
+def test_the_system_says_whom_it_does_not_know(user: str) -> None:
+    answer = of_system(user)
+    assert answer.groups == ()
+    assert "knows no user" in answer.problem
+
+
+def test_every_resolver_of_the_configuration_has_its_directory() -> None:
+    assert directories().keys() == set(GroupResolver) - {GroupResolver.NONE}
+    assert directories()[GroupResolver.TEST]("kim").groups == ("kim", "testgroup")

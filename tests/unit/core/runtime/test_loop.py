@@ -1,0 +1,198 @@
+"""The task that owns the world: back-pressure, clocks, fences, and what happens when something fails."""
+
+import asyncio
+from contextlib import suppress
+from typing import cast
+
+import pytest
+
+from muster_core.model.events import Event
+from muster_core.model.ids import RmId
+from muster_core.model.resources import Resources
+from muster_core.model.states import ManagerState
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Scheduler
+from muster_core.si.session import QueuedMessage
+from muster_si import keys, muster_pb2, si_pb2
+from muster_si.errors import RefusalCode, Refused, SessionLost
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench, Notebook
+
+#: Something that no engine knows: it makes `step` fail.
+NONSENSE = cast("Event", object())
+
+
+async def test_senders_wait_while_the_mailbox_is_full() -> None:
+    core = Scheduler(LoopSettings(mailbox=2))
+    for _ in range(2):
+        await core.loop.mailbox.put(QueuedMessage([]))
+    third = asyncio.create_task(core.loop.mailbox.put(QueuedMessage([])))
+    await asyncio.sleep(0)
+    assert not third.done()
+    running = asyncio.create_task(core.run())
+    await third
+    core.close()
+    await running
+
+
+async def test_an_event_that_fails_is_counted_and_the_core_goes_on(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await bench.rm.until(lambda: any(isinstance(item, si_pb2.ApplicationResponse) for item in bench.rm.heard))
+    assert bench.metric("muster_core_failures_total") == 1
+    assert bench.rm.ends == []
+
+
+async def test_a_world_left_unsound_is_thrown_away_and_told_anew(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.settle()
+    [partition] = bench.core.loop.world.partitions.values()
+    partition.queues.root.allocated = Resources({"vcore": 7})
+    await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
+    await bench.rm.until(lambda: bool(bench.rm.ends))
+    last = bench.rm.heard[-1]
+    assert isinstance(last, muster_pb2.Callback)
+    assert "lost trust" in last.reregister.reason
+    assert bench.core.loop.world.partitions == {}
+    with pytest.raises(SessionLost):
+        await bench.settle()
+    bench.rm = Notebook()
+    await bench.register()
+    await bench.settle()
+    assert len(bench.core.loop.world.partitions) == 1
+
+
+async def test_a_callback_that_fails_loses_its_session_and_nobody_elses(bench: Bench) -> None:
+    await bench.register()
+    other = Notebook()
+    await bench.core.register_resource_manager(
+        si_pb2.RegisterResourceManagerRequest(rmID="other", version="1.0.0"), other
+    )
+    bench.rm.broken = RuntimeError("outbox")
+    with suppress(SessionLost):  # a core that is slow reads it after this call has returned
+        await bench.core.update_application(messages.applications(messages.an_application()))
+    with pytest.raises(SessionLost, match="callback failed"):
+        await bench.heard()
+    await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
+    assert bench.core.loop.world.managers[messages.RM].state is ManagerState.PAUSED
+    assert bench.core.loop.world.managers[RmId("other")].state is ManagerState.RUNNING
+
+
+async def test_a_resource_manager_that_does_not_come_back_in_time_is_stopped(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.settle()
+    world = bench.core.loop.world
+    timeout_ns = world.managers[messages.RM].configuration.timing.manager_timeout_ns
+    await bench.core.connection_lost(messages.RM, bench.rm)
+    await asyncio.sleep(0)
+    assert world.managers[messages.RM].state is ManagerState.PAUSED
+    assert len(world.partitions) == 1
+    bench.clock.now += timeout_ns - 1
+    bench.core.loop.mailbox.news.set()
+    await asyncio.sleep(0)
+    assert world.managers[messages.RM].state is ManagerState.PAUSED
+    bench.clock.now += 1
+    bench.core.loop.mailbox.news.set()
+    await asyncio.sleep(0)
+    assert world.managers[messages.RM].state is ManagerState.STOPPED
+    assert world.partitions == {}
+
+
+async def test_the_loss_of_a_callback_that_is_not_the_present_one_is_no_loss(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.connection_lost(messages.RM, Notebook())
+    await bench.settle()
+    assert bench.core.loop.world.managers[messages.RM].state is ManagerState.RUNNING
+
+
+async def test_a_fence_waits_for_all_that_it_counts_on_every_stream(bench: Bench) -> None:
+    await bench.register(**{keys.EXTRA_FENCE: "true"})
+    request = muster_pb2.FenceRequest(rmID=messages.RM, applicationRequests=1, nodeRequests=1, allocationRequests=1)
+    fence = asyncio.create_task(bench.core.fence(request))
+    await bench.core.update_allocation(messages.asks(messages.an_ask()))
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not fence.done()
+    assert bench.core.loop.world.managers[messages.RM].fence_up
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await fence
+    assert not bench.core.loop.world.managers[messages.RM].fence_up
+
+
+async def test_a_fence_ends_with_its_session(bench: Bench) -> None:
+    await bench.register()
+    fence = asyncio.create_task(bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=1)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    bench.rm = Notebook()
+    await bench.register()
+    with pytest.raises(SessionLost, match="registered again"):
+        await fence
+
+
+async def test_a_fence_that_counts_less_than_nothing_is_refused(bench: Bench) -> None:
+    await bench.register()
+    with pytest.raises(Refused) as refused:
+        await bench.core.fence(muster_pb2.FenceRequest(rmID=messages.RM, nodeRequests=-1))
+    assert refused.value.code is RefusalCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "request_, reason",
+    [
+        (si_pb2.RegisterResourceManagerRequest(version="1.0.0"), "rmID is missing"),
+        (si_pb2.RegisterResourceManagerRequest(rmID="x" * 257, version="1.0.0"), "rmID is longer"),
+        (si_pb2.RegisterResourceManagerRequest(rmID="x", version="1", policyGroup="g" * 257), "policyGroup is longer"),
+    ],
+)
+async def test_a_registration_is_refused(
+    bench: Bench, request_: si_pb2.RegisterResourceManagerRequest, reason: str
+) -> None:
+    with pytest.raises(Refused, match=reason):
+        await bench.core.register_resource_manager(request_, bench.rm)
+
+
+async def test_the_policy_group_names_the_configuration_among_the_extra_keys(bench: Bench) -> None:
+    text = "partitions: [{name: gpu, queues: [{name: root, submitacl: '*'}]}]"
+    request = si_pb2.RegisterResourceManagerRequest(
+        rmID=messages.RM, version="v1.9.3", policyGroup="mine", extraConfig={"mine.yaml": text}
+    )
+    await bench.core.register_resource_manager(request, bench.rm)
+    await bench.settle()
+    assert list(bench.core.loop.world.partitions) == ["[rm-1]gpu"]
+
+
+async def test_an_update_of_the_configuration_is_put_in_force(bench: Bench) -> None:
+    await bench.register()
+    text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{name: fresh}]}]}]"
+    extra = {"mine.yaml": text, keys.EXTRA_STARVATION_AGE: "3s"}
+    await bench.core.update_configuration(
+        si_pb2.UpdateConfigurationRequest(rmID=messages.RM, policyGroup="mine", extraConfig=extra)
+    )
+    await bench.settle()
+    [partition] = bench.core.loop.world.partitions.values()
+    assert "root.fresh" in partition.queues.by_path
+    assert partition.timing.starvation_age_ns == 3_000_000_000
+
+
+async def test_shutting_down_ends_every_session(bench: Bench) -> None:
+    await bench.register()
+    bench.core.close()
+    assert bench.rm.ends == ["the scheduler shuts down"]
+
+
+async def test_a_batch_of_news_is_one_message_and_a_decision_is_one_message(bench: Bench) -> None:
+    await bench.register()
+    names = [f"app-{number}" for number in range(3)]
+    await bench.core.update_application(messages.applications(*(messages.an_application(name) for name in names)))
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.core.update_allocation(
+        messages.asks(messages.an_ask("a", applicationID="app-0"), messages.an_ask("b", applicationID="app-0"))
+    )
+    await bench.rm.until(lambda: any(isinstance(item, si_pb2.AllocationResponse) for item in bench.rm.heard))
+    [answer] = [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)]
+    assert {allocation.allocationKey for allocation in answer.new} == {"a", "b"}

@@ -1,0 +1,113 @@
+"""The core as a process: it listens, answers, stops when told, and says in one line why it cannot start."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from muster_core.main import Options, StartError, rest_tls, serve, tls_files
+from muster_core.rest.auth import AccessSettings, ServerTls
+from muster_si import muster_pb2, si_pb2
+from muster_si.transport.credentials import TlsFiles
+from muster_si.transport.grpc_client import GrpcClient
+from tests.unit.core.conftest import Notebook
+
+
+@asynccontextmanager
+async def a_process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "muster_core", *arguments, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def last_words(*arguments: str) -> tuple[int | None, list[str]]:
+    """How a process that cannot start ends, and what it says besides its log."""
+    async with a_process(*arguments) as process:
+        _, said = await process.communicate()
+        return process.returncode, [line for line in said.decode().splitlines() if not line.startswith("{")]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def test_a_process_serves_both_ways_and_stops_when_told(tmp_path: Path) -> None:
+    listen, port = f"unix://{tmp_path}/core.sock", free_port()
+    async with a_process("--listen", listen, "--rest-port", str(port)) as process:
+        assert process.stderr is not None
+        while b"the core listens" not in await process.stderr.readline():
+            assert process.returncode is None
+        client, rm = GrpcClient(listen), Notebook()
+        await client.register_resource_manager(si_pb2.RegisterResourceManagerRequest(rmID="rm", version="1.0.0"), rm)
+        await client.fence(muster_pb2.FenceRequest(rmID="rm"))
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            assert answer.status == 200
+        process.terminate()
+        await rm.until(lambda: bool(rm.ends))
+        assert await process.wait() == 0
+        await client.aclose()
+    assert not (tmp_path / "core.sock").exists()
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (Options(listen="unix:///nowhere/a.sock"), "the folder /nowhere does not exist"),
+        (Options(listen="somewhere"), "neither unix:///path nor host:port"),
+        (Options(listen="0.0.0.0:0"), "mutual TLS"),
+        (Options(tls=TlsFiles(Path("/no/cert"), Path("/no/key"), Path("/no/ca"))), "/no/cert does not exist"),
+        (Options(tls=TlsFiles(Path(__file__), Path(__file__), Path(__file__))), "are not a certificate and its key"),
+    ],
+)
+async def test_a_core_that_cannot_listen_says_why(options: Options, reason: str) -> None:
+    with pytest.raises(StartError, match=reason):
+        await serve(replace(options, rest_port=None))
+
+
+async def test_a_taken_rest_port_is_said_in_one_line_and_ends_the_process(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, [line] = await last_words("--listen", f"unix://{tmp_path}/a.sock", "--rest-port", port)
+    assert code == 1
+    assert line.startswith(f"muster core cannot start: REST on 127.0.0.1:{port}: ")
+    assert line.endswith("choose another with --rest-port")
+
+
+def test_tls_files_go_together() -> None:
+    with pytest.raises(StartError, match="go together"):
+        tls_files(Path("cert"), None, None)
+    assert tls_files(None, None, None) is None
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        (Options(rest_access=AccessSettings(Path("/no/token"))), "REST on 127.0.0.1:0: token file /no/token"),
+        (Options(rest_tls=ServerTls(Path("/no/cert"), Path("/no/key"))), "REST on 127.0.0.1:0: TLS: /no/cert"),
+    ],
+)
+async def test_a_core_that_cannot_serve_rest_as_it_is_told_says_why(options: Options, reason: str) -> None:
+    with pytest.raises(StartError, match=reason):
+        await serve(replace(options, rest_port=0))
+
+
+def test_the_tls_files_of_rest_go_together() -> None:
+    with pytest.raises(StartError, match="go together"):
+        rest_tls(Path("cert"), None)
+    assert rest_tls(None, None) is None

@@ -1,0 +1,52 @@
+"""Cycles keep a distance, and leave most of the time to others; who asks alone does not wait."""
+
+import asyncio
+
+import pytest
+
+from muster_core.runtime.loop import CyclePacing, LoopSettings
+from muster_si import si_pb2
+from tests.unit.core import messages
+from tests.unit.core.conftest import open_for_asks
+from tests.unit.core.runtime.test_bursts import found
+
+
+@pytest.mark.parametrize(
+    "took_s,begins_s",
+    [(0.0, 0.004), (0.0005, 0.004), (0.001, 0.005), (0.005, 0.025), (0.010, 0.050), (1.0, 1.040)],
+)
+def test_the_next_cycle_begins_after_a_pause_that_grows_with_what_the_last_one_took(
+    took_s: float, begins_s: float
+) -> None:
+    pauses = CyclePacing(lambda: None)
+    assert pauses.left_s(100.0) == 0
+    pauses.cycled(100.0, 100.0 + took_s)
+    assert pauses.left_s(100.0) == pytest.approx(begins_s)
+    assert pauses.left_s(100.0 + begins_s + 1e-9) == 0
+
+
+async def test_asks_that_come_within_a_pause_are_planned_together_at_its_end() -> None:
+    async with open_for_asks(LoopSettings()) as bench:
+        loop = bench.core.loop
+        loop._pauses.begin(loop.mailbox.clock() + 3600)
+        for number in range(3):
+            await bench.core.update_allocation(messages.asks(messages.an_ask(f"pod-{number}")))
+            await bench.heard()
+        await asyncio.sleep(5 * LoopSettings().budget_s)  # without the pause they would be planned by now
+        assert found(bench.rm) == []
+        loop._pauses.begin(0.0)
+        loop._pauses._over()
+        await bench.rm.until(lambda: len(found(bench.rm)) == 3)
+        assert len([one for one in bench.rm.heard if isinstance(one, si_pb2.AllocationResponse)]) == 1
+
+
+async def test_a_cycle_that_is_not_done_waits_for_no_pause() -> None:
+    async with open_for_asks(LoopSettings()) as bench:
+        loop = bench.core.loop
+        now_s = loop.mailbox.clock()
+        loop._pauses.begin(now_s + 3600)
+        assert loop._pauses.holds(now_s)
+        loop._unfinished = loop._is_pressing = True
+        await bench.core.update_allocation(messages.asks(messages.an_ask("pod")))
+        await bench.rm.until(lambda: found(bench.rm) == ["pod"])
+        assert not loop._pauses.is_on

@@ -1,0 +1,52 @@
+"""A long configuration is read beside the loop; what its sender says after it comes after it."""
+
+import asyncio
+
+from muster_si import si_pb2
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench
+
+
+def an_update(queues: int, last: str) -> si_pb2.UpdateConfigurationRequest:
+    """So many queues, and one with a name."""
+    names = [*(f"q{number}" for number in range(queues)), last]
+    tree = ", ".join(f"{{name: {name}, resources: {{max: {{vcore: 1}}}}}}" for name in names)
+    text = f"partitions: [{{queues: [{{name: root, submitacl: '*', queues: [{tree}]}}]}}]"
+    return si_pb2.UpdateConfigurationRequest(rmID=messages.RM, config=text)
+
+
+def names(bench: Bench) -> set[str]:
+    [partition] = bench.core.loop.world.partitions.values()
+    return set(partition.queues.by_path)
+
+
+async def test_others_have_their_turns_while_a_configuration_is_read(bench: Bench) -> None:
+    await bench.register()
+    task = asyncio.create_task(bench.core.update_configuration(an_update(1_000, "last")))
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    await task
+    await bench.settle()
+    assert "root.last" in names(bench)
+    assert turns > 10, "read by the loop itself it has no more than a few"
+
+
+async def test_of_two_updates_the_later_one_is_in_force_although_it_is_shorter(bench: Bench) -> None:
+    await bench.register()
+    updates = (an_update(300, "earlier"), an_update(1, "later"))
+    await asyncio.gather(*(bench.core.update_configuration(update) for update in updates))
+    await bench.settle()
+    assert names(bench) == {"root", "root.q0", "root.later"}
+
+
+async def test_an_application_sent_after_an_update_finds_the_new_queues(bench: Bench) -> None:
+    await bench.register()
+    update = asyncio.create_task(bench.core.update_configuration(an_update(300, "fresh")))
+    await asyncio.sleep(0)
+    await bench.core.update_application(messages.applications(messages.an_application(queueName="root.fresh")))
+    await bench.settle()
+    await update
+    [partition] = bench.core.loop.world.partitions.values()
+    assert [app.queue.path for app in partition.applications.values()] == ["root.fresh"]

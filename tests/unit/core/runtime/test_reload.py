@@ -1,0 +1,168 @@
+"""A new configuration by UpdateConfiguration: put in force, or refused and said; partitions and groups go with it."""
+
+import asyncio
+import threading
+
+import pytest
+
+from muster_core.model.config import GroupResolver
+from muster_core.model.ids import ApplicationId, partition_id
+from muster_core.runtime.loop import LoopSettings
+from muster_core.runtime.service import Scheduler
+from muster_core.runtime.user_groups import Groups, GroupsAnswer
+from muster_si import keys, muster_pb2, si_pb2
+from muster_si.errors import Refused
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench, Clock, Notebook
+
+ONE = "partitions: [{name: default, queues: [{name: a, submitacl: '*'}]}]"
+TWO = "partitions: [{queues: [{name: a, submitacl: '*'}]}, {name: gpu, queues: [{name: a, submitacl: '*'}]}]"
+LDAP = "partitions: [{queues: [{name: a, submitacl: '*'}], usergroupresolver: {type: ldap}}]"
+
+
+def update(text: str) -> si_pb2.UpdateConfigurationRequest:
+    return si_pb2.UpdateConfigurationRequest(rmID=messages.RM, config=text)
+
+
+GROUPS = """
+partitions:
+  - usergroupresolver: {type: ldap}
+    placementrules: [{name: provided, filter: {type: deny, groups: [contractors]}}]
+    queues: [{name: a, submitacl: '*'}]
+"""
+
+
+def rejected(bench: Bench) -> dict[str, str]:
+    answers = [item for item in bench.rm.heard if isinstance(item, si_pb2.ApplicationResponse)]
+    return {one.applicationID: one.reason for answer in answers for one in answer.rejected}
+
+
+def said(bench: Bench) -> list[str]:
+    callbacks = [item for item in bench.rm.heard if isinstance(item, muster_pb2.Callback)]
+    return [record.message for callback in callbacks for record in callback.events.events]
+
+
+async def submit(bench: Bench, name: str, **fields: object) -> None:
+    defaults: dict[str, object] = {"queueName": "root.a", "tags": {}}
+    await bench.core.update_application(messages.applications(messages.an_application(name, **defaults | fields)))
+    await bench.settle()
+
+
+async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(bench: Bench) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    with pytest.raises(Refused, match=r"'b\.c' is not a queue name"):
+        await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
+    await bench.settle()
+    [message] = said(bench)
+    assert message.startswith("the new configuration is refused, the one before stays in force: ")
+    assert "b.c" in message
+    await submit(bench, "one")
+    assert rejected(bench) == {}
+    assert bench.core.outlet.sessions[messages.RM].config_text == ONE
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "# nothing\n---\n"])
+async def test_an_empty_file_does_not_replace_a_configuration_that_is_in_force(bench: Bench, text: str) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
+        await bench.core.update_configuration(update(text))
+    await bench.settle()
+    assert "the one before stays in force: config: queues.yaml is empty" in said(bench)[0]
+    await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
+    assert "root.other" in rejected(bench)["none"]
+
+
+async def test_an_empty_file_stays_accepted_where_none_was_in_force(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_configuration(update(""))
+    await bench.core.update_configuration(update(ONE))
+    await submit(bench, "one")
+    assert rejected(bench) == {}
+
+
+async def test_a_partition_that_comes_is_known_and_one_that_goes_is_refused_with_a_reason(bench: Bench) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    await submit(bench, "early", partitionName="gpu")
+    await bench.core.update_configuration(update(TWO))
+    await submit(bench, "there", partitionName="gpu")
+    gpu = bench.core.loop.world.partitions[partition_id(messages.RM, "gpu")]
+    assert list(gpu.applications) == [ApplicationId("there")]
+    await bench.core.update_configuration(update(ONE))
+    await submit(bench, "late", partitionName="gpu")
+    assert "is not known" in rejected(bench)["early"]
+    assert "is not configured any more" in rejected(bench)["late"]
+    assert set(rejected(bench)) == {"early", "late"}
+
+
+async def test_groups_are_found_before_the_world_hears_and_later_messages_wait() -> None:
+    turn = threading.Event()
+
+    def slow(user: str) -> GroupsAnswer:
+        turn.wait(10)
+        return GroupsAnswer(("dev", user))
+
+    core = Scheduler(LoopSettings(), Clock(), groups=Groups({GroupResolver.LDAP: slow}, patience_s=10))
+    task = asyncio.create_task(core.run())
+    bench = Bench(core, Clock(), Notebook())
+    await bench.register(**{"queues.yaml": LDAP})
+    nobody = si_pb2.UserGroupInformation(user="kim")
+    added = messages.applications(messages.an_application("one", queueName="root.a", ugi=nobody))
+    removed = si_pb2.ApplicationRequest(
+        rmID=messages.RM, remove=[si_pb2.RemoveApplicationRequest(applicationID="one", partitionName="default")]
+    )
+    calls = [asyncio.create_task(core.update_application(message)) for message in (added, removed)]
+    await asyncio.sleep(0)
+    turn.set()
+    await asyncio.gather(*calls)
+    await bench.settle()
+    [partition] = core.loop.world.partitions.values()
+    assert not partition.applications
+    [gone] = partition.history
+    assert gone.spec.groups == ("dev", "kim")
+    core.close()
+    await task
+
+
+async def test_a_changed_resolver_counts_from_the_next_application_on(bench: Bench) -> None:
+    await bench.register(**{"queues.yaml": ONE})
+    plain = si_pb2.UserGroupInformation(user="kim")
+    await submit(bench, "one", ugi=plain)
+    testing = update(LDAP.replace("ldap", "test"))
+    testing.extraConfig[keys.EXTRA_TEST_GROUPS] = "true"
+    await bench.core.update_configuration(testing)
+    await submit(bench, "two", ugi=plain)
+    [partition] = bench.core.loop.world.partitions.values()
+    groups = {name: app.spec.groups for name, app in partition.applications.items()}
+    assert groups == {"one": ("kim",), "two": ("kim", "testgroup")}
+
+
+async def test_an_application_waits_for_a_directory_that_is_down_and_goes_on_when_it_is_back() -> None:
+    is_down = True
+
+    def directory(user: str) -> GroupsAnswer:
+        return (
+            GroupsAnswer(problem="down", is_silent=True)
+            if is_down
+            else GroupsAnswer(("contractors" if user == "kim" else "dev",))
+        )
+
+    time = Clock()
+    groups = Groups({GroupResolver.LDAP: directory}, now_s=lambda: time() / 1e9, retry_s=0.0)
+    core = Scheduler(LoopSettings(), time, groups=groups)
+    task = asyncio.create_task(core.run())
+    bench = Bench(core, time, Notebook())
+    try:
+        await bench.register(**{"queues.yaml": GROUPS})
+        for name in ("kim", "ann"):
+            await submit(bench, f"of-{name}", ugi=si_pb2.UserGroupInformation(user=name))
+        [partition] = core.loop.world.partitions.values()
+        assert set(partition.undecided) == {"of-kim", "of-ann"}
+        assert not partition.applications
+        is_down = False
+        time.now += 60_000_000_000  # nobody asks a directory that was down just now
+        await bench.rm.until(lambda: bool(rejected(bench)) and bool(partition.applications))
+        assert set(partition.applications) == {"of-ann"}
+        assert "its filter is not for user kim" in rejected(bench)["of-kim"]
+    finally:
+        core.close()
+        await task

@@ -1,0 +1,31 @@
+"""Users that something waits for are looked up again for as long as something waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster_core.model.ids import RmId
+from muster_core.runtime.user_groups import GroupRetries, Groups
+from muster_core.si.decode import Decoder
+from muster_core.si.session import EventQueue, Session
+from muster_core.state.scheduler_state import SchedulerState
+from tests.unit.core.conftest import Notebook
+
+
+async def test_what_comes_while_the_last_round_ends_is_looked_up_too() -> None:
+    """A round that found nothing left is over at once, and not only when its task is seen to have ended."""
+    worlds = list[int]()
+
+    def world() -> SchedulerState:
+        worlds.append(len(worlds))
+        if len(worlds) == 2:  # the round that finds nothing new and nothing waiting
+            asyncio.get_running_loop().call_soon(retries.watch, session)
+        return SchedulerState()
+
+    retries = GroupRetries(Groups({}, retry_s=0.0), EventQueue(10), world)
+    session = Session(RmId("rm"), Notebook(), Decoder(RmId("rm"), []), {}, {})
+    retries.watch(session)
+    async with asyncio.timeout(5):
+        while len(worlds) < 4:  # noqa: ASYNC110 - the rounds have no event
+            await asyncio.sleep(0.001)
+    retries.close()

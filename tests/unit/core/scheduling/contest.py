@@ -1,0 +1,99 @@
+"""Queues that want the same room: short words for tests of preemption."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from muster_core.model.config import Configuration, PreemptionPolicy, PriorityPolicy, QueueConfig, QueuePolicies, Timing
+from muster_core.model.effects import Effect
+from muster_core.model.events import ApplicationAdded
+from muster_core.model.ids import ApplicationId, NodeId, Termination
+from muster_core.model.specs import AskSpec
+from tests.unit.builders import a_configuration, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene, releases
+
+PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
+FENCE = QueuePolicies(preemption=PreemptionPolicy.FENCE)
+DISABLED = QueuePolicies(preemption=PreemptionPolicy.DISABLED)
+
+
+def offset(amount: int, *, fence: bool = False) -> QueuePolicies:
+    return QueuePolicies(priority_offset=amount, priority=PriorityPolicy.FENCE if fence else PriorityPolicy.DEFAULT)
+
+
+def submit(scene: Scene, app: str, queue: str) -> None:
+    scene.tell(ApplicationAdded(an_application(app, queue=queue)))
+
+
+def run(scene: Scene, queue: str, *pods: AskSpec) -> list[Effect]:
+    """An application named as its leaf, if it is not there yet, asks for these pods."""
+    name = queue.rpartition(".")[2]
+    if ApplicationId(name) not in scene.partition.applications:
+        submit(scene, name, queue)
+    return scene.ask(*(replace(pod, application=ApplicationId(name)) for pod in pods))
+
+
+def pods(prefix: str, count: int, **more: int) -> list[AskSpec]:
+    """`count` pods of 1 core."""
+    return [an_ask(f"{prefix}{index}", **more) for index in range(count)]  # type: ignore[arg-type]  # numbers only
+
+
+def a_daemon(key: str, node: str, vcore: int = 1000, priority: int = 0) -> AskSpec:
+    return replace(an_ask(key, vcore=vcore, priority=priority), required_node=NodeId(node))
+
+
+def opted_out(ask: AskSpec) -> AskSpec:
+    return replace(ask, allow_preempt_self=False)
+
+
+def first_pod(ask: AskSpec) -> AskSpec:
+    return replace(ask, originator=True)
+
+
+def never(ask: AskSpec) -> AskSpec:
+    """A pod with preemptionPolicy Never."""
+    return replace(ask, allow_preempt_other=False)
+
+
+def victims(said: list[Effect]) -> set[str]:
+    return {key for key, why in releases(said).items() if why is PREEMPTED}
+
+
+def confirm(scene: Scene, said: list[Effect]) -> list[Effect]:
+    """Every victim is gone, as told."""
+    owners: dict[str, str] = {
+        allocation.spec.key: app.id
+        for app in scene.partition.applications.values()
+        for allocation in app.allocations.values()
+    }
+    answer: list[Effect] = []
+    for key in sorted(victims(said)):
+        answer += scene.release(key, app=owners[key], why=PREEMPTED)
+    return answer
+
+
+def settle(scene: Scene, seconds: int = 120) -> list[str]:
+    """Let preemption do what it does, each victim confirmed at once; the victims' keys."""
+    gone: list[str] = []
+    for _ in range(seconds):
+        said = scene.wait(1)
+        gone += sorted(victims(said))
+        confirm(scene, said)
+    return gone
+
+
+def cores(scene: Scene, *leaves: str) -> list[int]:
+    """What each leaf has allocated and was not told to give back, in cores."""
+    used: Counter[str] = Counter()
+    for app in scene.partition.applications.values():
+        for allocation in app.allocations.values():
+            if allocation.releasing is None:
+                used[app.queue.path] += allocation.spec.resources["vcore"] // 1000
+    return [used[leaf] for leaf in leaves]
+
+
+def with_preemption(*queues: QueueConfig, by_quota: bool = False, by_guarantee: bool = True) -> Configuration:
+    whole = a_configuration(*queues, timing=Timing())
+    partition = replace(whole.partitions[0], preemption=by_guarantee, quota_preemption=by_quota)
+    return replace(whole, partitions=(partition,))

@@ -1,0 +1,63 @@
+"""Words for scenarios about Direct gangs: their members, and what is held for those still to come."""
+
+from __future__ import annotations
+
+from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.events import AllocationReported, ApplicationAdded
+from muster_core.model.resources import Resources
+from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
+from tests.unit.builders import an_allocation, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene
+
+#: Of the core's own ask for the task group of `app`.
+KEY = "app/workers"
+
+
+def a_gang(  # long: each has a default
+    members: int,
+    name: str = "app",
+    *,
+    queue: str = "root.a",
+    user: str = "kim",
+    each: Resources | None = None,
+    style: GangStyle = GangStyle.SOFT,
+    timeout_s: int = 0,
+    wait_s: int = 0,
+    forced: bool = False,
+) -> ApplicationAdded:
+    spec = an_application(
+        name,
+        queue=queue,
+        user=user,
+        gang=members,
+        each=each,
+        style=style,
+        timeout_s=timeout_s,
+        wait_s=wait_s,
+        forced=forced,
+        placement=GangPlacement.DIRECT,
+    )
+    return ApplicationAdded(spec)
+
+
+def member(key: str, app: str = "app", vcore: int = 1000) -> AskSpec:
+    return an_ask(key, app=app, vcore=vcore, group="workers")
+
+
+def members(count: int, app: str = "app") -> list[AskSpec]:
+    return [member(f"{app}-r{index}", app) for index in range(count)]
+
+
+def bound(key: str, node: str, *, app: str = "app", group: str = "workers", allocated_s: int = 0) -> AllocationReported:
+    """A member that has its node already."""
+    return AllocationReported(an_allocation(key, node, app=app, group=group, allocated_s=allocated_s))
+
+
+def held(scene: Scene, app: str = "app") -> int:
+    """Places without pods."""
+    return sum(one.spec.is_virtual for one in scene.app(app).allocations.values())
+
+
+def answers(effects: list[Effect]) -> list[AllocationResponse]:
+    """What the resource manager is told of allocations."""
+    return [effect for effect in effects if isinstance(effect, AllocationResponse)]

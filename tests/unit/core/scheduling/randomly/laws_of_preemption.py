@@ -1,0 +1,88 @@
+"""The laws of contract 10.1 as somebody outside sees them, who knows the queues and who was told to go.
+
+Written anew, without plan/preemption/: fences, priorities and guarantees are
+followed from the victim and from the one it has to go for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from muster_core.model.config import PreemptionPolicy, PriorityPolicy
+from muster_core.model.effects import AllocationResponse, Effect, Release
+from muster_core.model.ids import Termination
+from muster_core.state.applications import Allocation, Ask
+from muster_core.state.queues import Queue
+from muster_core.state.reservations import RunningPreemption
+from muster_core.state.scheduler_state import Partition, SchedulerState
+
+
+def check(world: SchedulerState, said: Iterable[Effect]) -> None:
+    """Every victim that was just told to go may be one."""
+    for answer in said:
+        for one in answer.released if isinstance(answer, AllocationResponse) else ():
+            if one.termination is Termination.PREEMPTED_BY_SCHEDULER:
+                _check_victim(world.partitions[one.partition], one)
+
+
+def _check_victim(partition: Partition, told: Release) -> None:
+    owner = partition.applications[told.application]
+    victim = owner.allocations[told.id]
+    running = partition.preemptions.running[victim.preemption]
+    assert not victim.spec.required_node, "a DaemonSet's pod is nobody's victim"
+    if running.is_quota:
+        assert partition.config.quota_preemption
+        _keeps_guarantee(
+            owner.queue, {above.path for above in partition.queues.by_path[running.queue].path_up()}, victim
+        )
+        assert running.queue in {queue.path for queue in owner.queue.path_up()}, "a victim outside the queue"
+        return
+    assert partition.config.preemption
+    for ask in _asks(partition, running):
+        assert ask.spec.application != owner.id, "an application preempts from itself"
+        assert ask.spec.allow_preempt_other, "an ask preempts that may not"
+        if ask.spec.required_node:
+            assert victim.node == ask.spec.required_node
+            assert victim.spec.priority <= ask.spec.priority
+        else:
+            _check_by_guarantee(partition, owner.queue, victim, ask)
+
+
+def _asks(partition: Partition, running: RunningPreemption) -> list[Ask]:
+    return [partition.applications[app].asks[key] for app, key in running.asks]
+
+
+def _check_by_guarantee(partition: Partition, leaf: Queue, victim: Allocation, ask: Ask) -> None:
+    mine = partition.applications[ask.spec.application].queue
+    assert mine is not leaf, "a leaf preempts from itself"
+    assert any(queue.guaranteed[name] for queue in mine.path_up() for name, _ in ask.spec.resources.items())
+    assert leaf.policies.preemption is not PreemptionPolicy.DISABLED, f"{leaf.path} is kept from preemption"
+    above = {queue.path for queue in leaf.path_up()}
+    for queue in mine.path_up():
+        if queue.policies.preemption is PreemptionPolicy.FENCE:
+            assert queue.path in above, f"{leaf.path} is outside the fence of {queue.path}"
+    ours = {queue.path for queue in mine.path_up()}
+    _keeps_guarantee(leaf, ours, victim)
+    assert _seen(leaf, ours, victim.spec.priority) <= _seen(mine, above, ask.spec.priority), "the victim is worth more"
+
+
+def _keeps_guarantee(leaf: Queue, shared: AbstractSet[str], victim: Allocation) -> None:
+    """No queue of the victim's alone falls below its guarantee of anything that is taken."""
+    for queue in leaf.path_up():
+        if queue.path in shared:
+            return
+        for name in victim.spec.resources:
+            if queue.guaranteed[name]:
+                left = queue.allocated[name] - queue.preempting[name]
+                assert left >= queue.guaranteed[name], f"{queue.path} has {left} of {name} left, less than guaranteed"
+
+
+def _seen(leaf: Queue, shared: AbstractSet[str], priority: int) -> int:
+    """A priority as the lowest queue that both have in common sees it (contract 10.4)."""
+    for queue in leaf.path_up():
+        if queue.path in shared:
+            break
+        offset = queue.policies.priority_offset
+        priority = offset if queue.policies.priority is PriorityPolicy.FENCE else priority + offset
+    return priority

@@ -1,0 +1,198 @@
+"""A world, a clock and short words for both: scenarios read as what is told and what is said."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from itertools import count
+
+from muster_core.model.config import Configuration
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.effects import (
+    AllocationResponse,
+    ApplicationRejected,
+    ApplicationUpdated,
+    Effect,
+    SchedulingStateChanged,
+    TimerSet,
+)
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    AskAdded,
+    AskReleased,
+    Event,
+    ManagerRegistered,
+    NodeAction,
+    NodeActionReported,
+    NodeAdded,
+    TimerFired,
+    TimerKind,
+)
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, NodeId, Termination
+from muster_core.model.records import AllocationsRecorded, AskRecorded, EventRecorded, records_of
+from muster_core.model.specs import AllocationSpec, AskSpec
+from muster_core.scheduling import invariants
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Partition, SchedulerState
+from tests.unit.builders import PARTITION, RM, SECOND, a_node, an_allocation, an_ask
+
+#: The check counts everything anew: after each of so many events it would be most of a test.
+_MANY = 50
+
+
+class Scene:
+    """Tells events, runs the cycle after each, and keeps what was said."""
+
+    def __init__(self, configuration: Configuration, nodes: int = 0, vcore: int = 4000) -> None:
+        self.world = SchedulerState()
+        self.now_ns = 1_000 * SECOND
+        self.clocks: list[tuple[int, int, TimerSet]] = []
+        self.order = count()
+        #: What was noted for those who watch, since the start.
+        self.noted: list[EventRecorded] = []
+        self.tell(ManagerRegistered(RM, configuration))
+        for index in range(nodes):
+            self.tell(NodeAdded(a_node(f"n{index}", vcore)))
+
+    @property
+    def partition(self) -> Partition:
+        return self.world.partitions[PARTITION]
+
+    def app(self, name: str = "app") -> Application:
+        return self.partition.applications[ApplicationId(name)]
+
+    def tell(self, *events: Event) -> list[Effect]:
+        """Step every event, then one whole pass; the world must be sound after each, of many events after the last.
+
+        Returns what is said; what is noted for those who watch is in `noted`.
+        """
+        said: list[Effect] = []
+        left = deque(events)
+        while left:
+            effects = step(self.world, left.popleft(), self.now_ns)
+            said += effects
+            left += [TimerFired(one.clock) for one in self._set(effects)]  # before the cycle, as the loop does
+            if len(events) < _MANY:
+                self._check()
+        effects = cycle(self.world, self.now_ns, lambda: True).effects
+        self._check()
+        for clock in self._set(effects):
+            heapq.heappush(self.clocks, (clock.at_ns, next(self.order), clock))
+        said += effects
+        return [effect for effect in said if not self._is_noted(effect) and not _is_looking_again(effect)]
+
+    def _set(self, effects: list[Effect]) -> list[TimerSet]:
+        """Set the clocks of these effects; returns those that are due."""
+        due: list[TimerSet] = []
+        for effect in effects:
+            if isinstance(effect, TimerSet) and effect.at_ns <= self.now_ns:
+                due.append(effect)
+            elif isinstance(effect, TimerSet):
+                heapq.heappush(self.clocks, (effect.at_ns, next(self.order), effect))
+        return due
+
+    def _is_noted(self, effect: Effect) -> bool:
+        """Keep what is for those who watch; a word to people is said too."""
+        if not isinstance(effect, EventRecorded | AskRecorded | AllocationsRecorded):
+            return False
+        self.noted += records_of(effect)
+        return not (isinstance(effect, EventRecorded) and effect.is_for_people)
+
+    def wait(self, seconds: float) -> list[Effect]:
+        """Let time pass; every clock that is due rings at its time."""
+        end_ns = self.now_ns + int(seconds * SECOND)
+        said: list[Effect] = []
+        while self.clocks and self.clocks[0][0] <= end_ns:
+            at_ns, _, clock = heapq.heappop(self.clocks)
+            self.now_ns = max(self.now_ns, at_ns)
+            said += self.tell(TimerFired(clock.clock))
+        self.now_ns = end_ns
+        return said
+
+    def ask(self, *asks: AskSpec) -> list[Effect]:
+        return self.tell(*(AskAdded(ask) for ask in asks))
+
+    def gang(self, spec_event: ApplicationAdded, members: int, constraints: Constraints = ANYWHERE) -> list[Effect]:
+        """Submit a gang and all its placeholder asks p0, p1, … (prefixed by its name)."""
+        name = spec_event.spec.id
+        each = spec_event.spec.members[0].resources["vcore"]
+        asks = (
+            an_ask(f"{name}-p{i}", app=name, vcore=each, group="workers", placeholder=True, constraints=constraints)
+            for i in range(members)
+        )
+        return self.tell(spec_event, *(AskAdded(ask) for ask in asks))
+
+    def release(
+        self, key: str, app: str = "app", why: Termination = Termination.STOPPED_BY_RM, identity: str | None = None
+    ) -> list[Effect]:
+        """The resource manager's word that an allocation is gone."""
+        which = AllocationId(identity) if identity else None
+        return self.tell(AllocationReleased(PARTITION, ApplicationId(app), AllocationKey(key), which, why))
+
+    def release_ask(self, key: str, app: str = "app") -> list[Effect]:
+        termination = Termination.STOPPED_BY_RM
+        return self.tell(AskReleased(PARTITION, ApplicationId(app), AllocationKey(key), termination))
+
+    def node(self, name: str, action: NodeAction) -> list[Effect]:
+        return self.tell(NodeActionReported(PARTITION, NodeId(name), action))
+
+    def add_node(self, name: str, *existing: AllocationSpec, vcore: int = 4000, draining: bool = False) -> list[Effect]:
+        return self.tell(NodeAdded(a_node(name, vcore), draining=draining, existing=existing))
+
+    def add_full_node(self, name: str = "full", vcore: int = 4000) -> list[Effect]:
+        """A node that a foreign pod fills: an empty cluster could hold more than the present one."""
+        return self.add_node(name, an_allocation(f"{name}-pod", name, vcore=vcore, foreign=True), vcore=vcore)
+
+    def _check(self) -> None:
+        assert invariants.check(self.world) == []
+        assert self.world.outbox.failures == []
+        assert all(partition.void_decisions == 0 for partition in self.world.partitions.values())
+
+
+def _is_looking_again(effect: Effect) -> bool:
+    """A leaf's own clock: nobody but the core hears of it."""
+    return isinstance(effect, TimerSet) and effect.clock.kind in (TimerKind.RESERVATION, TimerKind.PREEMPTION)
+
+
+def placed(effects: list[Effect]) -> dict[str, str]:
+    """Allocations that were said: key → node."""
+    answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
+    return {new.ask.key: new.node for answer in answers for new in answer.new}
+
+
+def releases(effects: list[Effect]) -> dict[str, Termination]:
+    """Releases that were said: key → type."""
+    answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
+    return {one.key: one.termination for answer in answers for one in answer.released}
+
+
+def released_asks(effects: list[Effect]) -> dict[str, Termination]:
+    answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
+    return {one.key: one.termination for answer in answers for one in answer.released_asks}
+
+
+def refused_asks(effects: list[Effect]) -> dict[str, str]:
+    answers = [effect for effect in effects if isinstance(effect, AllocationResponse)]
+    return {one.key: one.reason for answer in answers for one in answer.rejected_asks}
+
+
+def states(effects: list[Effect], app: str = "app") -> list[str]:
+    """States of an application, in the order in which they were said."""
+    return [str(e.state) for e in effects if isinstance(e, ApplicationUpdated) and e.application == app]
+
+
+def rejection(effects: list[Effect]) -> str:
+    """The reason why an application was rejected; empty = none was."""
+    return next((e.reason for e in effects if isinstance(e, ApplicationRejected)), "")
+
+
+def waits(effects: list[Effect]) -> dict[str, tuple[str, str]]:
+    """Scheduling states that were said: key → (state, reason)."""
+    return {e.key: (str(e.state), e.reason) for e in effects if isinstance(e, SchedulingStateChanged)}
+
+
+def notices(effects: list[Effect]) -> list[str]:
+    return [e.message for e in effects if isinstance(e, EventRecorded)]

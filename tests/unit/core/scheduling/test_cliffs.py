@@ -1,0 +1,102 @@
+"""Much that waits, cannot be, or ends at once costs what changes and no more; work is counted, not time.
+
+Source: semantics 22, 26.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    Event,
+    NodeAdded,
+)
+from muster_core.model.ids import AllocationKey, ApplicationId, Termination
+from muster_core.model.specs import GangPlacement
+from muster_core.scheduling.cycle import Step, cycle
+from muster_core.scheduling.step import step
+from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene, placed
+
+#: More nodes than are looked at one by one when they gain at once.
+NODES = 48
+
+
+def tried(scene: Scene, *events: Event) -> tuple[int, int]:
+    """How many applications were tried after the events, and how many asks got a place."""
+    said = [effect for event in events for effect in step(scene.world, event, scene.now_ns)]
+    steps: list[Step] = []
+    said += cycle(scene.world, scene.now_ns, lambda: True, steps.append).effects
+    return steps.count(Step.NODE), len(placed(said))
+
+
+def short(name: str) -> list[Event]:
+    """An application that takes a node of one core."""
+    return [ApplicationAdded(an_application(name)), AskAdded(an_ask(name, app=name))]
+
+
+def gone(name: str) -> AllocationReleased:
+    return AllocationReleased(PARTITION, ApplicationId(name), AllocationKey(name), None, Termination.STOPPED_BY_RM)
+
+
+def a_full_cluster(waiting: int) -> Scene:
+    """Each node has a pod of an application of its own, and so many applications wait for one."""
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=1000)
+    scene.tell(*(event for index in range(NODES) for event in short(f"short{index}")))
+    for index in range(waiting):
+        scene.tell(ApplicationAdded(an_application(f"w{index}", queue="root.b")))
+        scene.tell(AskAdded(an_ask(f"w{index}", app=f"w{index}")))
+    return scene
+
+
+@pytest.mark.parametrize("waiting", [60, 120])
+def test_a_full_cluster_in_which_nothing_changes_tries_nobody_however_many_wait(waiting: int) -> None:
+    scene = a_full_cluster(waiting)
+    assert tried(scene) == (0, 0)
+
+
+@pytest.mark.parametrize("waiting", [60, 120])
+def test_a_pod_that_goes_and_one_that_comes_try_two_however_many_wait(waiting: int) -> None:
+    scene = a_full_cluster(waiting)
+    assert tried(scene, gone("short3"), *short("late")) == (2, 1)
+
+
+@pytest.mark.parametrize("waiting", [60, 120])
+def test_many_that_end_at_once_try_as_many_as_get_their_places(waiting: int) -> None:
+    scene = a_full_cluster(waiting)
+    ended = [ApplicationRemoved(PARTITION, ApplicationId(f"short{index}")) for index in range(NODES)]
+    tries, places = tried(scene, *ended)
+    assert places == NODES
+    assert tries <= NODES + 1
+
+
+def beside_a_gang() -> Scene:
+    """Half of every node is taken by short ones; a gang that wants more than all nodes waits."""
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=NODES, vcore=2000)
+    members = NODES * 2 + 1
+    scene.tell(*(event for index in range(NODES) for event in short(f"short{index}")))
+    gang = an_application("gang", queue="root.b", gang=members, placement=GangPlacement.ATOMIC)
+    asks = (an_ask(f"m{index}", app="gang", group="workers", placeholder=True) for index in range(members))
+    scene.tell(ApplicationAdded(gang), *map(AskAdded, asks))
+    return scene
+
+
+def test_a_gang_that_cannot_fit_is_not_tried_again_when_as_many_pods_go_as_come() -> None:
+    scene = beside_a_gang()
+    for turn in range(5):
+        names = [f"short{turn * NODES + index}" for index in range(NODES)]
+        coming = [event for index in range(NODES) for event in short(f"short{(turn + 1) * NODES + index}")]
+        assert tried(scene, *map(gone, names), *coming) == (NODES, NODES)
+    assert scene.app("gang").gang.searches == 1
+
+
+def test_such_a_gang_gets_its_places_as_soon_as_there_are_enough() -> None:
+    scene = beside_a_gang()
+    for index in range(NODES - 1):
+        assert tried(scene, gone(f"short{index}"))[1] == 0
+    assert tried(scene, gone(f"short{NODES - 1}"))[1] == 0
+    assert tried(scene, NodeAdded(a_node("more", 1000))) == (1, NODES * 2 + 1)

@@ -1,0 +1,223 @@
+"""What holds of gangs that contend for the same resources, whatever their sizes (semantics 12), by random cases.
+
+Nothing arrives and nothing fails meanwhile, and every placeholder that is told to go is confirmed and made again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_core.model.config import Configuration, Timing
+from muster_core.model.constraints import ANYWHERE, Constraints
+from muster_core.model.effects import Effect
+from muster_core.model.events import ApplicationAdded, NodeAdded
+from muster_core.model.ids import ApplicationId, Termination
+from muster_core.model.specs import GangPlacement
+from muster_core.state.applications import Allocation, Application
+from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
+from tests.unit.core.scheduling.contest import pods, victims
+from tests.unit.core.scheduling.scene import Scene
+
+PREEMPTED = Termination.PREEMPTED_BY_SCHEDULER
+TIMING = Timing(starvation_age_ns=3600 * SECOND)
+PARENTS = ("p", "q")
+#: Timers of failed take-overs are at most so far apart.
+STEP_S = 20
+TIMEOUT_S = 1_000
+
+
+@dataclass(frozen=True)
+class AGang:
+    """In a leaf of its own below a parent; sizes in cores."""
+
+    members: int
+    size: int
+    parent: str
+    priority: int
+    placement: GangPlacement
+    pool: str = ""
+
+
+SKEWED = st.one_of(st.integers(1, 3), st.integers(1, 12), st.sampled_from([20, 40]))
+GANGS = st.builds(
+    AGang, SKEWED, st.integers(1, 4), st.sampled_from(PARENTS), st.integers(0, 2), st.sampled_from(list(GangPlacement))
+)
+NODES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+class World:
+    """The scene, and who has to be asked for again."""
+
+    def __init__(self, gangs: list[AGang], nodes: dict[str, list[int]], maxima: dict[str, int], busy: int) -> None:
+        self.gangs = {f"g{index}": gang for index, gang in enumerate(gangs)}
+        self.scene = Scene(_configuration(self.gangs, maxima))
+        self.numbers = count()
+        for pool, sizes in nodes.items():
+            for index, size in enumerate(sizes):
+                labels = {"pool": pool} if pool else {}
+                self.scene.tell(NodeAdded(a_node(f"n{pool}{index}", size * 1000, labels=labels)))
+        if busy:
+            self.scene.tell(ApplicationAdded(an_application("busy", queue="root.busy")))
+            self.scene.ask(*(replace(pod, application=ApplicationId("busy")) for pod in pods("b", busy)))
+
+    def submit(self) -> None:
+        """All gangs, their requests one by one in turns, as controllers make them."""
+        waiting: dict[str, int] = {}
+        said: list[Effect] = []
+        for index, (name, gang) in enumerate(self.gangs.items()):
+            spec = an_application(
+                name,
+                queue=f"root.{gang.parent}.{name}",
+                gang=gang.members,
+                each=resources(vcore=gang.size * 1000, pods=1),
+                placement=gang.placement,
+                created_s=900 + index,
+                timeout_s=TIMEOUT_S,
+            )
+            member = replace(spec.members[0], constraints=_constraints(gang), priority=gang.priority)
+            said += self.scene.tell(ApplicationAdded(replace(spec, members=(member,))))
+            if gang.placement is not GangPlacement.DIRECT and ApplicationId(name) in self.scene.partition.applications:
+                waiting[name] = gang.members
+        while waiting:
+            for name in list(waiting):
+                said += self.ask(name)
+                waiting[name] -= 1
+                if not waiting[name]:
+                    del waiting[name]
+        self.settle(said)
+
+    def ask(self, name: str) -> list[Effect]:
+        gang = self.gangs[name]
+        key, vcore = f"{name}-{next(self.numbers)}", gang.size * 1000
+        ask = an_ask(key, app=name, vcore=vcore, group="workers", placeholder=True, priority=gang.priority)
+        return self.scene.ask(replace(ask, constraints=_constraints(gang)))
+
+    def settle(self, said: list[Effect]) -> None:
+        """Confirm what is told to go until nothing is any more; the number of rounds is bounded."""
+        quiet = 0
+        for _ in range(12 + 6 * len(self.gangs)):
+            told = victims(said)
+            quiet = 0 if told else quiet + 1
+            if quiet > 3:
+                return
+            said = []
+            for name, app in list(self.scene.partition.applications.items()):
+                for key in [one.spec.key for one in app.allocations.values() if one.spec.key in told]:
+                    said += self.scene.release(key, app=name, why=PREEMPTED)
+                    said += self.ask(name)
+            said += self.scene.wait(STEP_S)
+        raise AssertionError("reservations are taken over for ever")
+
+    def incomplete(self) -> list[Application]:
+        """In the order of keys."""
+        found = [app for app in self.scene.partition.applications.values() if app.is_reserving]
+        return sorted(found, key=lambda app: app.gang.key or (0, 0, app.id))
+
+    def complete(self) -> set[str]:
+        return {name for name, app in self.scene.partition.applications.items() if app.spec.is_gang and app.gang.over}
+
+
+def _configuration(gangs: dict[str, AGang], maxima: dict[str, int]) -> Configuration:
+    parents = [
+        a_queue(
+            parent,
+            *(a_queue(name) for name, gang in gangs.items() if gang.parent == parent),
+            a_queue("none"),
+            vcore=maxima[parent] * 1000 if parent in maxima else None,
+        )
+        for parent in PARENTS
+    ]
+    return a_configuration(*parents, a_queue("busy"), timing=TIMING)
+
+
+def _constraints(gang: AGang) -> Constraints:
+    return Constraints(node_selector=(("pool", gang.pool),)) if gang.pool else ANYWHERE
+
+
+def fits(world: World, app: Application) -> bool:
+    """Whether the gang fits next to bound pods, complete gangs and the reservations of earlier gangs: by counting."""
+    partition = world.scene.partition
+    order = [other.id for other in world.incomplete()]
+    later = set(order[order.index(app.id) :])
+    gang = world.gangs[app.id]
+    others = [other for other in partition.applications.values() if other.id not in later]
+    taken: Counter[str] = Counter()
+    for other in others:
+        for one in other.allocations.values():
+            taken[one.node] += one.spec.resources["vcore"]
+        for hold in partition.reservations.of(other.id):
+            taken[hold.node] += hold.resources["vcore"]
+    room = sum(
+        max(partition.nodes.record(node).spec.capacity["vcore"] - taken[node], 0) // (gang.size * 1000)
+        for node in partition.nodes
+    )
+    return room >= gang.members and all(left >= gang.members * gang.size * 1000 for left in _quotas(app, others))
+
+
+def _quotas(app: Application, others: list[Application]) -> Iterator[int]:
+    for queue in app.queue.path_up():
+        most = queue.max.get("vcore")
+        if most is not None:
+            inside = [other for other in others if queue in other.queue.path_up()]
+            used = sum(one.spec.resources["vcore"] for other in inside for one in other.allocations.values())
+            yield most - used - sum(other.gang.quota_reservation["vcore"] for other in inside)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    gangs=st.lists(GANGS, min_size=2, max_size=6),
+    nodes=NODES,
+    maxima=st.dictionaries(st.sampled_from(PARENTS), st.integers(2, 20)),
+    busy=st.integers(0, 4),
+)
+def test_no_gang_waits_that_fits_next_to_complete_ones_and_the_reservations_of_earlier_ones(
+    gangs: list[AGang], nodes: list[int], maxima: dict[str, int], busy: int
+) -> None:
+    world = World(gangs, {"": nodes}, maxima, busy)
+    world.submit()
+    assert [app.id for app in world.incomplete() if fits(world, app)] == []
+    for name in [one.spec.key for one in _of(world, "busy")]:
+        world.settle(world.scene.release(name, app="busy"))
+    assert [app.id for app in world.incomplete() if fits(world, app)] == []
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    ours=st.lists(GANGS, min_size=1, max_size=3),
+    theirs=st.lists(GANGS, min_size=1, max_size=3),
+    nodes=st.tuples(NODES, NODES),
+)
+def test_gangs_that_share_neither_nodes_nor_quotas_do_not_delay_each_other(
+    ours: list[AGang], theirs: list[AGang], nodes: tuple[list[int], list[int]]
+) -> None:
+    pools = dict(zip("xy", nodes, strict=True))
+    ours = [replace(gang, parent="p", pool="x") for gang in ours]
+    theirs = [replace(gang, parent="q", pool="y") for gang in theirs]
+    alone = World(ours, pools, {"p": 12}, busy=0)
+    alone.submit()
+    beside = World([*ours, *theirs], pools, {"p": 12}, busy=0)
+    beside.submit()
+    assert beside.complete() & set(alone.gangs) == alone.complete()
+
+
+@settings(max_examples=10, deadline=None)
+@given(gangs=st.lists(GANGS, min_size=2, max_size=6), nodes=NODES, busy=st.integers(0, 4))
+def test_no_incomplete_gang_holds_anything_for_longer_than_its_timer(
+    gangs: list[AGang], nodes: list[int], busy: int
+) -> None:
+    world = World(gangs, {"": nodes}, {}, busy)
+    world.submit()
+    holding = {app.id for app in world.incomplete() if app.gang.allocated}
+    world.scene.wait(TIMEOUT_S)
+    assert holding.isdisjoint(app.id for app in world.incomplete())
+
+
+def _of(world: World, name: str) -> list[Allocation]:
+    app = world.scene.partition.applications.get(ApplicationId(name))
+    return list(app.allocations.values()) if app is not None else []

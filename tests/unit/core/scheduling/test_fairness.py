@@ -1,0 +1,134 @@
+"""With steady demand the shares of queues converge to their guarantees, however the places come and go.
+
+A simulation: applications ask without end, allocations end at random (seeded), and whatever is freed is
+dealt out by the core. Source: contract 10.5; behaviour C.2.
+"""
+
+from __future__ import annotations
+
+from random import Random  # noqa: TID251 # seeded
+
+from muster_core.model.config import QueueConfig
+from muster_core.model.effects import AllocationResponse, Effect
+from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, Event, NodeAdded
+from muster_core.model.ids import AllocationId, AllocationKey, ApplicationId, QueuePath, Termination
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from tests.unit.builders import PARTITION, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene
+
+_PLACES = 120
+
+
+class Economy:
+    """A full cluster of places of one core, and queues that always want more."""
+
+    def __init__(self, *queues: QueueConfig, sizes: dict[str, tuple[int, ...]], seed: int = 7) -> None:
+        self.scene = Scene(a_configuration(*queues))
+        self.random = Random(seed)
+        self.sizes = sizes
+        self.number = 0
+        self.held: list[tuple[str, AllocationKey, AllocationId]] = []
+        for queue in sizes:
+            self.tell(ApplicationAdded(an_application(queue, queue=f"root.{queue}", created_s=1)))
+        self.tell(NodeAdded(a_node("n", _PLACES * 1000, pods=10_000)))
+
+    def tell(self, *events: Event) -> None:
+        effects: list[Effect] = []
+        for event in events:
+            effects += step(self.scene.world, event, self.scene.now_ns)
+        effects += cycle(self.scene.world, self.scene.now_ns, lambda: True).effects
+        answers = (effect for effect in effects if isinstance(effect, AllocationResponse))
+        self.held += [(new.ask.application, new.ask.key, new.id) for answer in answers for new in answer.new]
+
+    def demand(self, queue: str, count: int) -> list[Event]:
+        """Asks of the queue's sizes in cores."""
+        asks: list[Event] = []
+        for _ in range(count):
+            self.number += 1
+            cores = self.random.choice(self.sizes[queue])
+            asks.append(AskAdded(an_ask(f"{queue}-{self.number}", app=queue, vcore=cores * 1000)))
+        return asks
+
+    def turn_over(self, rounds: int, at_once: int = 6) -> None:
+        """Each round a few allocations end, and as much is asked for anew by everybody."""
+        for _ in range(rounds):
+            ended: list[Event] = []
+            for _ in range(min(at_once, len(self.held))):
+                app, key, identity = self.held.pop(self.random.randrange(len(self.held)))
+                ended.append(
+                    AllocationReleased(PARTITION, ApplicationId(app), key, identity, Termination.STOPPED_BY_RM)
+                )
+            wishes = [event for queue in self.sizes for event in self.demand(queue, self._missing(queue))]
+            self.tell(*wishes, *ended)
+
+    def _missing(self, queue: str) -> int:
+        return max(20 - len(self.scene.app(queue).asks), 0)
+
+    def cores(self, queue: str) -> float:
+        return self.scene.partition.queues.by_path[QueuePath(f"root.{queue}")].allocated["vcore"] / 1000
+
+
+def test_shares_converge_to_the_guarantees_from_an_unfair_start() -> None:
+    guarantees = {"a": 60, "b": 40, "c": 20}
+    queues = [a_queue(name, guaranteed=cores * 1000) for name, cores in guarantees.items()]
+    economy = Economy(*queues, sizes=dict.fromkeys(guarantees, (1,)))
+    economy.tell(*economy.demand("c", _PLACES))
+    assert economy.cores("c") == _PLACES
+    economy.turn_over(120)
+    for name, cores in guarantees.items():
+        assert abs(economy.cores(name) - cores) <= 2, (name, economy.cores(name))
+
+
+def test_more_than_all_guarantees_is_shared_in_their_proportion() -> None:
+    guarantees = {"a": 30, "b": 10}
+    queues = [a_queue(name, guaranteed=cores * 1000) for name, cores in guarantees.items()]
+    economy = Economy(*queues, sizes=dict.fromkeys(guarantees, (1, 2, 3)))
+    economy.turn_over(150)
+    assert abs(economy.cores("a") - 90) <= 6
+    assert abs(economy.cores("b") - 30) <= 6
+
+
+def test_in_a_deep_tree_every_level_is_fair_and_what_one_leaves_goes_to_its_siblings() -> None:
+    team = a_queue("team", a_queue("x", guaranteed=30_000), a_queue("y", guaranteed=10_000), guaranteed=80_000)
+    economy = Economy(
+        a_queue("org", team, a_queue("solo", guaranteed=40_000), guaranteed=120_000),
+        sizes={"org.team.x": (1,), "org.team.y": (1, 2), "org.solo": (2,)},
+    )
+    economy.turn_over(150)
+    assert abs(economy.cores("org.team") - 80) <= 4
+    assert abs(economy.cores("org.team.x") - 60) <= 5
+    assert abs(economy.cores("org.solo") - 40) <= 4
+    economy.sizes = {name: sizes for name, sizes in economy.sizes.items() if name != "org.team.x"}
+    economy.turn_over(150)
+    assert economy.cores("org.team.x") <= 25  # it asks no more, and what ends there
+    assert abs(economy.cores("org.team") - 80) <= 6  # its sibling gets
+
+
+def test_queues_without_guarantee_share_evenly_by_their_part_of_the_cluster() -> None:
+    economy = Economy(a_queue("a"), a_queue("b"), a_queue("c"), sizes={"a": (1,), "b": (2,), "c": (4,)})
+    economy.turn_over(150)
+    for name in ("a", "b", "c"):
+        assert abs(economy.cores(name) - 40) <= 5, (name, economy.cores(name))
+
+
+def test_a_maximum_is_the_whole_of_who_has_no_guarantee() -> None:
+    economy = Economy(a_queue("a", vcore=80_000), a_queue("b", vcore=160_000), sizes={"a": (1,), "b": (1,)})
+    economy.turn_over(150)
+    assert abs(economy.cores("a") - 40) <= 3
+    assert abs(economy.cores("b") - 80) <= 3
+
+
+def test_one_pass_over_much_room_does_not_run_ahead_of_the_shares() -> None:
+    """A crowd of asks on an empty cluster: turns are long, but nobody gets far past what the others have."""
+    queues = [a_queue(name, guaranteed=cores) for name, cores in (("a", 60_000), ("b", 40_000), ("c", 20_000))]
+    scene = Scene(a_configuration(*queues))
+    for name in ("a", "b", "c"):
+        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.{name}")), scene.now_ns)
+        for index in range(200):
+            step(scene.world, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
+    step(scene.world, NodeAdded(a_node("n", 24_000, pods=1000)), scene.now_ns)
+    cycle(scene.world, scene.now_ns, lambda: True)
+    cores = [scene.partition.queues.by_path[QueuePath(f"root.{name}")].allocated["vcore"] // 1000 for name in "abc"]
+    assert sum(cores) == 24
+    assert all(abs(got - due) <= 1 for got, due in zip(cores, (12, 8, 4), strict=True)), cores

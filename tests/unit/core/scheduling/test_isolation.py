@@ -1,0 +1,188 @@
+"""One failure stops nothing else: applications and partitions that raise back off, and no effect is lost."""
+
+from dataclasses import replace
+
+import pytest
+
+from muster_core.gangs import planning
+from muster_core.model.effects import TimerSet
+from muster_core.model.errors import InconsistentState
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    ManagerRegistered,
+    NodeAdded,
+    RecoveryBarrierPassed,
+    TimerKind,
+)
+from muster_core.model.ids import ApplicationId, Termination, partition_id
+from muster_core.model.limits import FAILURE_BACKOFF_MOST_NS
+from muster_core.model.specs import GangStyle, Topology
+from muster_core.placement import pods
+from muster_core.scheduling import commit, ledger, preemption
+from muster_core.scheduling.cycle import QueueAttempt, cycle
+from muster_core.scheduling.step import step
+from muster_core.state.applications import Application
+from muster_core.state.scheduler_state import Partition
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_application,
+    an_ask,
+    resources,
+)
+from tests.unit.core.scheduling.faults import FAULT, fault
+from tests.unit.core.scheduling.scene import Scene, notices, placed, releases
+
+
+class TolerantScene(Scene):
+    """One whose applications may raise; what is sound has to stay so. `failures`: the last that were reported."""
+
+    failures: tuple[str, ...] = ()
+
+    def _check(self) -> None:
+        self.failures = tuple(failure.subject for failure in self.world.outbox.take_failures()) or self.failures
+        super()._check()
+
+
+def is_bad(_partition: Partition, app: Application, *_: object) -> bool:
+    return app.id == "bad"
+
+
+def two_applications() -> TolerantScene:
+    scene = TolerantScene(a_configuration(a_queue("a"), a_queue("b")), nodes=2)
+    for name, queue in (("bad", "root.a"), ("next", "root.a"), ("other", "root.b")):
+        scene.tell(ApplicationAdded(an_application(name, queue=queue)))
+    return scene
+
+
+def test_an_application_whose_plan_raises_backs_off_and_all_others_are_placed_in_the_same_cycle() -> None:
+    scene = two_applications()
+    with fault(pods, "plan_pods", is_bad):
+        said = scene.ask(an_ask("x", app="bad"), an_ask("y", app="next"), an_ask("z", app="other"))
+    assert set(placed(said)) == {"y", "z"}
+    [text] = notices(said)
+    assert text.startswith("application bad is not scheduled because of an internal error: ZeroDivisionError")
+    assert "retry in 1 s" in text
+    assert scene.failures == ("application bad",)
+    assert scene.app("bad").asleep_until_ns == scene.now_ns + SECOND
+
+
+def test_the_back_off_doubles_up_to_its_bound_and_ends_with_the_first_attempt_that_does_not_raise() -> None:
+    scene = two_applications()
+    delays = []
+    with fault(pods, "plan_pods", is_bad):
+        scene.ask(an_ask("x", app="bad"))
+        for _ in range(12):
+            delays.append(scene.app("bad").asleep_until_ns - scene.now_ns)
+            assert placed(scene.ask(an_ask("w", app="bad"))) == {}, "a new ask does not cut the back-off short"
+            scene.wait(delays[-1] / SECOND)
+    assert delays[:4] == [SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND]
+    assert max(delays) == delays[-1] == FAILURE_BACKOFF_MOST_NS
+    assert set(placed(scene.wait(FAILURE_BACKOFF_MOST_NS / SECOND))) == {"x", "w"}
+    assert scene.app("bad").failures == 0
+
+
+def test_a_gang_whose_plan_raises_does_not_hold_back_those_behind_it() -> None:
+    scene = TolerantScene(a_configuration(a_queue("a", vcore=4000)), nodes=2)
+    scene.tell(ApplicationAdded(an_application("before", queue="root.a")))
+    scene.ask(an_ask("b", app="before"))
+    large = an_application("bad", queue="root.a", gang=2, each=resources(vcore=2000, pods=1))
+    scene.gang(ApplicationAdded(large), 2)
+    assert scene.app("bad").blocks, "it waits for quota and blocks its leaf"
+    scene.tell(ApplicationAdded(an_application("small", queue="root.a")))
+    assert placed(scene.ask(an_ask("s", app="small", vcore=500))) == {}
+    scene.partition.requeue_one(scene.app("bad"))
+    with fault(planning, "plan_gang", is_bad):
+        assert set(placed(scene.ask(an_ask("t", app="small", vcore=500)))) == {"s", "t"}
+
+
+def test_changes_committed_before_a_partition_fails_are_still_reported() -> None:
+    scene = two_applications()
+    with fault(preemption, "watch_shrunk", lambda *_: True):
+        said = scene.ask(an_ask("x", app="next"))
+        assert set(placed(said)) == {"x"}
+        assert scene.failures == (f"partition {PARTITION}",)
+        assert placed(scene.ask(an_ask("y", app="next"))) == {}, "the partition backs off"
+    assert set(placed(scene.wait(1))) == {"y"}
+
+
+def test_a_partition_that_fails_does_not_stop_the_others() -> None:
+    configuration = a_configuration(a_queue("a"))
+    [config] = configuration.partitions
+    scene = TolerantScene(replace(configuration, partitions=(config, replace(config, name="second"))))
+    second = scene.world.partitions[partition_id(RM, "second")]
+    for partition in (scene.partition, second):
+        scene.tell(
+            NodeAdded(replace(a_node("n0", 4000), partition=partition.id)),
+            ApplicationAdded(replace(an_application("app", queue="root.a"), partition=partition.id)),
+        )
+    with fault(QueueAttempt, "take", lambda turn: turn.partition is scene.partition):
+        said = scene.ask(an_ask("x"), replace(an_ask("y"), partition=second.id))
+    assert set(placed(said)) == {"y"}
+
+
+def test_a_commit_that_raises_before_its_first_write_puts_its_application_into_back_off() -> None:
+    scene = two_applications()
+    with fault(commit, "_check_placement", is_bad):
+        said = scene.ask(an_ask("x", app="bad"), an_ask("z", app="other"))
+    assert set(placed(said)) == {"z"}
+    assert scene.failures == ("application bad",)
+    assert "ZeroDivisionError" in notices(said)[0]
+
+
+def test_a_commit_that_raises_half_way_ends_the_cycle_and_keeps_the_effects_of_the_others() -> None:
+    scene = two_applications()
+    for ask in (an_ask("x", app="next"), an_ask("z", app="other")):
+        step(scene.world, AskAdded(ask), scene.now_ns)
+    with fault(ledger, "book", lambda _, app, __: app.id == "other", after=True), pytest.raises(InconsistentState):
+        cycle(scene.world, scene.now_ns, lambda: True)
+    assert "x" in placed(scene.world.outbox.drain())
+
+
+def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
+    scene = two_applications()
+    scene.ask(an_ask("x", app="next"), an_ask("y", app="next"))
+    with fault(ledger, "drop", lambda _, app, *__: len(app.allocations) == 1), pytest.raises(type(FAULT)):
+        step(scene.world, ApplicationRemoved(PARTITION, ApplicationId("next")), scene.now_ns)
+    assert set(releases(scene.world.outbox.drain())) == {"x"}
+    assert {one.spec.key for one in scene.app("next").allocations.values()} == {"y"}
+
+
+def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
+    """One that raises then loses neither the others nor their effects."""
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
+    for name in ("one", "two"):
+        spec = an_application(name, queue="root.a", gang=2, style=GangStyle.HARD, wait_s=60)
+        scene.tell(ApplicationAdded(spec))
+    scene.wait(61)
+    said = step(scene.world, RecoveryBarrierPassed(RM), scene.now_ns)
+    clocks = [effect.clock for effect in said if isinstance(effect, TimerSet)]
+    assert [clock.application for clock in clocks if clock.kind is TimerKind.WAIT] == ["one", "two"]
+
+
+def test_a_soft_gang_in_as_few_racks_as_possible_is_placed_where_shares_do_not_add_up_exactly() -> None:
+    """Rooms of 1/6, 1/6 and four times 1/6 are 1 in one order and a little less in another."""
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")))
+    scene.tell(*(NodeAdded(a_node(f"n{i}", 2000, labels={"rack": f"r{i}"})) for i in range(2)))
+    scene.add_full_node(vcore=8000)
+    scene.tell(ApplicationAdded(an_application("other", queue="root.b")))
+    scene.ask(an_ask("o0", app="other"), an_ask("o1", app="other"))
+    spec = replace(an_application("app", queue="root.a", gang=8), topology=Topology("rack", required=False))
+    scene.gang(ApplicationAdded(spec), 8)
+    assert len(scene.app().allocations) == 2
+    scene.tell(
+        AllocationReleased(PARTITION, ApplicationId("other"), None, None, Termination.STOPPED_BY_RM),
+        *(NodeAdded(a_node(f"m{i}", 1500, labels={"rack": f"s{i}"})) for i in range(4)),
+        ApplicationAdded(an_application("small", queue="root.b")),
+        AskAdded(an_ask("s0", app="small", vcore=100)),
+    )
+    assert len(scene.app().allocations) == 8
+    assert len(scene.app("small").allocations) == 1

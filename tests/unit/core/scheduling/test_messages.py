@@ -1,0 +1,308 @@
+"""Keys, duplicates, refusals, nodes and recovery: semantics 3, 4, 7, 10, 17, 19."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_core.model.effects import AllocationResponse, NodeAccepted, NodeRejected
+from muster_core.model.events import (
+    AllocationReleased,
+    ApplicationAdded,
+    AskAdded,
+    ConfigurationReplaced,
+    ConnectionLost,
+    ManagerLeft,
+    ManagerRegistered,
+    NodeAction,
+    NodeUpdated,
+    RecoveryBarrierPassed,
+)
+from muster_core.model.ids import ApplicationId, Termination
+from muster_core.model.states import ManagerState
+from muster_core.scheduling.cycle import cycle
+from muster_core.scheduling.step import step
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    a_configuration,
+    a_node,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
+from tests.unit.core.scheduling.scene import (
+    Scene,
+    notices,
+    placed,
+    refused_asks,
+    rejection,
+    released_asks,
+    releases,
+    states,
+    waits,
+)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application()))
+    return scene
+
+
+def test_an_ask_with_a_known_key_replaces_the_one_that_waits(scene: Scene) -> None:
+    scene.ask(an_ask("r0", vcore=9000))
+    assert placed(scene.ask(an_ask("r0", vcore=500))) == {"r0": "n0"}
+    assert scene.app().pending == resources()
+
+
+def test_an_ask_whose_key_is_allocated_is_refused(scene: Scene) -> None:
+    scene.ask(an_ask("r0"))
+    assert "allocated already" in refused_asks(scene.ask(an_ask("r0")))["r0"]
+
+
+def test_an_ask_for_several_allocations_gets_that_many_with_different_ids(scene: Scene) -> None:
+    said = scene.ask(an_ask("many", count=3))
+    [answer] = [effect for effect in said if isinstance(effect, AllocationResponse)]
+    assert [new.ask.key for new in answer.new] == ["many"] * 3
+    assert [new.id for new in answer.new] == ["many-0", "many-1", "many-2"]
+
+
+def test_an_ask_for_several_allocations_waits_for_the_rest(scene: Scene) -> None:
+    said = scene.ask(an_ask("many", count=6))
+    assert len(next(e for e in said if isinstance(e, AllocationResponse)).new) == 4
+    assert scene.app().pending == resources(vcore=2000, pods=2)
+    more = scene.add_node("n1")
+    assert [new.id for e in more if isinstance(e, AllocationResponse) for new in e.new] == ["many-4", "many-5"]
+
+
+def test_a_release_without_id_releases_all_of_the_key_and_one_with_id_only_that(scene: Scene) -> None:
+    scene.ask(an_ask("many", count=3))
+    scene.release("many", identity="many-1")
+    assert set(scene.app().allocations) == {"many-0", "many-2"}
+    scene.release("many")
+    assert scene.app().allocations == {}
+
+
+def test_a_release_without_key_releases_all_of_the_application(scene: Scene) -> None:
+    scene.ask(an_ask("r0"), an_ask("r1"))
+    said = scene.tell(AllocationReleased(PARTITION, ApplicationId("app"), None, None, Termination.STOPPED_BY_RM))
+    assert releases(said) == {"r0": Termination.STOPPED_BY_RM, "r1": Termination.STOPPED_BY_RM}
+
+
+def test_an_ask_of_an_unknown_application_is_refused(scene: Scene) -> None:
+    assert "not known" in refused_asks(scene.ask(an_ask("r0", app="nobody")))["r0"]
+
+
+def test_a_placeholder_ask_of_an_application_without_gang_is_refused(scene: Scene) -> None:
+    said = scene.ask(an_ask("p0", group="g", placeholder=True))
+    assert "placeholderAsk" in refused_asks(said)["p0"]
+
+
+def test_a_queue_that_does_not_exist_falls_to_the_next_rule() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    assert rejection(scene.tell(ApplicationAdded(an_application(queue="root.nowhere")))) == ""
+    assert scene.app().queue.path == "root.ns"
+
+
+def test_nodes_are_accepted_once_and_unknown_ones_refused(scene: Scene) -> None:
+    assert [type(e) for e in scene.add_node("n1")] == [NodeAccepted]
+    [refused] = scene.add_node("n1")
+    assert isinstance(refused, NodeRejected)
+    [unknown] = scene.tell(NodeUpdated(a_node("ghost")))
+    assert isinstance(unknown, NodeRejected)
+    [not_draining] = scene.node("n1", NodeAction.OPEN)
+    assert isinstance(not_draining, NodeRejected)
+    assert "not draining" in not_draining.reason
+
+
+def test_a_drained_node_takes_nothing_until_it_is_opened(scene: Scene) -> None:
+    scene.node("n0", NodeAction.DRAIN)
+    assert placed(scene.ask(an_ask("r0"))) == {}
+    assert placed(scene.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
+
+
+def test_a_node_created_draining_waits_for_its_opening() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ApplicationAdded(an_application()))
+    scene.add_node("n0", draining=True)
+    assert placed(scene.ask(an_ask("r0"))) == {}
+    assert placed(scene.node("n0", NodeAction.OPEN)) == {"r0": "n0"}
+
+
+def test_growing_a_node_lets_what_waits_in_and_takes_the_no_back(scene: Scene) -> None:
+    assert waits(scene.ask(an_ask("r0", vcore=6000)))["r0"][0] == "FAILED"
+    grown = scene.tell(NodeUpdated(a_node("n0", 8000)))
+    assert placed(grown) == {"r0": "n0"}
+    assert waits(grown)["r0"][0] == "SCHEDULED"
+
+
+def test_a_no_is_said_once_and_again_only_for_another_kind_of_reason(scene: Scene) -> None:
+    assert set(waits(scene.ask(an_ask("r0", vcore=6000)))) == {"r0"}
+    assert set(waits(scene.ask(an_ask("r1", vcore=6000)))) == {"r1"}
+    assert waits(scene.add_node("n1")) == {}
+
+
+def test_a_removed_node_takes_its_allocations_with_it_and_says_so(scene: Scene) -> None:
+    scene.ask(an_ask("r0"))
+    said = scene.node("n0", NodeAction.DECOMMISSION)
+    assert releases(said) == {"r0": Termination.STOPPED_BY_RM}
+    assert states(said) == ["Completing"]
+    assert scene.add_node("n0") != []
+
+
+def test_a_gang_that_loses_a_placeholder_with_its_node_gets_it_back() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=2, vcore=2000)
+    scene.add_full_node()
+    scene.gang(ApplicationAdded(an_application(gang=6)), 6)
+    lost = releases(scene.node("n1", NodeAction.DECOMMISSION))
+    assert len(lost) == 2
+    asks = [an_ask(f"again-{i}", group="workers", placeholder=True) for i in range(2)]
+    scene.ask(*asks)
+    assert states(scene.add_node("n2", vcore=4000)) == ["Running"]
+
+
+def test_foreign_allocations_take_room_on_their_node_and_nowhere_else() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=4000)))
+    scene.add_node("n0", an_allocation("f", "n0", app="", vcore=3000, foreign=True))
+    scene.tell(ApplicationAdded(an_application()))
+    assert scene.partition.queues.root.allocated == resources()
+    assert placed(scene.ask(an_ask("r0", vcore=2000))) == {}
+    assert placed(scene.release("f", app="", identity="f-0")) == {"r0": "n0"}
+
+
+def test_registering_again_drops_everything_known(scene: Scene) -> None:
+    scene.ask(an_ask("r0"))
+    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a"))))
+    assert scene.partition.applications == {}
+    assert len(scene.partition.nodes) == 0
+
+
+def test_nothing_is_scheduled_before_the_fence() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a")), fenced=True))
+    scene.add_node("n0")
+    scene.tell(ApplicationAdded(an_application()))
+    assert placed(scene.ask(an_ask("r0"))) == {}
+    assert placed(scene.tell(RecoveryBarrierPassed(RM))) == {"r0": "n0"}
+
+
+def test_a_lost_manager_is_paused_keeps_its_world_and_stops_after_its_time(scene: Scene) -> None:
+    scene.tell(ConnectionLost(RM))
+    assert scene.world.managers[RM].state is ManagerState.PAUSED
+    assert placed(scene.ask(an_ask("r0"))) == {}
+    scene.wait(301)
+    assert scene.world.managers[RM].state is ManagerState.STOPPED
+    assert scene.world.partitions == {}
+
+
+def test_a_manager_that_came_back_is_not_stopped_by_the_old_clock(scene: Scene) -> None:
+    scene.tell(ConnectionLost(RM))
+    scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a"))))
+    scene.wait(301)
+    assert scene.world.managers[RM].state is ManagerState.RUNNING
+
+
+def test_a_manager_that_leaves_is_stopped_at_once(scene: Scene) -> None:
+    scene.tell(ManagerLeft(RM))
+    assert scene.world.managers[RM].state is ManagerState.STOPPED
+    assert step(scene.world, ApplicationAdded(an_application()), 0) == []
+
+
+def recovered(*existing_placeholders: str, real: str = "", allocated_s: int = 0) -> Scene:
+    """A gang of 3 as a restart reports it: some of its pods are bound."""
+    scene = Scene(a_configuration(a_queue("a")))
+    scene.tell(ApplicationAdded(an_application(gang=3, timeout_s=60)))
+    existing = [
+        an_allocation(key, "n0", group="workers", placeholder=True, allocated_s=allocated_s)
+        for key in existing_placeholders
+    ]
+    if real:
+        existing.append(an_allocation(real, "n0", group="workers"))
+    scene.add_node("n0", *existing)
+    return scene
+
+
+def test_recovered_placeholders_count_and_the_rest_is_reserved() -> None:
+    scene = recovered("p0", "p1")
+    assert scene.app().state == "Accepted"
+    assert states(scene.ask(an_ask("p2", group="workers", placeholder=True))) == ["Running"]
+
+
+def test_a_gang_whose_placeholders_are_all_bound_runs_at_once() -> None:
+    assert recovered("p0", "p1", "p2").app().state == "Running"
+
+
+def test_one_bound_real_member_means_that_the_gang_runs() -> None:
+    scene = recovered("p0", real="r1")
+    assert scene.app().state == "Running"
+    assert releases(scene.ask(an_ask("r0", group="workers"))) == {"p0": Termination.PLACEHOLDER_REPLACED}
+    late = scene.ask(an_ask("p9", group="workers", placeholder=True))
+    assert released_asks(late) == {"p9": Termination.TIMEOUT}
+
+
+def test_the_placeholder_clock_goes_on_from_the_earliest_bound_placeholder() -> None:
+    scene = recovered("p0", "p1", allocated_s=960)
+    assert states(scene.wait(19)) == []
+    assert states(scene.wait(2)) == ["Resuming"]
+
+
+def test_a_recovered_allocation_counts_even_over_the_quota() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=1000)))
+    scene.tell(ApplicationAdded(an_application()))
+    scene.add_node("n0", an_allocation("r0", "n0", vcore=3000))
+    assert scene.partition.queues.root.allocated["vcore"] == 3000
+    assert placed(scene.ask(an_ask("r1", vcore=100))) == {}
+
+
+def test_an_existing_allocation_of_an_unknown_application_is_refused() -> None:
+    scene = Scene(a_configuration(a_queue("a")))
+    said = scene.add_node("n0", an_allocation("r0", "n0", app="nobody"))
+    [answer] = [effect for effect in said if isinstance(effect, AllocationResponse)]
+    assert [refusal.key for refusal in answer.rejected_allocations] == ["r0"]
+
+
+def test_a_reload_that_makes_a_waiting_gang_impossible_is_reported_once_and_the_gang_waits() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=4000)))
+    scene.gang(ApplicationAdded(an_application(gang=4)), 4)
+    lower = ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000)))
+    said = scene.tell(lower)
+    assert states(said) == []
+    assert [text for text in notices(said) if "the maximum of queue root.a is vcore=2000" in text]
+    assert notices(scene.tell(lower)) == []
+
+
+def test_a_reload_raises_a_limit_for_what_waits() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=1000)), nodes=1)
+    scene.tell(ApplicationAdded(an_application()))
+    assert placed(scene.ask(an_ask("r0", vcore=2000))) == {}
+    assert placed(scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=3000))))) == {"r0": "n0"}
+
+
+def test_a_queue_that_is_no_longer_configured_drains_and_vanishes_when_empty() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application()))
+    scene.ask(an_ask("r0"))
+    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("b"))))
+    assert scene.app().queue.draining
+    scene.release("r0")
+    scene.wait(31)
+    assert set(scene.partition.queues.by_path) == {"root", "root.b"}
+
+
+def test_the_pass_stops_when_its_time_is_up_and_goes_on_where_it_was() -> None:
+    scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=8)
+    events = [ApplicationAdded(an_application("one")), ApplicationAdded(an_application("two", queue="root.b"))]
+    for event in events:
+        step(scene.world, event, scene.now_ns)
+    for app in ("one", "two"):
+        step(scene.world, AskAdded(an_ask(f"{app}-0", app=app)), scene.now_ns)
+    turns = iter([False])
+    first = cycle(scene.world, scene.now_ns, lambda: next(turns))
+    assert first.more
+    assert len(placed(first.effects)) == 1
+    second = cycle(scene.world, scene.now_ns, lambda: True)
+    assert not second.more
+    assert len(placed(second.effects)) == 1

@@ -1,0 +1,290 @@
+"""Every cycle makes progress whatever its time budget, and an attempt costs the same however many wait."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random  # noqa: TID251 # seeded
+from types import CodeType, FrameType
+from typing import Self
+
+import pytest
+
+from muster_core.model.config import (
+    ALLOW_ALL,
+    ApplicationOrder,
+    Configuration,
+    PartitionConfig,
+    QueueConfig,
+    QueuePolicies,
+)
+from muster_core.model.events import AllocationReleased, ApplicationAdded, AskAdded, ManagerRegistered, NodeAdded
+from muster_core.model.ids import AllocationKey, ApplicationId, PartitionId, Termination, parent_path, partition_id
+from muster_core.model.limits import LOOKS_PER_ATTEMPT, MOST_RESTARTS
+from muster_core.scheduling import requeue
+from muster_core.scheduling.cycle import CycleResult, cycle
+from muster_core.scheduling.step import step
+from muster_core.state import ordering
+from muster_core.state.scheduler_state import SchedulerState
+from muster_core.state.scheduling_queue import MembersDoNotFit
+from tests.unit.builders import PARTITION, RM, SECOND, a_configuration, a_node, a_queue, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene, placed
+
+OTHER = partition_id(RM, "other")
+#: Key computations that one attempt may cost: one per level for the first and for its rival, as the queue moves, and a
+#: constant number where everything moved.
+MOST_KEYS = 40
+
+
+def never() -> bool:
+    """The time of the cycle is up before its first attempt."""
+    return False
+
+
+class Counted:
+    """Counts the keys that are computed while it is entered."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[CodeType] = Counter()
+
+    def __enter__(self) -> Self:
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self.calls[frame.f_code] += 1
+
+    @property
+    def keys(self) -> int:
+        return self.calls[ordering.queue_key.__code__] + self.calls[ordering.application_key.__code__]
+
+
+def waiting(scene: Scene, count: int, leaves: int) -> None:
+    """So many applications of one pod wait, dealt out to the leaves."""
+    for index in range(count):
+        name = f"w{index}"
+        spec = an_application(name, queue=f"root.q{index % leaves}")
+        step(scene.world, ApplicationAdded(spec), scene.now_ns)
+        step(scene.world, AskAdded(an_ask(name, app=name)), scene.now_ns)
+
+
+def crowd(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scene:
+    """A cluster with room for all of them."""
+    policies = QueuePolicies(order=order)
+    queues = [replace(a_queue(f"q{index}"), policies=policies) for index in range(leaves)]
+    scene = Scene(a_configuration(*queues))
+    scene.tell(NodeAdded(a_node("n", 10_000_000, pods=100_000)))
+    waiting(scene, count, leaves)
+    return scene
+
+
+def two_partitions() -> SchedulerState:
+    def root() -> QueueConfig:
+        return QueueConfig("root", parent=True, children=(a_queue("a"),), submit_acl=ALLOW_ALL)
+
+    world = SchedulerState()
+    configuration = Configuration((PartitionConfig("default", root()), PartitionConfig("other", root())))
+    step(world, ManagerRegistered(RM, configuration), SECOND)
+    for partition in (PARTITION, OTHER):
+        step(world, NodeAdded(replace(a_node("n", 10_000_000, pods=100_000), partition=partition)), SECOND)
+    return world
+
+
+def ask(world: SchedulerState, partition: PartitionId, count: int) -> None:
+    for index in range(count):
+        app = f"{partition}{index}"
+        step(world, ApplicationAdded(replace(an_application(app), partition=partition)), SECOND)
+        step(world, AskAdded(replace(an_ask(app, app=app), partition=partition)), SECOND)
+
+
+def attempts(count: int) -> Callable[[], bool]:
+    """Time for so many attempts after the first one."""
+    left = iter(range(count))
+    return lambda: next(left, None) is not None
+
+
+def served(result: CycleResult) -> list[str]:
+    """Whose asks got their places."""
+    return [key.rstrip("0123456789") for key in placed(result.effects)]
+
+
+def test_a_cycle_without_time_still_makes_one_attempt_in_each_busy_partition() -> None:
+    world = two_partitions()
+    ask(world, PARTITION, 3)
+    ask(world, OTHER, 3)
+    for _ in range(3):
+        assert sorted(served(cycle(world, SECOND, never))) == sorted([str(PARTITION), str(OTHER)])
+    assert not cycle(world, SECOND, never).more
+
+
+def test_another_partition_has_the_time_of_each_cycle() -> None:
+    world = two_partitions()
+    ask(world, PARTITION, 100)
+    ask(world, OTHER, 100)
+    most: list[str] = []
+    for _ in range(4):
+        most += [name for name, _ in Counter(served(cycle(world, SECOND, attempts(10)))).most_common(1)]
+    assert most in ([PARTITION, OTHER] * 2, [OTHER, PARTITION] * 2)
+
+
+def test_a_partition_that_always_has_work_does_not_keep_another_one_waiting() -> None:
+    world = two_partitions()
+    ask(world, PARTITION, 50)
+    ask(world, OTHER, 1)
+    first = cycle(world, SECOND, never)
+    assert first.more
+    assert str(OTHER) in served(first)
+
+
+@pytest.mark.parametrize("leaves", [1, 40, 400])
+def test_a_cycle_without_time_places_one_however_many_leaves_wait(leaves: int) -> None:
+    scene = crowd(400, leaves)
+    for _ in range(5):
+        assert len(placed(cycle(scene.world, scene.now_ns, never).effects)) == 1
+
+
+@pytest.mark.parametrize("order", list(ApplicationOrder))
+@pytest.mark.parametrize("leaves", [1, 1000])
+def test_an_attempt_computes_few_keys_however_many_wait(leaves: int, order: ApplicationOrder) -> None:
+    scene = crowd(1000, leaves, order)
+    for _ in range(50):  # what moved while they came is taken in step by step
+        cycle(scene.world, scene.now_ns, never)
+    with Counted() as counted:
+        for _ in range(20):
+            assert len(placed(cycle(scene.world, scene.now_ns, never).effects)) == 1
+    assert counted.keys <= 20 * MOST_KEYS
+
+
+@pytest.mark.parametrize("leaves", [1, 300])
+def test_a_freed_place_costs_few_keys_however_many_wait_for_it(leaves: int) -> None:
+    scene = Scene(a_configuration(a_queue("busy"), *(a_queue(f"q{index}") for index in range(leaves))), nodes=1)
+    scene.tell(ApplicationAdded(an_application("busy", queue="root.busy")))
+    scene.ask(*(an_ask(f"b{index}", app="busy") for index in range(4)))
+    waiting(scene, 300, leaves)
+    scene.tell()
+    busy = ApplicationId("busy")
+    with Counted() as counted:
+        for index in range(4):
+            key = AllocationKey(f"b{index}")
+            step(scene.world, AllocationReleased(PARTITION, busy, key, None, Termination.STOPPED_BY_RM), scene.now_ns)
+            assert len(placed(cycle(scene.world, scene.now_ns, lambda: True).effects)) == 1
+    assert counted.keys <= 4 * MOST_KEYS + 300 * 2  # the first opening takes in once what moved before
+
+
+def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_still_tried_first() -> None:
+    scene = Scene(a_configuration(*(a_queue(f"q{number:03}") for number in range(200))))
+    for number in range(400):
+        name = f"app{number}"
+        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.q{number % 200:03}")), scene.now_ns)
+        step(scene.world, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scene.now_ns)
+    scene.tell()
+    step(scene.world, NodeAdded(a_node("n0", 1000)), scene.now_ns)
+    scene.partition.requeue_all()
+    scheduling = scene.partition.scheduling
+    cycles, said = 0, []
+    while scheduling.is_due:
+        before = len(scheduling.requeued)
+        result = cycle(scene.world, scene.now_ns, never)
+        assert len(scheduling.requeued) - before <= 64
+        said += result.effects
+        cycles += 1
+    assert cycles >= 400 // 64
+    assert placed(said) == {"p0": "n0"}
+
+
+def test_many_lines_of_one_application_look_up_their_own_queues_and_not_all_that_moved() -> None:
+    scene = Scene(a_configuration(*(a_queue(f"q{number}") for number in range(200))))
+    waiting(scene, 200, 200)
+    scene.tell()
+    for app in scene.partition.applications.values():
+        scene.partition.scheduling.mark_unschedulable(app, [MembersDoNotFit(app.id)])
+    step(scene.world, NodeAdded(a_node("n0", 1)), scene.now_ns)
+    with Counted() as counted:
+        cycle(scene.world, scene.now_ns, never)
+    assert counted.calls[parent_path.__code__] <= 3 * 200
+
+
+def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() -> None:
+    """Each of them waits for another amount: an attempt looks at its own class and at no other."""
+    scene = Scene(a_configuration(a_queue("q0")), nodes=1, vcore=1)
+    for index in range(200):
+        name = f"w{index}"
+        step(scene.world, ApplicationAdded(an_application(name, queue="root.q0")), scene.now_ns)
+        step(scene.world, AskAdded(an_ask(name, app=name, vcore=1000 + index)), scene.now_ns)
+    scene.tell()
+    step(scene.world, NodeAdded(a_node("big", 10_000_000, pods=1000)), scene.now_ns)
+    with Counted() as counted:
+        for _ in range(20):
+            assert len(placed(cycle(scene.world, scene.now_ns, never).effects)) == 1
+    assert counted.calls[requeue._count_again.__code__] == 20  # counts work, not results
+
+
+def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
+    scene = Scene(a_configuration(a_queue("q0"), a_queue("q1")), nodes=1)
+    step(scene.world, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
+    step(scene.world, ApplicationAdded(an_application("behind", queue="root.q0")), scene.now_ns)
+    for index in range(12):
+        step(scene.world, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
+    step(scene.world, AskAdded(an_ask("behind", app="behind")), scene.now_ns)
+    waiting_after: list[int] = []
+    said: list[str] = []
+    for _ in range(3):
+        said += placed(cycle(scene.world, scene.now_ns, never).effects)
+        waiting_after.append(scene.app("many").unplanned)
+    assert waiting_after == [11, 10, 9]
+    assert said == []
+    step(scene.world, ApplicationAdded(an_application("other", queue="root.q1")), scene.now_ns)
+    step(scene.world, AskAdded(an_ask("other", app="other")), scene.now_ns)
+    assert list(placed(cycle(scene.world, scene.now_ns, lambda: True).effects)) == ["other"]
+    assert scene.app("many").unplanned == 9 - LOOKS_PER_ATTEMPT
+    while (result := cycle(scene.world, scene.now_ns, never)).more:
+        said += placed(result.effects)
+    assert [*said, *placed(result.effects)] == ["behind"]
+    assert scene.app("many").unplanned == 0
+
+
+def test_a_plan_that_is_made_void_three_times_runs_to_its_end() -> None:
+    scene = Scene(a_configuration(a_queue("q0")), nodes=1)
+    step(scene.world, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
+    for index in range(12):
+        step(scene.world, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
+    cycles = 1
+    while cycle(scene.world, scene.now_ns, attempts(3)).more:
+        scene.partition.unschedulable_classes.clear()  # as when what all of them depend on changed
+        cycles += 1
+    assert cycles == MOST_RESTARTS + 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leaves_are_served_in_the_order_that_a_full_sort_of_their_keys_gives(seed: int) -> None:
+    """Up to 64 queues are always in exact order, whatever came, went or changed the capacity meanwhile."""
+    random = Random(seed)
+    leaves = 20
+    queues = [a_queue(f"q{index}", guaranteed=random.choice((0, 2000, 5000))) for index in range(leaves)]
+    scene = Scene(a_configuration(*queues), nodes=3)
+    running: list[str] = []
+    for number in range(120):
+        name = f"w{number}"
+        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.q{random.randrange(leaves)}")), SECOND)
+        step(scene.world, AskAdded(an_ask(name, app=name, vcore=random.choice((500, 1000, 3000)))), SECOND)
+        if running and random.random() < 0.3:
+            gone = running.pop(random.randrange(len(running)))
+            why = Termination.STOPPED_BY_RM
+            step(
+                scene.world, AllocationReleased(PARTITION, ApplicationId(gone), AllocationKey(gone), None, why), SECOND
+            )
+        if random.random() < 0.2:
+            step(scene.world, NodeAdded(a_node(f"more{number}")), SECOND)
+        partition = scene.partition
+        leaf = partition.scheduling.next_leaf()
+        active = [path for path in partition.scheduling.active.orders if partition.queues.by_path[path].is_leaf]
+        keys = {path: (ordering.queue_key(partition, partition.queues.by_path[path]), path) for path in active}
+        assert leaf is not None
+        assert leaf.path == min(keys, key=keys.__getitem__)
+        running += placed(cycle(scene.world, SECOND, never).effects)

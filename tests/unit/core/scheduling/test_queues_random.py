@@ -1,0 +1,89 @@
+"""However queues change while applications come and go: when all have ended, the tree is the one of a fresh start."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_core.model.config import QueueConfig
+from muster_core.model.events import ApplicationAdded, ApplicationRemoved, ConfigurationReplaced
+from muster_core.model.ids import ApplicationId
+from muster_core.model.resources import Limit
+from muster_core.model.states import QueueState
+from muster_core.state.queues import QueueTree, new_tree
+from tests.unit.builders import PARTITION, RM, a_configuration, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene, placed, rejection
+
+
+def _leaf(name: str, vcore: int = 9000) -> QueueConfig:
+    return QueueConfig(name, max=Limit({"vcore": vcore}))
+
+
+def _parent(name: str, *children: QueueConfig) -> QueueConfig:
+    return QueueConfig(name, parent=True, children=children)
+
+
+#: Over few names, so that each change meets queues that are there.
+FORESTS: tuple[tuple[QueueConfig, ...], ...] = (
+    (),
+    (_leaf("a"),),
+    (_leaf("a", 1000), _parent("b")),
+    (_parent("a"), _leaf("b")),
+    (_parent("a", _leaf("a"), _leaf("b", 0)),),
+    (_parent("a", _parent("a", _leaf("b")), _parent("b")),),
+)
+PATHS = ("root.a", "root.b", "root.a.a", "root.a.b", "root.a.a.b", "root.a.b.a")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("reload"), st.integers(0, len(FORESTS) - 1)),
+        st.tuples(st.just("submit"), st.integers(0, len(PATHS) - 1)),
+        st.tuples(st.just("demand"), st.integers(0, len(PATHS) - 1)),
+        st.tuples(st.just("end"), st.integers(0, 9)),
+    ),
+    min_size=4,
+    max_size=16,
+)
+
+
+def shape(tree: QueueTree) -> dict[str, tuple[object, ...]]:
+    return {
+        path: (queue.is_leaf, queue.managed, queue.state, queue.wanted, queue.max)
+        for path, queue in tree.by_path.items()
+    }
+
+
+def _submit(scene: Scene, name: str, path: str, *, demand: bool) -> bool:
+    """Whether it got a queue; it asks for a place there."""
+    tags = {"namespace": path} if demand else {}
+    spec = replace(an_application(name, queue="" if demand else path), tags=tags)
+    if rejection(scene.tell(ApplicationAdded(spec))):
+        return False
+    queue = scene.app(name).queue
+    assert queue.is_leaf
+    assert queue.state is QueueState.ACTIVE
+    got = placed(scene.ask(an_ask(f"{name}-r", app=name)))
+    assert bool(got) == all(above.max.allows(above.allocated + scene.app(name).pending) for above in queue.path_up())
+    return True
+
+
+@given(first=st.sampled_from(FORESTS), steps=STEPS)
+@settings(max_examples=50, deadline=None)
+def test_when_all_has_ended_the_tree_is_that_of_a_fresh_start(
+    first: tuple[QueueConfig, ...], steps: list[tuple[str, int]]
+) -> None:
+    scene = Scene(a_configuration(*first), nodes=1, vcore=100_000)
+    last = first
+    alive: list[str] = []
+    for number, (kind, value) in enumerate(steps):
+        if kind == "reload":
+            last = FORESTS[value]
+            scene.tell(ConfigurationReplaced(RM, a_configuration(*last)))
+        elif kind == "end" and alive:
+            scene.tell(ApplicationRemoved(PARTITION, ApplicationId(alive.pop(value % len(alive)))))
+        elif kind != "end" and _submit(scene, f"app{number}", PATHS[value % len(PATHS)], demand=kind == "demand"):
+            alive.append(f"app{number}")
+        assert set(scene.partition.applications) == set(alive)
+    for name in alive:
+        scene.tell(ApplicationRemoved(PARTITION, ApplicationId(name)))
+    [partition] = a_configuration(*last).partitions
+    assert shape(scene.partition.queues) == shape(new_tree(partition.root))

@@ -1,0 +1,46 @@
+"""In which words people read why something waits, and for which of them an autoscaler may act (contract 6.2)."""
+
+from __future__ import annotations
+
+from muster_core.model.decisions import ReasonKind, UnschedulableReason
+from muster_core.model.effects import Effect
+from muster_core.model.events import ApplicationAdded
+from muster_core.model.records import EventRecorded, Notice
+from tests.unit.builders import a_configuration, a_queue, an_application, an_ask
+from tests.unit.core.scheduling.scene import Scene, placed, waits
+
+
+def short_of(effects: list[Effect]) -> list[str]:
+    """The task groups for which more nodes would help, as the warnings name them."""
+    return [e.reference for e in effects if isinstance(e, EventRecorded) and e.about is Notice.APPLICATION]
+
+
+def test_reasons_stand_in_the_order_of_kube_scheduler() -> None:
+    counts = (("node(s) were unschedulable", 2), ("Too many pods", 1), ("Insufficient cpu", 10))
+    assert UnschedulableReason(ReasonKind.NODES, counts=counts, nodes=13).text() == (
+        "0/13 nodes are available: 1 Too many pods, 10 Insufficient cpu, 2 node(s) were unschedulable."
+    )
+
+
+def test_who_waits_behind_a_gang_is_told_its_name_and_calls_for_no_node() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=4)
+    scene.tell(ApplicationAdded(an_application("busy")))
+    assert len(placed(scene.ask(an_ask("b0", app="busy")))) == 1
+    scene.gang(ApplicationAdded(an_application("first", gang=3)), 3)
+    scene.tell(ApplicationAdded(an_application("second")))
+    said = scene.ask(an_ask("s0", app="second"))
+    assert waits(said) == {"s0": ("SKIPPED", "gang first came first in queue root.a and waits for head room")}
+
+
+def test_a_gang_that_no_cluster_of_these_nodes_could_hold_is_short_of_nodes_for_a_task_group() -> None:
+    scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
+    assert short_of(scene.gang(ApplicationAdded(an_application(gang=3)), 3)) == ["workers"]
+
+
+def test_a_gang_that_a_quota_holds_back_as_well_is_not_short_of_nodes() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=3000)), nodes=1, vcore=2000)
+    scene.tell(ApplicationAdded(an_application("busy")))
+    assert len(placed(scene.ask(an_ask("b0", app="busy")))) == 1
+    said = scene.gang(ApplicationAdded(an_application("gang", gang=3)), 3)
+    assert short_of(said) == [""]
+    assert {state for state, _ in waits(said).values()} == {"SKIPPED"}

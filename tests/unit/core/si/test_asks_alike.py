@@ -1,0 +1,90 @@
+"""An ask that is like one before it is read, and answered, as if it was the first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from muster_core.model.effects import AllocationResponse, NewAllocation
+from muster_core.model.events import AskAdded
+from muster_core.model.ids import AllocationId, NodeId, RmId
+from muster_core.model.specs import AskSpec
+from muster_core.si import encode
+from muster_si import keys, si_pb2
+from tests.unit.core.messages import a_decoder, a_resource, an_ask
+
+
+def named(number: int, created: str = "", **fields: Any) -> si_pb2.AllocationAsk:
+    tags = {
+        keys.TAG_NAMESPACE: "ns",
+        keys.TAG_POD_NAME: f"pod-{number}",
+        keys.TAG_CREATION_TIME: created or str(number),
+        keys.TAG_POD_LABEL_PREFIX + "app": "job",
+    }
+    ask = an_ask(f"uid-{number}", tags=tags)
+    ask.MergeFrom(si_pb2.AllocationAsk(**fields))
+    return ask
+
+
+OTHERS = (
+    named(1),
+    named(2),
+    named(3, tags={keys.TAG_POD_LABEL_PREFIX + "index": "3"}),
+    named(4, priority=7),
+    named(5, resourceAsk=a_resource(vcore=9)),
+    named(6, taskGroupName="g", placeholder=True),
+    named(7, tags={keys.TAG_AVOID_NODES: "n1,n2"}),
+    named(8, tags={keys.TAG_VOLUMES: '{"ephemeral":{"v":"class"}}'}),
+    named(9, tags={keys.TAG_VOLUMES: '{"ephemeral":{"v":"class"}}'}),
+    named(10, preemptionPolicy=si_pb2.PreemptionPolicy(allowPreemptSelf=True)),
+    named(11),
+)
+
+
+def read(*asks: si_pb2.AllocationAsk) -> list[AskSpec]:
+    intake = a_decoder().allocations(si_pb2.AllocationRequest(rmID="rm", asks=asks))
+    assert intake.answers == []
+    return [event.spec for event in intake.events if isinstance(event, AskAdded)]
+
+
+def test_every_ask_is_read_as_if_it_was_the_first() -> None:
+    assert read(*OTHERS) == [read(ask)[0] for ask in OTHERS]
+
+
+def test_asks_that_are_alike_share_what_they_have_in_common_and_others_do_not() -> None:
+    first, second, third, *_, last = read(*OTHERS)
+    assert first.common is second.common
+    assert second.common is last.common
+    assert third.common is not first.common
+    assert {tag: first.tags[tag] for tag in first.common} == first.common
+    assert set(first.tags) - set(first.common) == {keys.TAG_POD_NAME, keys.TAG_CREATION_TIME}
+
+
+def test_a_message_that_was_read_is_what_it_was() -> None:
+    request = si_pb2.AllocationRequest(rmID="rm", asks=OTHERS)
+    a_decoder().allocations(request)
+    assert request == si_pb2.AllocationRequest(rmID="rm", asks=OTHERS)
+
+
+def test_what_is_wrong_with_its_own_is_found_in_one_that_is_like_another() -> None:
+    long, odd = named(2), named(3, created="tomorrow")
+    long.allocationKey = "k" * 1000
+    request = si_pb2.AllocationRequest(rmID="rm", asks=[named(1), long, odd, named(4)])
+    intake = a_decoder().allocations(request)
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    assert [refusal.key for refusal in answer.rejected_asks] == ["k" * 256, "uid-3"]
+    assert [event.spec.key for event in intake.events if isinstance(event, AskAdded)] == ["uid-1", "uid-4"]
+
+
+def test_every_ask_is_answered_as_if_it_was_the_first() -> None:
+    specs = read(*OTHERS)
+    assert said(specs) == said([replace(spec, common={}) for spec in specs])
+
+
+def said(specs: list[AskSpec]) -> list[si_pb2.Allocation]:
+    news = [
+        NewAllocation(spec, AllocationId(f"{spec.key}-0"), NodeId("n1"), (("ns/claim", "volume"),) if odd % 3 else ())
+        for odd, spec in enumerate(specs)
+    ]
+    return list(encode.allocation_response(AllocationResponse(RmId("rm"), new=tuple(news))).new)

@@ -1,0 +1,109 @@
+"""What the world notes reaches the store whole, and resource managers where people act on it."""
+
+import json
+
+import structlog
+
+from muster_core.model.effects import ApplicationSummarized
+from muster_core.model.ids import ApplicationId, QueuePath
+from muster_core.model.records import Detail
+from muster_core.model.states import ApplicationState
+from muster_si import muster_pb2, si_pb2
+from tests.unit.core import messages
+from tests.unit.core.conftest import Bench
+
+EVENT = si_pb2.EventRecord
+
+
+def told(bench: Bench) -> list[si_pb2.EventRecord]:
+    """Events that the resource manager heard."""
+    callbacks = [item for item in bench.rm.heard if isinstance(item, muster_pb2.Callback)]
+    return [record for callback in callbacks for record in callback.events.events]
+
+
+def kept(bench: Bench) -> list[Detail]:
+    records = bench.core.events.batch(0, 1000).records
+    return [record.noted.detail for record in records or ()]
+
+
+async def with_a_pod(bench: Bench, **settings: str) -> None:
+    await bench.register(**settings)
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.core.update_application(messages.applications(messages.an_application()))
+    await bench.core.update_allocation(messages.asks(messages.an_ask()))
+    await bench.rm.until(lambda: any(isinstance(heard, si_pb2.AllocationResponse) for heard in bench.rm.heard))
+    await bench.settle()
+
+
+async def test_an_allocation_is_kept_for_readers_and_told_to_nobody(bench: Bench) -> None:
+    await with_a_pod(bench)
+    assert kept(bench).count(Detail.APP_ALLOC) == 1
+    assert [record.type for record in told(bench)] == [EVENT.NODE]
+
+
+async def test_a_node_that_came_is_told_with_its_capacity(bench: Bench) -> None:
+    await bench.register()
+    await bench.core.update_node(messages.nodes(messages.a_node()))
+    await bench.settle()
+    [record] = told(bench)
+    assert (record.objectID, record.eventChangeType, record.message) == (
+        "node-1",
+        EVENT.ADD,
+        "Node added to the scheduler",
+    )
+    assert record.resource.resources["vcore"].value > 0
+    assert record.timestampNano == bench.clock.now
+
+
+async def test_without_tracking_nothing_new_is_kept_and_what_was_kept_stays(bench: Bench) -> None:
+    await with_a_pod(bench)
+    before = kept(bench)
+    await bench.core.update_configuration(
+        si_pb2.UpdateConfigurationRequest(rmID=messages.RM, extraConfig={"event.trackingEnabled": "false"})
+    )
+    await bench.core.update_allocation(messages.releases(messages.a_release()))
+    await bench.settle()
+    assert kept(bench) == before
+    assert not bench.core.events.tracking
+
+
+async def test_settings_bound_the_ring_and_the_pushes(bench: Bench) -> None:
+    settings = {"event.ringBufferCapacity": "2", "event.requestCapacity": "2"}
+    await bench.register(**settings)
+    await bench.core.update_node(messages.nodes(*(messages.a_node(f"node-{i}") for i in range(5))))
+    await bench.settle()
+    assert len(bench.core.events) == 2
+    assert len(told(bench)) == 1
+    assert bench.metric("muster_core_events_held_back_total") == 4
+    assert bench.metric("yunikorn_event_total_collected") == 1
+
+
+async def test_an_application_that_is_over_leaves_one_line_with_what_it_used(bench: Bench) -> None:
+    summed = ApplicationSummarized(
+        rm=messages.RM,
+        application=ApplicationId("app-1"),
+        queue=QueuePath("root.a"),
+        user="ann",
+        state=ApplicationState.COMPLETED,
+        times_ns=(1_000_000, 2_000_000, 3_000_000),
+        used={"m5": {"vcore": 70}},
+        preempted={},
+        placeholders={"m5": {"vcore": 7}},
+    )
+    with structlog.testing.capture_logs() as logs:
+        bench.core.outlet.carry([summed], 5)
+    [line] = [entry["event"] for entry in logs if "SUMMARY" in entry["event"]]
+    assert json.loads(line.removeprefix("YK_APP_SUMMARY: ")) == {
+        "appId": "app-1",
+        "submissionTime": 1,
+        "startTime": 2,
+        "finishTime": 3,
+        "user": "ann",
+        "queue": "root.a",
+        "state": "Completed",
+        "rmID": messages.RM,
+        "resourceUsage": {"m5": {"vcore": 70}},
+        "preemptedResource": {},
+        "placeholderResource": {"m5": {"vcore": 7}},
+    }
+    assert bench.metric("muster_core_unheard_total", what="effects of a session that is over") == 0

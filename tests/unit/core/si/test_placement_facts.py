@@ -1,0 +1,139 @@
+"""`muster/placement-constraint`: seed 001's message as canonical JSON, read strictly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_core.model.constraints import UNBOUNDED, AllocationAffinity, PlacementConstraint, Target, TargetOperator
+from muster_core.si import pod_tags, values
+from muster_core.si.values import InvalidField
+from muster_si import keys
+
+TARGET = {"targetOperator": "IN", "targetKey": "role", "targetValues": ["web"]}
+AFFINITY = {"scope": "si/zone", "tragetExpressions": [TARGET], "minCardinality": 1, "maxCardinality": 3}
+
+
+def text(**parts: Any) -> str:
+    return orjson.dumps({"simpleConstraint": parts}).decode()
+
+
+def near(**changed: Any) -> str:
+    return text(allocationAffinityAttribute={**AFFINITY, **changed})
+
+
+def on(*targets: Any) -> str:
+    return text(nodeAffinityConstraint={"targetExpressions": list(targets)})
+
+
+def test_the_whole_message_is_read_with_the_names_of_the_seed() -> None:
+    found = values.placement(
+        text(
+            nodeAffinityConstraint={
+                "targetExpressions": [TARGET, {"targetOperator": "NOT_EXIST", "targetKey": "si/rackname"}]
+            },
+            allocationAffinityAttribute={**AFFINITY, "required": True},
+        )
+    )
+    role = Target("role", TargetOperator.IN, ("web",))
+    assert found == PlacementConstraint(
+        (role, Target("si/rackname", TargetOperator.NOT_EXIST)), AllocationAffinity("si/zone", (role,), 1, 3, True)
+    )
+
+
+def test_what_is_left_out_means_what_the_seed_says_or_nothing() -> None:
+    correct = {"scope": "a", "targetExpressions": [{"targetKey": "k", "targetValues": ["v"]}], "minCardinality": 1}
+    found = values.placement(text(allocationAffinityAttribute=correct)).allocations
+    assert found == AllocationAffinity("a", (Target("k", TargetOperator.IN, ("v",)),), 1, UNBOUNDED, False)
+    assert pod_tags.placement({}) is None
+
+
+@pytest.mark.parametrize(
+    "value, reason",
+    [
+        ("{", "the value is not JSON"),
+        ("[]", "the value is not an object"),
+        ("{}", "simpleConstraint is not an object"),
+        (text(), "nodeAffinityConstraint or allocationAffinityAttribute is missing: the constraint says nothing"),
+        (on(), "nodeAffinityConstraint or allocationAffinityAttribute is missing: the constraint says nothing"),
+        ('{"compositeConstraint": {}}', "compositeConstraint is not known"),
+        (text(nodeAffinity={}), "nodeAffinity is not known"),
+        (on({**TARGET, "targetKey": ""}), "targetKey is missing or too long"),
+        (on({**TARGET, "targetKey": "k" * 257}), "targetKey is missing or too long"),
+        (on({**TARGET, "targetOperator": "In"}), "targetOperator is 'In', not one of EXIST, IN, NOT_EXIST, NOT_IN"),
+        (on({**TARGET, "targetOperator": 0, "more": 1}), "more is not known"),
+        (on({**TARGET, "targetOperator": 0}), "targetOperator is not a text"),
+        (on({**TARGET, "targetValues": ""}), "targetValues is not a list of texts"),
+        (on({**TARGET, "targetOperator": "EXIST"}), "targetValues do not go with EXIST"),
+        (on({**TARGET, "targetValues": []}), "targetValues do not go with IN"),
+        (on({**TARGET, "targetValues": [1]}), "targetValues is not a list of texts"),
+        (on("role"), "an element is not an object"),
+        (near(scope=""), "scope is missing or too long"),
+        (near(tragetExpressions=[]), "tragetExpressions are missing"),
+        (near(targetExpressions=[TARGET]), "targetExpressions is not known"),
+        (near(minCardinality=4), "minCardinality is more than maxCardinality: 4 > 3"),
+        (near(minCardinality=-1), "minCardinality is not a whole number from 0 to 2147483647"),
+        (near(maxCardinality=True), "maxCardinality is not a whole number from 0 to 2147483647"),
+        (near(maxCardinality=2**31), "maxCardinality is not a whole number from 0 to 2147483647"),
+        (near(minCardinality=0, maxCardinality=2**31 - 1), "minCardinality or maxCardinality is missing"),
+        (near(required="yes"), "required is neither true nor false"),
+    ],
+)
+def test_what_means_nothing_is_refused_and_says_where(value: str, reason: str) -> None:
+    with pytest.raises(InvalidField) as unfit:
+        pod_tags.placement({keys.TAG_PLACEMENT: value})
+    assert str(unfit.value).startswith(keys.TAG_PLACEMENT)
+    assert reason in str(unfit.value)
+
+
+def test_a_constraint_that_its_own_ask_breaks_anywhere_is_refused() -> None:
+    tags = {keys.TAG_PLACEMENT: near(minCardinality=0, maxCardinality=0, required=True)}
+    assert pod_tags.placement(tags) is not None
+    with pytest.raises(InvalidField, match="it could go nowhere"):
+        pod_tags.placement(tags | {"role": "web"})
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["IN", "EXIST", "k", ""]),
+    lambda inside: (
+        st.lists(inside, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "simpleConstraint",
+                    "nodeAffinityConstraint",
+                    "allocationAffinityAttribute",
+                    "targetExpressions",
+                    "tragetExpressions",
+                    "targetKey",
+                    "targetOperator",
+                    "targetValues",
+                    "scope",
+                    "minCardinality",
+                ]
+            ),
+            inside,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(json)
+def test_any_json_is_a_constraint_or_is_refused(value: Any) -> None:
+    try:
+        found = values.placement(orjson.dumps(value).decode())
+    except InvalidField:
+        return
+    assert found.nodes or found.allocations
+
+
+def test_nodes_to_keep_off_are_bounded() -> None:
+    assert pod_tags.nodes_to_avoid({keys.TAG_AVOID_NODES: "n1,n2,"}) == {"n1", "n2"}
+    with pytest.raises(InvalidField, match="is longer than 65536 characters"):
+        pod_tags.nodes_to_avoid({keys.TAG_AVOID_NODES: "n," * 40_000})

@@ -1,0 +1,149 @@
+"""`muster/pod-constraints`: what a pod asks of the pods near it, as canonical JSON, read strictly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster_core.model.constraints import (
+    NO_INTER_POD_CONSTRAINTS,
+    InterPodConstraints,
+    PodTerm,
+    Target,
+    TargetOperator,
+    TopologySpreadConstraint,
+    WeightedPodTerm,
+)
+from muster_core.model.specs import NO_PROPERTIES
+from muster_core.si import pod_tags
+from muster_core.si.values import InvalidField
+from muster_si import keys
+
+WEB = {"matchLabels": {"app": "web"}}
+TERM = {"topologyKey": "zone", "labelSelector": WEB, "namespaces": ["red"]}
+SPREAD = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": WEB}
+APP = Target("kubernetes.io/label/app", TargetOperator.IN, ("web",))
+
+
+def read(**parts: Any) -> InterPodConstraints:
+    text = orjson.dumps(parts).decode()
+    return pod_tags.read_properties({keys.TAG_POD_CONSTRAINTS: text, keys.TAG_NAMESPACE: "red"}).inter_pod
+
+
+def test_terms_are_read_with_the_names_of_a_pod_spec() -> None:
+    kind = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["one"]}]}
+    found = read(
+        affinity=[TERM],
+        antiAffinity=[{"topologyKey": "host", "labelSelector": {}, "namespaceSelector": kind}],
+        preferred=[{"weight": -5, **TERM}],
+    )
+    plain = PodTerm("zone", (APP,), ("red",))
+    assert found == InterPodConstraints(
+        near=(plain,),
+        apart=(PodTerm("host", (), (), (Target("team", TargetOperator.NOT_IN, ("one",)),)),),
+        preferred=(WeightedPodTerm(-5, plain),),
+    )
+
+
+@pytest.mark.parametrize(
+    "selector, expected",
+    [
+        (None, None),  # no pod
+        ({}, ()),  # every pod
+        ({"matchLabels": {"b": "2", "a": "1"}}, "a=1 b=2"),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, "a"),
+        ({"matchLabels": {"b": "2"}, "matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, "b=2 !a"),
+    ],
+)
+def test_a_label_selector_is_what_kubernetes_means_by_it(selector: Any, expected: Any) -> None:
+    [term] = read(affinity=[{"topologyKey": "zone", "labelSelector": selector}]).near
+    if expected in (None, ()):
+        assert term.selector == expected
+    else:
+        assert term.selector is not None
+        assert " ".join(map(in_words, term.selector)) == expected
+
+
+def in_words(target: Target) -> str:
+    key = target.key.removeprefix("kubernetes.io/label/")
+    match target.operator:
+        case TargetOperator.IN:
+            return f"{key}={'|'.join(target.values)}"
+        case TargetOperator.NOT_EXIST:
+            return f"!{key}"
+        case _:
+            return key
+
+
+def test_spread_is_of_the_pods_own_namespace_and_has_the_defaults_of_kubernetes() -> None:
+    assert read(spread=[SPREAD]).spread == (TopologySpreadConstraint("zone", 1, (APP,), "red"),)
+    policies = {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "minDomains": 3}
+    found = read(spread=[{**SPREAD, **policies, "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 2}])
+    assert found.spread == (TopologySpreadConstraint("zone", 2, (APP,), "red", False, 3, False, True),)
+
+
+def test_a_pod_without_any_has_no_facts_and_equal_texts_are_read_once() -> None:
+    assert pod_tags.read_properties({keys.TAG_NAMESPACE: "red"}) is NO_PROPERTIES
+    assert read() == NO_INTER_POD_CONSTRAINTS
+    assert read(affinity=[TERM]) is read(affinity=[TERM])
+
+
+@pytest.mark.parametrize(
+    "parts, reason",
+    [
+        ({"near": []}, "near is not known"),
+        ({"affinity": {"zone": 1}}, "affinity is not a list"),
+        ({"affinity": ["zone"]}, "affinity: an element is not an object"),
+        ({"affinity": [{"labelSelector": WEB}]}, "affinity: topologyKey is missing"),
+        ({"antiAffinity": [{**TERM, "weight": 1}]}, "antiAffinity: weight is not known"),
+        ({"antiAffinity": [{**TERM, "topologyKey": 1}]}, "topologyKey is not a text"),
+        ({"antiAffinity": [{**TERM, "namespaces": "red"}]}, "namespaces is not a list of texts"),
+        ({"antiAffinity": [{**TERM, "labelSelector": []}]}, "labelSelector is not an object"),
+        ({"antiAffinity": [{**TERM, "labelSelector": {"labels": {}}}]}, "labels is not known"),
+        (
+            {"antiAffinity": [{**TERM, "labelSelector": {"matchLabels": {"a": 1}}}]},
+            "holds something that is not a text",
+        ),
+        ({"affinity": [{**TERM, "labelSelector": {"matchExpressions": [{"operator": "In"}]}}]}, "key is missing"),
+        (
+            {"affinity": [{**TERM, "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}]},
+            "operator is 'Gt', not one of DoesNotExist, Exists, In, NotIn",
+        ),
+        ({"preferred": [TERM | {"weight": 101}]}, "preferred: weight is not a whole number from -100 to 100"),
+        ({"preferred": [TERM | {"weight": 1, "wait": 1}]}, "preferred: wait is not known"),
+        ({"spread": [{**SPREAD, "topologyKey": ""}]}, "spread: topologyKey is missing"),
+        ({"spread": [{**SPREAD, "maxSkew": 0}]}, "spread: maxSkew is not a whole number from 1 to"),
+        ({"spread": [{**SPREAD, "whenUnsatisfiable": "Perhaps"}]}, "whenUnsatisfiable is 'Perhaps', not one of"),
+        ({"spread": [{**SPREAD, "nodeTaintsPolicy": "No"}]}, "nodeTaintsPolicy is 'No', not one of Honor, Ignore"),
+        ({"spread": [{**SPREAD, "matchLabelKeys": ["a"]}]}, "matchLabelKeys is not known"),
+        ({"affinity": [TERM] * 900}, "the value is longer than 65536 characters"),
+    ],
+)
+def test_what_means_nothing_is_refused_and_names_the_field(parts: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidField) as unfit:
+        read(**parts)
+    assert str(unfit.value).startswith(keys.TAG_POD_CONSTRAINTS)
+    assert reason in str(unfit.value)
+
+
+words = st.sampled_from(
+    ["affinity", "preferred", "spread", "topologyKey", "labelSelector", "matchLabels", "matchExpressions", "weight"]
+)
+json = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["In", "zone", ""]),
+    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(words, inside, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json)
+def test_any_json_is_read_or_refused(value: Any) -> None:
+    try:
+        found = pod_tags.inter_pod_constraints(orjson.dumps(value).decode(), "red")
+    except InvalidField:
+        return
+    assert isinstance(found, InterPodConstraints)

@@ -1,0 +1,70 @@
+"""A resource manager is told what people act on, never a flood of it, and how much was held back (semantics 28)."""
+
+import pytest
+
+from muster_core.model.ids import RmId
+from muster_core.model.records import Change, Detail, EventRecorded, Notice
+from muster_core.si.events import PushFilter, is_pushed
+from tests.unit.core.messages import RM
+
+SECOND = 1_000_000_000
+
+
+def a_word(number: int, about: Notice = Notice.REQUEST, message: str = "no room", rm: RmId = RM) -> EventRecorded:
+    return EventRecorded(rm, about, f"pod-{number}", message)
+
+
+@pytest.mark.parametrize(
+    "noted, expected",
+    [
+        (a_word(1), True),
+        (EventRecorded(RM, Notice.QUEUE, "root", "odd setting"), True),
+        (EventRecorded(RM, Notice.NODE, "n1", change=Change.ADD), True),
+        (EventRecorded(RM, Notice.NODE, "n1", change=Change.REMOVE, detail=Detail.NODE_DECOMISSION), True),
+        (EventRecorded(RM, Notice.NODE, "n1", change=Change.ADD, detail=Detail.NODE_ALLOC), False),
+        (EventRecorded(RM, Notice.NODE, "n1", change=Change.SET, detail=Detail.NODE_SCHEDULABLE), False),
+        (EventRecorded(RM, Notice.APPLICATION, "a", change=Change.ADD, detail=Detail.APP_NEW), False),
+        (EventRecorded(RM, Notice.APPLICATION, "a", detail=Detail.APP_CANNOTRUN_QUEUE), False),
+    ],
+)
+def test_words_and_nodes_that_come_or_go_are_told(noted: EventRecorded, expected: bool) -> None:  # noqa: FBT001
+    assert is_pushed(noted) is expected
+
+
+def test_the_same_words_about_the_same_thing_are_told_once_in_15_s_and_then_with_their_number() -> None:
+    pushes = PushFilter()
+    told = [pushes.chosen([a_word(1)], at * SECOND) for at in (0, 5, 14, 15, 16)]
+    assert [len(each) for each in told] == [1, 0, 0, 1, 0]
+    assert told[3][0].message == "no room (said 2 more times since it was last told)"
+    assert pushes.held_back == 3
+
+
+def test_other_words_and_other_things_are_told_at_once() -> None:
+    told = PushFilter().chosen([a_word(1), a_word(1, message="another"), a_word(2), a_word(1, rm=RmId("other"))], 0)
+    assert len(told) == 4
+
+
+def test_a_window_of_2_s_has_so_many_slots_and_one_kind_no_more_than_half_of_them() -> None:
+    pushes = PushFilter(capacity=10)
+    requests = pushes.chosen([a_word(i) for i in range(20)], 0)
+    nodes = pushes.chosen([a_word(i, Notice.NODE) for i in range(3)], SECOND)
+    rest = pushes.chosen([a_word(i, Notice.QUEUE) for i in range(9)], SECOND)
+    assert (len(requests), len(nodes), len(rest)) == (5, 3, 2)
+
+
+def test_the_next_one_of_a_kind_says_how_many_were_held_back() -> None:
+    pushes = PushFilter(capacity=10)
+    pushes.chosen([a_word(i) for i in range(20)], 0)
+    [node] = pushes.chosen([a_word(50, Notice.NODE)], 2 * SECOND)
+    first, second = pushes.chosen([a_word(30), a_word(31)], 2 * SECOND)
+    assert node.message == "no room"
+    assert first.message == "no room (15 other events of this kind were held back before it)"
+    assert second.message == "no room"
+    assert (pushes.told, pushes.held_back) == (8, 15)
+
+
+def test_a_resource_manager_that_begins_anew_is_told_again() -> None:
+    pushes = PushFilter()
+    pushes.chosen([a_word(1), a_word(1, rm=RmId("other"))], 0)
+    pushes.forget(RM)
+    assert len(pushes.chosen([a_word(1), a_word(1, rm=RmId("other"))], 1)) == 1

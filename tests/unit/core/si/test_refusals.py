@@ -1,0 +1,242 @@
+"""What has no meaning is refused item by item for a reason that names the field; its neighbours go on (semantics 3)."""
+
+from typing import Any
+
+import pytest
+
+from muster_core.model.effects import AllocationResponse, ApplicationRejected, NodeRejected
+from muster_core.si.values import TEXT_LIMIT
+from muster_si import keys, si_pb2
+from tests.unit.core import messages
+
+LONG = "x" * 257
+HUGE = 2**62 + 1
+
+ASKS: list[tuple[dict[str, Any], str]] = [
+    ({"allocationKey": ""}, "allocationKey is missing"),
+    ({"allocationKey": LONG}, "allocationKey is longer than 256 characters"),
+    ({"applicationID": ""}, "applicationID is missing"),
+    ({"applicationID": LONG}, "applicationID is longer"),
+    ({"partitionName": ""}, "partitionName is missing"),
+    ({"partitionName": "other"}, "partitionName is not known: 'other'"),
+    ({"resourceAsk": messages.a_resource(vcore=-1)}, "resourceAsk: vcore is negative: -1"),
+    ({"resourceAsk": messages.a_resource(memory=HUGE)}, "resourceAsk: memory is absurd"),
+    (
+        {"resourceAsk": messages.a_resource(memory=2**47), "maxAllocations": 2**16},
+        "resourceAsk is absurd when taken 65536 times",
+    ),
+    ({"maxAllocations": 0}, "maxAllocations is not positive: 0"),
+    ({"maxAllocations": -1}, "maxAllocations is not positive: -1"),
+    ({"executionTimeoutMilliSeconds": 2**62}, "executionTimeoutMilliSeconds is absurd"),
+    ({"taskGroupName": LONG}, "taskGroupName is longer"),
+    ({"tags": {keys.TAG_CREATION_TIME: "yesterday"}}, "creationTime: yesterday is not a time"),
+    ({"tags": {keys.TAG_CREATION_TIME: "-5"}}, "creationTime: -5 is not a time"),
+    ({"tags": {keys.TAG_CREATION_TIME: "9" * 16}}, "creationTime: 9999999999999999 is too far"),
+    ({"tags": {keys.TAG_CONSTRAINTS: "{"}}, "muster/constraints: the value is not JSON"),
+    ({"tags": {keys.TAG_CONSTRAINTS: "[]"}}, "muster/constraints: the value is not an object"),
+    ({"tags": {keys.TAG_CONSTRAINTS: "[" * 5000}}, "muster/constraints: the value is not JSON"),
+    ({"tags": {keys.TAG_CONSTRAINTS: " " * (TEXT_LIMIT + 1)}}, "muster/constraints: the value is longer than"),
+    ({"tags": {keys.TAG_CONSTRAINTS: '{"podAffinity":{}}'}}, "muster/constraints: podAffinity is not known"),
+    ({"tags": {keys.TAG_CONSTRAINTS: '{"nodeSelector":{"a":1}}'}}, "nodeSelector holds something that is not a text"),
+    ({"tags": {keys.TAG_CONSTRAINTS: '{"nodeAffinity":{}}'}}, "nodeAffinity is not a list"),
+    ({"tags": {keys.TAG_CONSTRAINTS: '{"tolerations":[{"operator":"Like"}]}'}}, "tolerations: operator is 'Like', not"),
+    (
+        {"tags": {keys.TAG_CONSTRAINTS: '{"nodeAffinity":[{"matchFields":[{"key":"a","operator":"In","values":1}]}]}'}},
+        "matchFields: values is not a list of texts",
+    ),
+    (
+        {"tags": {keys.TAG_REQUIRED_NODE: "n1", keys.TAG_CONSTRAINTS: '{"nodeName":"n2"}'}},
+        "yunikorn.apache.org/requiredNode is 'n1', but the pod names node 'n2'",
+    ),
+]
+
+
+@pytest.mark.parametrize("fields, reason", ASKS, ids=[reason for _, reason in ASKS])
+def test_an_ask_is_refused(fields: dict[str, Any], reason: str) -> None:
+    bad = messages.an_ask(**fields)
+    intake = messages.a_decoder().allocations(messages.asks(messages.an_ask("before"), bad, messages.an_ask("after")))
+    assert len(intake.events) == 2
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    assert answer.rm == messages.RM
+    [refusal] = answer.rejected_asks
+    assert reason in refusal.reason
+    assert (refusal.key, refusal.application) == (bad.allocationKey[:256], bad.applicationID[:256])
+
+
+ALLOCATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"allocationKey": ""}, "allocationKey is missing"),
+    ({"partitionName": ""}, "partitionName is missing"),
+    ({"partitionName": "other"}, "partitionName is not known"),
+    ({"nodeID": ""}, "nodeID is missing"),
+    ({"nodeID": LONG}, "nodeID is longer"),
+    ({"allocationID": LONG}, "allocationID is longer"),
+    ({"resourcePerAlloc": messages.a_resource(pods=-1)}, "resourcePerAlloc: pods is negative"),
+    ({"allocationTags": {keys.TAG_ALLOCATED_AT: "now"}}, "muster/allocated-at: now is not a time"),
+]
+
+
+@pytest.mark.parametrize("fields, reason", ALLOCATIONS, ids=[reason for _, reason in ALLOCATIONS])
+def test_an_existing_allocation_is_refused(fields: dict[str, Any], reason: str) -> None:
+    intake = messages.a_decoder().allocations(
+        messages.allocations(messages.an_allocation(**fields), messages.an_allocation("good"))
+    )
+    assert len(intake.events) == 1
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    assert reason in answer.rejected_allocations[0].reason
+
+
+def test_an_unfit_allocation_does_not_take_its_node_with_it() -> None:
+    node = messages.a_node(
+        existingAllocations=[messages.an_allocation("good"), messages.an_allocation("bad", nodeID="node-2")]
+    )
+    intake = messages.a_decoder().nodes(messages.nodes(node))
+    assert len(intake.events) == 1
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    [refusal] = answer.rejected_allocations
+    assert refusal.key == "bad"
+    assert "nodeID is 'node-2', but it was reported with node 'node-1'" in refusal.reason
+
+
+RELEASES: list[tuple[dict[str, Any], str]] = [
+    ({"applicationID": "", "allocationKey": ""}, "applicationID is missing"),
+    ({"partitionName": ""}, "partitionName is missing"),
+    ({"partitionName": "other"}, "partitionName is not known"),
+    ({"terminationType": si_pb2.UNKNOWN_TERMINATION_TYPE}, "terminationType is not known: 0"),
+    ({"terminationType": 77}, "terminationType is not known: 77"),
+    ({"allocationID": LONG}, "allocationID is longer"),
+]
+
+
+@pytest.mark.parametrize("fields, reason", RELEASES, ids=[reason for _, reason in RELEASES])
+def test_a_release_is_refused(fields: dict[str, Any], reason: str) -> None:
+    intake = messages.a_decoder().allocations(
+        messages.releases(messages.a_release(**fields), messages.a_release("good"))
+    )
+    assert len(intake.events) == 1
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    assert reason in answer.rejected_allocations[0].reason
+
+
+ASK_RELEASES: list[tuple[dict[str, Any], str]] = [
+    ({"applicationID": ""}, "applicationID is missing"),
+    ({"partitionName": "other"}, "partitionName is not known"),
+    ({"terminationType": si_pb2.UNKNOWN_TERMINATION_TYPE}, "terminationType is not known: 0"),
+    ({"allocationKey": LONG}, "allocationKey is longer"),
+]
+
+
+@pytest.mark.parametrize("fields, reason", ASK_RELEASES, ids=[reason for _, reason in ASK_RELEASES])
+def test_the_release_of_an_ask_is_refused(fields: dict[str, Any], reason: str) -> None:
+    intake = messages.a_decoder().allocations(messages.ask_releases(messages.an_ask_release(**fields)))
+    assert intake.events == []
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    assert reason in answer.rejected_asks[0].reason
+
+
+APPLICATIONS: list[tuple[dict[str, Any], str]] = [
+    ({"applicationID": ""}, "applicationID is missing"),
+    ({"applicationID": LONG}, "applicationID is longer"),
+    ({"partitionName": ""}, "partitionName is missing"),
+    ({"partitionName": "other"}, "partitionName is not known"),
+    ({"queueName": "q" * 1025}, "queueName is longer than 1024 characters"),
+    ({"ugi": si_pb2.UserGroupInformation(user=LONG)}, "ugi.user is longer"),
+    ({"ugi": si_pb2.UserGroupInformation(groups=[LONG])}, "ugi.groups is longer"),
+    ({"placeholderAsk": messages.a_resource(vcore=-5)}, "placeholderAsk: vcore is negative"),
+    ({"placeholderAsk": messages.a_resource(vcore=HUGE)}, "placeholderAsk: vcore is absurd"),
+    ({"executionTimeoutMilliSeconds": 2**62}, "executionTimeoutMilliSeconds is absurd"),
+    ({"tags": {keys.APP_TAG_CREATION_TIME: "x"}}, "yunikorn.apache.org/creationTime: x is not a time"),
+    ({"tags": {keys.APP_TAG_GANG_WAIT_TIMEOUT: "soon"}}, "muster/gang-wait-timeout-ms: soon is not a time"),
+    ({"tags": {keys.APP_TAG_TOPOLOGY: '{"required":true}'}}, "muster/gang-topology: key is missing or too long"),
+    ({"tags": {keys.APP_TAG_TOPOLOGY: '{"key":"a","required":1}'}}, "required is neither true nor false"),
+    ({"tags": {keys.APP_TAG_MEMBERS: "{}"}}, "muster/members: members is not a list"),
+    ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":""}]'}}, "members: name is empty or too long"),
+    ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":0}]'}}, "minMember of 'w' is not a positive number"),
+    ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":true}]'}}, "minMember of 'w' is not a positive number"),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1,"resource":{"vcore":1.5}}]'}},
+        "resource of 'w' holds something that is not a whole number",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1},{"name":"w","minMember":1}]'}},
+        "members name a task group twice",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2305843009213693952,"resource":{"vcore":9}}]'}},
+        "minMember of 'w' is absurd",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":2147483647,"resource":{"vcore":1}}]'}},
+        "minMember of all task groups is 2147483647, the limit is 10000: reduce minMember",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: '[{"name":"v","minMember":5001},{"name":"w","minMember":5000}]'}},
+        "minMember of all task groups is 10001, the limit is 10000",
+    ),
+    (
+        {"tags": {keys.APP_TAG_MEMBERS: f"[{','.join(['{}'] * 101)}]"}},
+        "members has 101 task groups, the limit is 100: define fewer groups",
+    ),
+    ({"tags": {keys.APP_TAG_MEMBERS: '[{"name":"w","minMember":1,"priority":"high"}]'}}, "priority is not a whole"),
+    (
+        {"tags": {keys.APP_TAG_GANG_PLACEMENT: "direct"}},
+        "muster/gang-placement is 'direct', not one of Reserve, Atomic, Direct",
+    ),
+]
+
+
+@pytest.mark.parametrize("fields, reason", APPLICATIONS, ids=[reason for _, reason in APPLICATIONS])
+def test_an_application_is_refused(fields: dict[str, Any], reason: str) -> None:
+    intake = messages.a_decoder().applications(
+        messages.applications(messages.an_application(**fields), messages.an_application("good"))
+    )
+    assert len(intake.events) == 1
+    [answer] = intake.answers
+    assert isinstance(answer, ApplicationRejected)
+    assert reason in answer.reason
+
+
+@pytest.mark.parametrize("partition, name", [("", "app-1"), ("other", "app-1"), ("default", "")])
+def test_the_removal_of_an_application_that_cannot_be_named_is_refused(partition: str, name: str) -> None:
+    removal = si_pb2.RemoveApplicationRequest(applicationID=name, partitionName=partition)
+    intake = messages.a_decoder().applications(si_pb2.ApplicationRequest(remove=[removal]))
+    assert intake.events == []
+    [answer] = intake.answers
+    assert isinstance(answer, ApplicationRejected)
+
+
+NODES: list[tuple[dict[str, Any], str]] = [
+    ({"nodeID": ""}, "nodeID is missing"),
+    ({"nodeID": LONG}, "nodeID is longer"),
+    ({"action": si_pb2.NodeInfo.UNKNOWN_ACTION_FROM_RM}, "action is not known: 0"),
+    ({"action": 42}, "action is not known: 42"),
+    ({"attributes": {keys.NODE_PARTITION: "other"}}, "partitionName is not known"),
+    ({"attributes": {keys.NODE_TAINTS: "{}"}}, "muster/taints: taints is not a list"),
+    ({"attributes": {keys.NODE_TAINTS: '[{"key":"a","effect":"Maybe"}]'}}, "effect is 'Maybe', not one of"),
+    ({"schedulableResource": messages.a_resource(vcore=-1)}, "schedulableResource: vcore is negative"),
+    ({"occupiedResource": messages.a_resource(vcore=-1)}, "occupiedResource: vcore is negative"),
+    ({"action": si_pb2.NodeInfo.UPDATE, "schedulableResource": None}, "schedulableResource is missing"),
+]
+
+
+@pytest.mark.parametrize("fields, reason", NODES, ids=[reason for _, reason in NODES])
+def test_a_node_is_refused(fields: dict[str, Any], reason: str) -> None:
+    intake = messages.a_decoder().nodes(messages.nodes(messages.a_node(**fields), messages.a_node("good")))
+    assert len(intake.events) == 1
+    [answer] = intake.answers
+    assert isinstance(answer, NodeRejected)
+    assert reason in answer.reason
+
+
+def test_an_answer_repeats_no_more_of_a_name_than_a_name_may_be_long() -> None:
+    intake = messages.a_decoder().allocations(
+        messages.asks(messages.an_ask("k" * 100_000, applicationID="a" * 100_000))
+    )
+    [answer] = intake.answers
+    assert isinstance(answer, AllocationResponse)
+    [refusal] = answer.rejected_asks
+    assert max(len(refusal.key), len(refusal.application), len(refusal.reason)) <= 256

@@ -1,0 +1,75 @@
+"""The ring numbers records from 0 and forgets the oldest; what is kept short is read as what it stands for."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster_core.model.ids import AllocationKey, ApplicationId, NodeId, QueuePath
+from muster_core.model.records import AllocationsRecorded, Change, Detail, EventRecorded, Notice, count_of, records_of
+from muster_core.model.resources import Resources
+from muster_core.si.events import Ring
+from tests.unit.core.messages import RM
+
+ONE = Resources({"vcore": 1})
+
+
+def a_word(number: int) -> EventRecorded:
+    return EventRecorded(RM, Notice.APPLICATION, f"app-{number}")
+
+
+def places(count: int, *, asked: bool = False, group: str = "") -> AllocationsRecorded:
+    found = tuple((AllocationKey(f"k{i}"), NodeId(f"n{i}"), ONE) for i in range(count))
+    app, queue = ApplicationId("app"), QueuePath("root.a")
+    return AllocationsRecorded(RM, app, "ann", group, queue, Change.ADD, Detail.APP_ALLOC, found, asked)
+
+
+def test_places_are_read_as_application_node_queue_and_user() -> None:
+    read = [(r.about, r.subject, r.reference, r.change, r.detail) for r in records_of(places(1))]
+    assert read == [
+        (Notice.APPLICATION, "app", "k0", Change.ADD, Detail.APP_ALLOC),
+        (Notice.NODE, "n0", "k0", Change.ADD, Detail.NODE_ALLOC),
+        (Notice.QUEUE, "root.a", "k0", Change.ADD, Detail.QUEUE_ALLOC),
+        (Notice.USER_GROUP, "ann", "root.a", Change.ADD, Detail.UG_USER_RESOURCE),
+    ]
+
+
+def test_a_place_that_fulfilled_an_ask_also_tells_that_the_ask_is_gone_and_its_group_is_charged() -> None:
+    read = [(r.subject, r.change, r.detail) for r in records_of(places(1, asked=True, group="staff"))]
+    assert read[0] == ("app", Change.REMOVE, Detail.REQUEST_ALLOC)
+    assert read[-1] == ("staff", Change.ADD, Detail.UG_GROUP_RESOURCE)
+
+
+@given(st.integers(0, 5), st.booleans(), st.sampled_from(["", "staff"]))
+@settings(max_examples=20)
+def test_the_ring_counts_as_many_records_as_are_read(count: int, asked: bool, group: str) -> None:  # noqa: FBT001
+    noted = places(count, asked=asked, group=group)
+    assert count_of(noted) == len(list(records_of(noted)))
+
+
+@given(st.integers(1, 12), st.lists(st.integers(0, 4), max_size=10), st.integers(-3, 60), st.integers(0, 60))
+@settings(max_examples=60)
+def test_a_ring_answers_like_a_list_that_forgot_its_beginning(
+    size: int, sizes: list[int], start: int, most: int
+) -> None:
+    ring, whole = Ring(size), list[EventRecorded]()
+    for number, count in enumerate(sizes):
+        noted = places(count) if count else a_word(number)
+        ring.append(noted, number)
+        whole += records_of(noted)
+    lowest = max(0, len(whole) - size)
+    assert (ring.lowest_id, ring.next_id, len(ring)) == (lowest, len(whole), len(whole) - lowest)
+    expected = list(enumerate(whole))[start : start + most] if start >= lowest else []
+    assert [(record.id, record.noted) for record in ring.since(start, most)] == expected
+
+
+def test_a_smaller_ring_drops_the_oldest_and_a_larger_one_keeps_more_from_then_on() -> None:
+    ring = Ring(10)
+    for number in range(10):
+        ring.append(a_word(number), number)
+    ring.resize(3)
+    assert [record.id for record in ring.since(7, 10)] == [7, 8, 9]
+    assert ring.since(6, 10) == []
+    ring.resize(5)
+    for number in range(10, 14):
+        ring.append(a_word(number), number)
+    assert (ring.lowest_id, ring.next_id) == (9, 14)
+    assert [(r.noted.subject, r.at_ns) for r in ring.since(12, 1)] == [("app-12", 12)]

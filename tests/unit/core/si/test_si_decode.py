@@ -1,0 +1,349 @@
+"""A message of seed 003 becomes events field by field; the maps of muster_si.keys become constraints and members."""
+
+import pytest
+
+from muster_core.model.constraints import Constraints, Requirement, Taint, Term, Toleration
+from muster_core.model.events import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationAdded,
+    ApplicationRemoved,
+    AskAdded,
+    AskReleased,
+    NodeAction,
+    NodeActionReported,
+    NodeAdded,
+    NodeUpdated,
+)
+from muster_core.model.ids import ApplicationId, PartitionId, Termination
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.model.resources import Resources
+from muster_core.model.specs import AllocationSpec, ApplicationSpec, AskSpec, GangPlacement, GangStyle, Topology
+from muster_si import keys, si_pb2
+from tests.unit.core import messages
+
+SECOND = 1_000_000_000
+
+
+def the_ask(request: si_pb2.AllocationRequest) -> AskSpec:
+    intake = messages.a_decoder().allocations(request)
+    assert intake.answers == []
+    [event] = intake.events
+    assert isinstance(event, AskAdded)
+    return event.spec
+
+
+def the_allocation(item: si_pb2.Allocation) -> AllocationSpec:
+    intake = messages.a_decoder().allocations(messages.allocations(item))
+    assert intake.answers == []
+    [event] = intake.events
+    assert isinstance(event, AllocationReported)
+    return event.spec
+
+
+def the_application(item: si_pb2.AddApplicationRequest) -> ApplicationSpec:
+    [event] = messages.a_decoder().applications(messages.applications(item)).events
+    assert isinstance(event, ApplicationAdded)
+    return event.spec
+
+
+def test_every_field_of_an_ask_arrives() -> None:
+    tags = {keys.TAG_NAMESPACE: "team", keys.TAG_CREATION_TIME: "1700000000", "free": "text"}
+    spec = the_ask(
+        messages.asks(
+            messages.an_ask(
+                maxAllocations=3,
+                priority=-7,
+                executionTimeoutMilliSeconds=1500,
+                tags=tags,
+                taskGroupName="workers",
+                placeholder=True,
+                Originator=True,
+                preemptionPolicy=si_pb2.PreemptionPolicy(allowPreemptSelf=False, allowPreemptOther=True),
+            )
+        )
+    )
+    assert (spec.partition, spec.application, spec.key) == ("[rm-1]default", "app-1", "pod-1")
+    assert spec.resources == Resources({"vcore": 1000, "memory": 2**30, "pods": 1})
+    assert (spec.group, spec.placeholder, spec.originator) == ("workers", True, True)
+    assert (spec.priority, spec.max_allocations, spec.timeout_ns) == (-7, 3, 1_500_000_000)
+    assert (spec.namespace, spec.created_ns, dict(spec.tags)) == ("team", 1_700_000_000 * SECOND, tags)
+    assert (spec.allow_preempt_self, spec.allow_preempt_other) == (False, True)
+
+
+def test_a_placeholder_without_a_task_group_is_an_ordinary_ask() -> None:
+    assert not the_ask(messages.asks(messages.an_ask(placeholder=True))).placeholder
+    assert not the_allocation(messages.an_allocation(placeholder=True)).placeholder
+
+
+def test_an_ask_without_a_preemption_policy_forbids_nothing() -> None:
+    spec = the_ask(messages.asks(messages.an_ask()))
+    assert spec.allow_preempt_self
+    assert spec.allow_preempt_other
+
+
+@pytest.mark.parametrize("milliseconds", [0, -1, -(2**63)])
+def test_a_time_out_of_zero_or_less_means_never(milliseconds: int) -> None:
+    assert the_ask(messages.asks(messages.an_ask(executionTimeoutMilliSeconds=milliseconds))).timeout_ns == 0
+
+
+def test_equal_amounts_are_one_value() -> None:
+    decoder = messages.a_decoder()
+    first, second = decoder.allocations(messages.asks(messages.an_ask("a"), messages.an_ask("b"))).events
+    assert isinstance(first, AskAdded)
+    assert isinstance(second, AskAdded)
+    assert first.spec.resources is second.spec.resources
+
+
+def test_constraints_travel_as_json_in_a_tag() -> None:
+    text = (
+        '{"nodeAffinity":[{"matchExpressions":[{"key":"gpu","operator":"In","values":["a100"]}]},'
+        '{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}],'
+        '"nodeSelector":{"zone":"b","disk":"ssd"},'
+        '"tolerations":[{"key":"spot","operator":"Exists","effect":"NoSchedule"},{"value":"x","tolerationSeconds":5}]}'
+    )
+    assert the_ask(messages.tagged({keys.TAG_CONSTRAINTS: text})).constraints == Constraints(
+        node_selector=(("disk", "ssd"), ("zone", "b")),
+        affinity=(
+            Term(expressions=(Requirement("gpu", "In", ("a100",)),)),
+            Term(fields=(Requirement("metadata.name", "In", ("n1",)),)),
+        ),
+        tolerations=(Toleration("spot", "Exists", "", "NoSchedule"), Toleration(value="x")),
+    )
+
+
+def test_equal_constraints_are_parsed_once() -> None:
+    text = '{"nodeSelector":{"once":"1"}}'
+    one, two = (the_ask(messages.tagged({keys.TAG_CONSTRAINTS: text})).constraints for _ in range(2))
+    assert one is two
+
+
+def test_an_affinity_without_terms_is_not_the_same_as_none() -> None:
+    assert the_ask(messages.tagged({keys.TAG_CONSTRAINTS: '{"nodeAffinity":[]}'})).constraints.affinity == ()
+    assert the_ask(messages.tagged({keys.TAG_CONSTRAINTS: "{}"})).constraints.affinity is None
+
+
+def test_a_required_node_narrows_the_constraints() -> None:
+    tags = {keys.TAG_REQUIRED_NODE: "n7", keys.TAG_CONSTRAINTS: '{"nodeSelector":{"a":"b"}}'}
+    assert the_ask(messages.tagged(tags)).constraints == Constraints(node_selector=(("a", "b"),), node_name="n7")
+
+
+def test_nodes_to_avoid_are_a_set() -> None:
+    assert the_ask(messages.tagged({keys.TAG_AVOID_NODES: "n1,n2,"})).avoid == {"n1", "n2"}
+
+
+def test_every_field_of_an_existing_allocation_arrives() -> None:
+    tags = {keys.TAG_NAMESPACE: "team", keys.TAG_CREATION_TIME: "5", keys.TAG_ALLOCATED_AT: "7001"}
+    spec = the_allocation(
+        messages.an_allocation(
+            allocationTags=tags,
+            priority=3,
+            taskGroupName="workers",
+            placeholder=True,
+            allocationID="pod-1-4",
+            originator=True,
+            preemptionPolicy=si_pb2.PreemptionPolicy(allowPreemptSelf=True),
+        )
+    )
+    assert (spec.partition, spec.application, spec.key, spec.id) == ("[rm-1]default", "app-1", "pod-1", "pod-1-4")
+    assert (spec.node, spec.resources, spec.priority) == ("node-1", Resources({"vcore": 1000}), 3)
+    assert (spec.group, spec.placeholder, spec.originator, spec.foreign) == ("workers", True, True, False)
+    assert (spec.created_ns, spec.allocated_ns, spec.namespace) == (5 * SECOND, 7_001_000_000, "team")
+    assert (spec.allow_preempt_self, spec.allow_preempt_other, dict(spec.tags)) == (True, False, tags)
+
+
+def test_an_allocation_without_id_is_the_first_of_its_key() -> None:
+    assert the_allocation(messages.an_allocation("pod-9")).id == "pod-9-0"
+
+
+def test_an_allocation_without_application_or_marked_foreign_is_foreign() -> None:
+    assert the_allocation(messages.an_allocation(applicationID="")).foreign
+    assert the_allocation(messages.an_allocation(allocationTags={keys.TAG_FOREIGN: "static"})).foreign
+
+
+def test_a_release_without_key_or_id_names_all() -> None:
+    decoder = messages.a_decoder()
+    [event] = decoder.allocations(
+        messages.releases(messages.a_release("", terminationType=si_pb2.TIMEOUT, message="late"))
+    ).events
+    partition, application = PartitionId("[rm-1]default"), ApplicationId("app-1")
+    assert event == AllocationReleased(partition, application, None, None, Termination.TIMEOUT, "late")
+    [event] = decoder.allocations(messages.releases(messages.a_release(allocationID="pod-1-1"))).events
+    assert isinstance(event, AllocationReleased)
+    assert (event.key, event.id) == ("pod-1", "pod-1-1")
+
+
+def test_an_independent_allocation_is_released_by_its_key() -> None:
+    [event] = messages.a_decoder().allocations(messages.releases(messages.a_release(applicationID=""))).events
+    assert isinstance(event, AllocationReleased)
+    assert (event.application, event.key) == ("", "pod-1")
+
+
+@pytest.mark.parametrize("termination", list(Termination))
+def test_every_termination_type_arrives(termination: Termination) -> None:
+    number = si_pb2.TerminationType.Value(termination.value)
+    request = messages.releases(messages.a_release(terminationType=number))
+    request.MergeFrom(messages.ask_releases(messages.an_ask_release(terminationType=number)))
+    released, ask_released = messages.a_decoder().allocations(request).events
+    assert isinstance(released, AllocationReleased)
+    assert isinstance(ask_released, AskReleased)
+    assert released.termination is ask_released.termination is termination
+
+
+def test_an_ask_release_without_key_names_all_asks_of_the_application() -> None:
+    [event] = messages.a_decoder().allocations(messages.ask_releases(messages.an_ask_release("", message="m"))).events
+    assert isinstance(event, AskReleased)
+    assert (event.application, event.key, event.message) == ("app-1", None, "m")
+
+
+def test_every_field_of_an_application_arrives() -> None:
+    tags = {
+        keys.APP_TAG_CREATION_TIME: "1700000000",
+        keys.APP_TAG_CREATE_FORCE: "true",
+        keys.APP_TAG_GANG_WAIT_TIMEOUT: "2500",
+        keys.APP_TAG_NAMESPACE: "dev",
+        keys.APP_TAG_MEMBERS: '[{"minMember":2,"name":"w","resource":{"vcore":500},"constraints":{"nodeName":"n1"},'
+        '"labels":{"role":"w"},"podConstraints":{"antiAffinity":[{"topologyKey":"host","labelSelector":{}}]},'
+        '"preferences":{"images":["a:1"]},"priority":-3,"allowPreemptSelf":false}]',
+        keys.APP_TAG_GANG_PLACEMENT: "Direct",
+        keys.APP_TAG_TOPOLOGY: '{"key":"zone","required":true}',
+    }
+    spec = the_application(
+        messages.an_application(
+            tags=tags,
+            executionTimeoutMilliSeconds=60_000,
+            placeholderAsk=messages.a_resource(vcore=1000, pods=2),
+            gangSchedulingStyle="Hard",
+        )
+    )
+    assert (spec.partition, spec.id, spec.queue) == ("[rm-1]default", "app-1", "root.default")
+    assert (spec.user, spec.groups, dict(spec.tags)) == ("alice", ("dev",), tags)
+    assert (spec.timeout_ns, spec.wait_timeout_ns, spec.created_ns) == (
+        60 * SECOND,
+        2_500_000_000,
+        1_700_000_000 * SECOND,
+    )
+    assert (spec.placeholder_ask, spec.style, spec.forced) == (
+        Resources({"vcore": 1000, "pods": 2}),
+        GangStyle.HARD,
+        True,
+    )
+    [member] = spec.members
+    assert (member.group, member.count, member.resources) == ("w", 2, Resources({"vcore": 500}))
+    assert member.constraints == Constraints(node_name="n1")
+    assert [(term.topology, term.selector) for term in member.facts.inter_pod.apart] == [("host", ())]
+    assert member.tags == ((keys.TAG_NAMESPACE, "dev"), (keys.TAG_POD_LABEL_PREFIX + "role", "w"))
+    assert member.facts.preferences.images == ("a:1",)
+    assert (member.priority, member.allow_preempt_self, member.allow_preempt_other) == (-3, False, True)
+    assert spec.topology == Topology("zone", required=True)
+    assert spec.gang_placement is GangPlacement.DIRECT
+
+
+@pytest.mark.parametrize("name", ["", "Reserve"])
+def test_a_gang_that_says_nothing_of_its_placement_reserves(name: str) -> None:
+    tags = {keys.APP_TAG_GANG_PLACEMENT: name}
+    assert the_application(messages.an_application(tags=tags)).gang_placement is GangPlacement.RESERVE
+
+
+def test_an_application_without_user_belongs_to_nobody() -> None:
+    assert the_application(messages.an_application(ugi=si_pb2.UserGroupInformation())).user == "nobody"
+
+
+@pytest.mark.parametrize("style", ["", "soft", "Medium"])
+def test_a_gang_of_unknown_style_is_soft_and_warned_of(style: str) -> None:
+    application = messages.an_application(gangSchedulingStyle=style, placeholderAsk=messages.a_resource(pods=1))
+    intake = messages.a_decoder().applications(messages.applications(application))
+    [event] = intake.events
+    assert isinstance(event, ApplicationAdded)
+    assert event.spec.style is GangStyle.SOFT
+    [warning] = intake.answers
+    assert isinstance(warning, EventRecorded)
+    assert (warning.about, warning.subject) == (Notice.APPLICATION, "app-1")
+    assert "gangSchedulingStyle" in warning.message
+
+
+def test_the_style_of_an_application_that_is_no_gang_is_nobodys_business() -> None:
+    assert (
+        messages.a_decoder()
+        .applications(messages.applications(messages.an_application(gangSchedulingStyle="?")))
+        .answers
+        == []
+    )
+
+
+def test_a_removed_application_is_named_with_its_partition() -> None:
+    request = si_pb2.ApplicationRequest(
+        remove=[si_pb2.RemoveApplicationRequest(applicationID="a", partitionName="default")]
+    )
+    [event] = messages.a_decoder().applications(request).events
+    assert isinstance(event, ApplicationRemoved)
+    assert (event.partition, event.application) == ("[rm-1]default", "a")
+
+
+def test_a_node_comes_with_labels_taints_occupied_amounts_and_what_runs_on_it() -> None:
+    attributes = {
+        keys.NODE_LABEL_PREFIX + "zone": "b",
+        keys.NODE_LABEL_PREFIX + "kubernetes.io/os": "linux",
+        keys.NODE_TAINTS: '[{"key":"spot","value":"","effect":"NoSchedule"}]',
+        keys.RACK_NAME: "r1",
+    }
+    [event] = (
+        messages.a_decoder()
+        .nodes(
+            messages.nodes(
+                messages.a_node(
+                    attributes=attributes,
+                    occupiedResource=messages.a_resource(vcore=100),
+                    existingAllocations=[messages.an_allocation(nodeID="")],
+                )
+            )
+        )
+        .events
+    )
+    assert isinstance(event, NodeAdded)
+    spec = event.spec
+    assert not event.draining
+    assert (dict(spec.labels), dict(spec.attributes)) == ({"zone": "b", "kubernetes.io/os": "linux"}, attributes)
+    assert spec.taints == (Taint("spot", "", "NoSchedule"),)
+    assert (spec.capacity["vcore"], spec.occupied) == (8000, Resources({"vcore": 100}))
+    [existing] = event.existing
+    assert existing.node == "node-1"
+
+
+def test_a_node_may_come_drained_and_be_updated() -> None:
+    decoder = messages.a_decoder()
+    [added] = decoder.nodes(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.CREATE_DRAIN))).events
+    assert isinstance(added, NodeAdded)
+    assert added.draining
+    [updated] = decoder.nodes(messages.nodes(messages.a_node(action=si_pb2.NodeInfo.UPDATE))).events
+    assert isinstance(updated, NodeUpdated)
+    assert updated.spec == added.spec
+
+
+def test_an_update_of_a_node_may_add_existing_allocations() -> None:
+    info = messages.a_node(action=si_pb2.NodeInfo.UPDATE, existingAllocations=[messages.an_allocation(nodeID="")])
+    [updated] = messages.a_decoder().nodes(messages.nodes(info)).events
+    assert isinstance(updated, NodeUpdated)
+    assert [existing.node for existing in updated.existing] == ["node-1"]
+
+
+@pytest.mark.parametrize("action", list(NodeAction))
+def test_the_short_actions_need_no_more_than_the_id(action: NodeAction) -> None:
+    number = si_pb2.NodeInfo.ActionFromRM.Value(action.value)
+    [event] = messages.a_decoder().nodes(messages.nodes(si_pb2.NodeInfo(nodeID="n", action=number))).events
+    assert isinstance(event, NodeActionReported)
+    assert (event.partition, event.node, event.action) == ("[rm-1]default", "n", action)
+
+
+def test_a_node_stays_in_the_partition_it_was_created_in() -> None:
+    decoder = messages.a_decoder("default", "gpu")
+    decoder.nodes(messages.nodes(messages.a_node(attributes={keys.NODE_PARTITION: "gpu"})))
+    [event] = decoder.nodes(messages.nodes(si_pb2.NodeInfo(nodeID="node-1", action=si_pb2.NodeInfo.DRAIN_NODE))).events
+    assert isinstance(event, NodeActionReported)
+    assert event.partition == "[rm-1]gpu"
+
+
+def test_a_partition_is_known_in_any_case() -> None:
+    [event] = messages.a_decoder("Default").allocations(messages.asks(messages.an_ask(partitionName="DEFAULT"))).events
+    assert isinstance(event, AskAdded)
+    assert event.spec.partition == "[rm-1]default"

@@ -1,0 +1,207 @@
+"""Facts about volumes, claims, classes, drivers and capacities: read whole, and refused by the name of the field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_core.model.constraints import Requirement, Target, TargetOperator, Term
+from muster_core.model.ids import NodeId
+from muster_core.model.specs import Disk, Volumes
+from muster_core.model.storage import (
+    Claim,
+    ClaimDemand,
+    ClaimReference,
+    ClusterFact,
+    MigratedVolume,
+    NodeStorage,
+    ObjectGone,
+    ObjectKind,
+    StorageCapacity,
+    StorageClass,
+    StorageDriver,
+    Volume,
+    VolumeHandle,
+)
+from muster_core.si import decode, pod_tags, storage
+from muster_core.si.values import InvalidField
+from muster_si import keys
+from muster_si.muster_pb2 import Fact
+
+TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+SSD = {"matchLabels": {"disk": "ssd"}}
+IS_SSD = (Target("disk", TargetOperator.IN, ("ssd",)),)
+
+
+def a_fact(kind: Any, name: str, **found: Any) -> Fact:
+    return Fact(kind=kind, name=name, attributes={keys.FACT_OBJECT: orjson.dumps(found).decode()})
+
+
+def read(*facts: Fact) -> tuple[ClusterFact, ...]:
+    taken, rejected = storage.read_cluster_object(facts)
+    assert rejected == []
+    return taken
+
+
+def refusal(fact: Fact) -> str:
+    taken, (rejected,) = storage.read_cluster_object([fact])
+    assert (taken, rejected.kind, rejected.name) == ((), fact.kind, fact.name[:256])
+    return rejected.reason
+
+
+def test_a_volume_is_read_whole() -> None:
+    (found,) = read(
+        a_fact(
+            Fact.VOLUME,
+            "v",
+            capacity=5,
+            accessModes=["ReadWriteOnce"],
+            volumeMode="Block",
+            storageClassName="fast",
+            attributesClass="gold",
+            labels={"zone": "a"},
+            nodeAffinity=[TERM],
+            claimRef={"namespace": "ns", "name": "c", "uid": "1"},
+            phase="Bound",
+            csi={"driver": "d", "volumeHandle": "h"},
+            migrated={"plugin": "p", "nodeAffinity": [TERM]},
+            deleting=True,
+        )
+    )
+    affinity = (Term((Requirement("zone", "In", ("a",)),)),)
+    assert found == Volume(
+        "v",
+        5,
+        ("ReadWriteOnce",),
+        "Block",
+        "fast",
+        "gold",
+        (("zone", "a"),),
+        affinity,
+        ClaimReference("ns/c", "1"),
+        "Bound",
+        VolumeHandle("d", "h"),
+        MigratedVolume("p", affinity),
+        deleting=True,
+    )
+
+
+def test_a_claim_is_read_whole_and_its_access_modes_are_sorted() -> None:
+    (found,) = read(
+        a_fact(
+            Fact.CLAIM,
+            "ns/c",
+            uid="1",
+            storageClassName="fast",
+            attributesClass="gold",
+            volumeName="v",
+            bound=True,
+            request=7,
+            accessModes=["ReadWriteOnce", "ReadOnlyMany"],
+            volumeMode="Block",
+            selector=SSD,
+            phase="Bound",
+            selectedNode="n1",
+            owner="pod",
+            deleting=True,
+        )
+    )
+    demand = ClaimDemand("fast", ("ReadOnlyMany", "ReadWriteOnce"), "Block", "gold", IS_SSD)
+    assert found == Claim("ns/c", "1", "v", True, 7, demand, "Bound", NodeId("n1"), "pod", deleting=True)
+
+
+def test_classes_drivers_and_capacities_are_read_whole() -> None:
+    found = read(
+        a_fact(
+            Fact.STORAGE_CLASS,
+            "fast",
+            provisioner="p",
+            driver="d",
+            bindingMode="WaitForFirstConsumer",
+            allowedTopologies=[[{"key": "zone", "values": ["a", "b"]}], []],
+        ),
+        a_fact(Fact.STORAGE_DRIVER, "d", storageCapacity=True),
+        a_fact(Fact.STORAGE_CAPACITY, "ns/p", storageClassName="fast", nodeTopology=SSD, capacity=9),
+        a_fact(Fact.STORAGE_CAPACITY, "ns/q", nodeTopology={}, capacity=9, maximumVolumeSize=3),
+    )
+    assert found == (
+        StorageClass("fast", "p", "d", delayed=True, topologies=((("zone", ("a", "b")),), ())),
+        StorageDriver("d", tells_capacity=True),
+        StorageCapacity("ns/p", "fast", IS_SSD, 9),
+        StorageCapacity("ns/q", "", (), 3),
+    )
+
+
+def test_what_is_left_out_means_what_kubernetes_means_by_it() -> None:
+    kinds = (Fact.VOLUME, Fact.CLAIM, Fact.STORAGE_CLASS, Fact.STORAGE_DRIVER, Fact.STORAGE_CAPACITY)
+    found = read(*(a_fact(kind, "a/b") for kind in kinds))
+    assert found == (Volume("a/b"), Claim("a/b"), StorageClass("a/b"), StorageDriver("a/b"), StorageCapacity("a/b"))
+
+
+def test_what_is_gone_needs_no_attributes() -> None:
+    kinds = (Fact.VOLUME, Fact.CLAIM, Fact.STORAGE_CLASS, Fact.STORAGE_DRIVER, Fact.STORAGE_CAPACITY)
+    found = read(*(Fact(kind=kind, name="a/b", gone=True) for kind in kinds))
+    assert found == tuple(ObjectGone(kind, "a/b") for kind in ObjectKind)
+
+
+@pytest.mark.parametrize(
+    "fact, reason",
+    [
+        (a_fact(99, "v"), "kind is not known: 99"),
+        (a_fact(Fact.VOLUME, ""), "name is missing or longer than 512 characters"),
+        (a_fact(Fact.CLAIM, "c"), "muster/object: name is not namespace/name: 'c'"),
+        (Fact(kind=Fact.VOLUME, name="v"), "muster/object is missing"),
+        (a_fact(Fact.VOLUME, "v", colour="red"), "muster/object: colour is not known"),
+        (a_fact(Fact.VOLUME, "v", capacity=-1), f"muster/object: capacity is not a whole number from 0 to {2**62}"),
+        (a_fact(Fact.VOLUME, "v", nodeAffinity={}), "muster/object: nodeAffinity is not a list"),
+        (a_fact(Fact.VOLUME, "v", phase="x" * 257), "muster/object: phase is longer than 256 characters"),
+        (a_fact(Fact.CLAIM, "ns/c", bound="yes"), "muster/object: bound is neither true nor false"),
+        (
+            a_fact(Fact.STORAGE_CLASS, "s", bindingMode="Later"),
+            "muster/object: bindingMode is 'Later', not one of Immediate, WaitForFirstConsumer",
+        ),
+        (a_fact(Fact.STORAGE_CLASS, "s", allowedTopologies=[{}]), "muster/object: allowedTopologies is not a list"),
+        (
+            a_fact(Fact.STORAGE_DRIVER, "d", storageCapacity=1),
+            "muster/object: storageCapacity is neither true nor false",
+        ),
+        (a_fact(Fact.STORAGE_CAPACITY, "p", nodeTopology=[]), "muster/object: nodeTopology is not an object"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_the_field(fact: Fact, reason: str) -> None:
+    assert refusal(fact) == reason
+
+
+def test_a_pods_volumes_are_read_with_its_name_where_some_are_its_own() -> None:
+    told = {
+        "claims": ["ns/b", "ns/a", "ns/b"],
+        "disks": [{"kind": "rbd", "id": "pool/x", "monitors": ["m1"], "readOnly": True}],
+        "attached": {"d": ["1", "2"]},
+    }
+    tags = {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_NAME: "p", keys.TAG_VOLUMES: orjson.dumps(told).decode()}
+    volumes = Volumes(
+        claims=("ns/b", "ns/a", "ns/b"),
+        disks=(Disk("rbd", "pool/x", read_only=True, monitors=("m1",)),),
+        attached=(VolumeHandle("d", "1"), VolumeHandle("d", "2")),
+    )
+    assert pod_tags.read_properties(tags).volumes == volumes
+    tags[keys.TAG_VOLUMES] = '{"claims":["ns/p-v"],"ephemeral":{"ns/p-v":"uid"}}'
+    own = Volumes(claims=("ns/p-v",), ephemeral=(("ns/p-v", "uid"),), pod="ns/p")
+    assert pod_tags.read_properties(tags).volumes == own
+
+
+def test_what_a_node_attaches_is_read_and_a_node_that_says_nothing_has_no_storage() -> None:
+    told = {keys.NODE_VOLUME_LIMITS: '{"d":3,"e":null}', keys.NODE_ATTACHED: '{"d":["1"],"b":["2"]}'}
+    attached = (VolumeHandle("b", "2"), VolumeHandle("d", "1"))
+    assert decode.storage(told) == NodeStorage({"d": 3, "e": None}, attached)
+    assert decode.storage({keys.NODE_ATTACHED: '{"b":["2"]}'}) == NodeStorage({}, attached[:1])
+    assert decode.storage({keys.NODE_MIGRATED: '["b","a"]'}) == NodeStorage({}, (), ("a", "b"))
+    assert decode.storage({}) is None
+
+
+@pytest.mark.parametrize("text", ['{"d":-1}', '{"d":"3"}', '{"d":true}', "[]"])
+def test_a_limit_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(InvalidField, match=keys.NODE_VOLUME_LIMITS):
+        decode.storage({keys.NODE_VOLUME_LIMITS: text})

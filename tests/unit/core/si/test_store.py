@@ -1,0 +1,121 @@
+"""Records are read in batches and followed as streams; a reader that is too slow is dropped, and no crowd is let in."""
+
+import asyncio
+
+import pytest
+
+from muster_core.model.records import EventRecorded, Notice
+from muster_core.si.events import EventStore, TooManyStreams
+from tests.unit.core.messages import RM
+
+
+def words(first: int, count: int) -> list[EventRecorded]:
+    return [EventRecorded(RM, Notice.QUEUE, f"root.q{number}") for number in range(first, first + count)]
+
+
+def a_store(kept: int = 100, lag: int = 50) -> EventStore:
+    return EventStore("instance-1", capacity=kept, lag=lag)
+
+
+def test_a_batch_begins_where_it_was_asked_to_and_names_the_range() -> None:
+    store = a_store(kept=10)
+    store.add(words(0, 25), now_ns=7)
+    batch = store.batch(20, 3)
+    assert (batch.instance, batch.lowest_id, batch.highest_id) == ("instance-1", 15, 24)
+    assert batch.records is not None
+    assert [(r.id, r.noted.subject, r.at_ns) for r in batch.records] == [
+        (20, "root.q20", 7),
+        (21, "root.q21", 7),
+        (22, "root.q22", 7),
+    ]
+
+
+@pytest.mark.parametrize("start", [-1, 14, 25, 1000])
+def test_a_start_outside_the_ring_gets_no_records_but_the_range(start: int) -> None:
+    store = a_store(kept=10)
+    store.add(words(0, 25), now_ns=7)
+    batch = store.batch(start, 3)
+    assert (batch.lowest_id, batch.highest_id, batch.records) == (15, 24, None)
+
+
+def test_an_empty_store_has_nothing_up_to_minus_one() -> None:
+    assert a_store().batch(0, 1).highest_id == -1
+
+
+async def test_a_stream_gives_the_past_that_was_asked_for_and_then_what_comes() -> None:
+    store = a_store()
+    store.add(words(0, 5), now_ns=1)
+    stream = store.subscribe("here", count=2)
+    assert [r.id for r in await anext(stream)] == [3, 4]
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    store.add(words(5, 2), now_ns=2)
+    assert [r.id for r in await waiting] == [5, 6]
+
+
+async def test_more_of_the_past_than_there_is_is_what_there_is() -> None:
+    store = a_store(kept=3)
+    store.add(words(0, 5), now_ns=1)
+    assert [r.id for r in await anext(store.subscribe("here", count=40))] == [2, 3, 4]
+
+
+async def test_a_reader_that_falls_behind_is_dropped_and_the_others_go_on() -> None:
+    store = a_store(lag=10)
+    slow, quick = store.subscribe("a"), store.subscribe("b")
+    store.add(words(0, 10), now_ns=1)
+    assert len(await anext(quick)) == 10
+    store.add(words(10, 1), now_ns=1)
+    assert (slow.dropped, quick.dropped) == (True, False)
+    with pytest.raises(StopAsyncIteration):
+        await anext(slow)
+    assert [r.id for r in await anext(quick)] == [10]
+    assert store.open_streams == 1
+
+
+async def test_the_past_that_was_asked_for_does_not_count_as_falling_behind() -> None:
+    store = a_store(kept=100, lag=10)
+    store.add(words(0, 80), now_ns=1)
+    stream = store.subscribe("a", count=80)
+    store.add(words(80, 5), now_ns=1)
+    assert [len(await anext(stream)), stream.dropped] == [85, False]
+
+
+async def test_a_reader_whose_place_fell_out_of_the_ring_is_dropped() -> None:
+    store = a_store(kept=5, lag=1000)
+    stream = store.subscribe("a")
+    store.add(words(0, 6), now_ns=1)
+    assert stream.dropped
+
+
+async def test_streams_are_counted_in_all_and_by_host_and_freed_when_they_end() -> None:
+    store = a_store()
+    store.configure(tracking=True, capacity=100, most_streams=3, most_per_host=2)
+    first = store.subscribe("a")
+    store.subscribe("a")
+    with pytest.raises(TooManyStreams, match=r"host 'a'.*maxStreamsPerHost"):
+        store.subscribe("a")
+    store.subscribe("b")
+    with pytest.raises(TooManyStreams, match=r"event\.maxStreams\b"):
+        store.subscribe("c")
+    first.close()
+    first.close()
+    assert store.subscribe("a").dropped is False
+
+
+async def test_fewer_allowed_streams_end_none_that_is_open() -> None:
+    store = a_store()
+    stream = store.subscribe("a")
+    store.configure(tracking=True, capacity=100, most_streams=0, most_per_host=0)
+    store.add(words(0, 1), now_ns=1)
+    assert len(await anext(stream)) == 1
+
+
+async def test_every_stream_ends_with_the_core() -> None:
+    store = a_store()
+    waiting = asyncio.ensure_future(anext(store.subscribe("a")))
+    await asyncio.sleep(0)
+    store.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    assert store.open_streams == 0

@@ -1,0 +1,52 @@
+"""What the author of a ConfigMap is told of its keys, and of values that take a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.config.catalog import MEANINGLESS, SETTINGS, awaiting_restart, setting_warnings
+
+
+def said(entries: dict[str, str]) -> list[str]:
+    return [finding.line for finding in setting_warnings(entries)]
+
+
+def test_every_known_key_and_level_is_silent() -> None:
+    known = {key: setting.default for key, setting in SETTINGS.items() if "<" not in key}
+    levels = {"log.core.scheduler.level": "DEBUG", "log.shim.level": "WARN", "log.admission.webhook.level": "INFO"}
+    assert said(known | levels | {"queues.yaml": ""}) == []
+
+
+@pytest.mark.parametrize(
+    "key,says",
+    [
+        ("service.placeholderimage", "is not a setting of Muster; is service.placeholderImage meant?"),
+        ("gang.placeholderTimout", "is not a setting of Muster; is gang.placeholderTimeout meant?"),
+        ("colour", "is not a setting of Muster"),
+        ("log.schim.level", "is not a setting of Muster; is log.level meant?"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_one_it_looks_like(key: str, says: str) -> None:
+    assert said({key: "x"}) == [f"{key} {says}"]
+
+
+@pytest.mark.parametrize("key", sorted(MEANINGLESS))
+def test_a_key_of_yunikorn_without_effect_says_what_there_is_instead(key: str) -> None:
+    assert said({key: "1s"}) == [f"{key} has no effect here: {MEANINGLESS[key]}"]
+
+
+def test_a_queue_configuration_of_another_name_is_named_where_there_is_none_in_force() -> None:
+    reads = "is not read: the queue configuration in force is"
+    assert said({"queue.yaml": ""}) == [f"queue.yaml {reads} queues.yaml (see service.policyGroup)"]
+    assert said({"queues.yaml": "", "service.policyGroup": "ours"}) == [
+        f"queues.yaml {reads} ours.yaml (see service.policyGroup)"
+    ]
+    assert said({"queues.yaml": "", "other.yaml": ""}) == []
+
+
+def test_only_what_is_read_at_the_start_awaits_one() -> None:
+    old = {"service.clusterId": "a", "gang.waitTimeout": "1s"}
+    assert [late.line for late in awaiting_restart(old, {"gang.waitTimeout": "2s"})] == [
+        "service.clusterId = mycluster counts after a restart; now it is a"
+    ]
+    assert awaiting_restart({}, {"service.clusterId": " mycluster "}) == []

@@ -1,0 +1,190 @@
+"""The ConfigMaps' entries become settings, or one line that names key, value and fix."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+
+import pytest
+
+from muster_operator.config.configmaps import UNPACKED_LIMIT, merged, read_config_maps, source
+from muster_operator.config.settings import Configuration, parse
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.errors import BadSetting
+from muster_si import keys
+from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, reply, serving, status
+
+BASE = "GET /api/v1/namespaces/muster/configmaps/"
+
+
+def test_no_config_maps_mean_the_defaults_of_the_contract() -> None:
+    configuration = parse({})
+    assert configuration == Configuration(extra={keys.EXTRA_FENCE: "true"})
+    assert configuration.cluster_id == "mycluster"
+    assert configuration.settings.scheduler_names == {"muster", "yunikorn"}
+    assert configuration.settings.placeholder_image == "registry.k8s.io/pause:3.7"
+
+
+def test_the_policy_group_picks_the_queue_configuration() -> None:
+    configuration = parse({"service.policyGroup": "ours", "ours.yaml": "partitions: []", "queues.yaml": "other"})
+    assert (configuration.policy_group, configuration.queues) == ("ours", "partitions: []")
+
+
+def test_a_reload_keeps_the_policy_group_in_force() -> None:
+    entries = {"service.policyGroup": "new", "new.yaml": "n", "queues.yaml": "q"}
+    configuration = parse(entries, "queues")
+    assert (configuration.policy_group, configuration.queues) == ("queues", "q")
+
+
+def test_unknown_keys_go_to_the_core_and_queue_configurations_do_not() -> None:
+    configuration = parse({"event.maxStreams": "7", "queues.yaml": "x", "health.checkInterval": "1s"})
+    assert configuration.extra == {
+        "event.maxStreams": "7",
+        "health.checkInterval": "1s",
+        keys.EXTRA_FENCE: "true",
+    }
+
+
+@pytest.mark.parametrize(
+    "key,value",
+    [
+        ("service.placeholderRunAsUser", "-1"),
+        ("applications.sharingGroups", "research"),
+        ("applications.sharingGroups", "a=one,two; b=two"),
+        ("applications.sharingGroups", "a=One"),
+        ("service.placeholderRunAsUser", "root"),
+        ("service.disableGangScheduling", "yes please"),
+        ("service.enableConfigHotRefresh", "2"),
+        ("service.placeholderImage", "pause 3.7"),
+        ("gang.placement", "direct"),
+        ("service.schedulerNames", "muster,,x"),
+        ("service.schedulerNames", "Muster Scheduler"),
+        ("kubernetes.qps", "-5"),
+        ("kubernetes.qps", "1e3"),
+        ("kubernetes.concurrency", "0"),
+        ("log.level", "loud"),
+        (keys.EXTRA_PLACEHOLDER_TIMEOUT, "fifteen minutes"),
+        (keys.EXTRA_WAIT_TIMEOUT, "-1s"),
+    ],
+)
+def test_a_bad_value_is_one_line_that_names_key_value_and_fix(key: str, value: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        parse({key: value})
+    message = str(caught.value)
+    assert key in message
+    assert repr(value) in message
+    assert "Write" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("value", ["0s", "0", "15m", "1h30m", "1.5h", "250ms"])
+def test_durations_are_those_of_go(value: str) -> None:
+    assert parse({keys.EXTRA_PLACEHOLDER_TIMEOUT: value}).extra[keys.EXTRA_PLACEHOLDER_TIMEOUT] == value
+
+
+def test_sharing_groups_are_read_by_namespace() -> None:
+    groups = parse({"applications.sharingGroups": " a = one, two; b=three ;"}).settings.sharing_groups
+    assert groups == {"one": "a", "two": "a", "three": "b"}
+
+
+def test_an_empty_value_is_an_absent_one() -> None:
+    assert parse({"kubernetes.qps": " "}).limits.qps == 0
+
+
+def test_the_burst_is_the_rate_where_it_is_not_given() -> None:
+    assert parse({"kubernetes.qps": "1000"}).limits.burst == 1000
+    assert parse({"kubernetes.qps": "1000", "kubernetes.burst": "50"}).limits.burst == 50
+
+
+def test_both_spellings_of_the_instance_type_label_are_read() -> None:
+    documented, real = "service.instanceTypeNodeLabelKey", "service.nodeInstanceTypeNodeLabelKey"
+    assert parse({documented: "a"}).settings.instance_type_label == "a"
+    assert parse({documented: "a", real: "b"}).settings.instance_type_label == "b"
+
+
+def test_log_levels_are_names_or_numbers() -> None:
+    levels = [parse({"log.level": level}).log_levels[""] for level in ("-1", "warn", "FATAL", "0")]
+    assert levels == ["DEBUG", "WARNING", "CRITICAL", "INFO"]
+
+
+def test_subsystems_have_levels_of_their_own_and_one_that_means_nothing_is_left_out() -> None:
+    entries = {"log.shim.client.level": "debug", "log.core.level": "loud", "log.level": " ", "log.format": "json"}
+    assert parse(entries).log_levels == {"shim.client": "DEBUG"}
+
+
+def test_the_config_map_that_has_the_last_word_on_a_key_is_named() -> None:
+    first = {"metadata": {"name": "defaults", "uid": "1"}, "data": {"a": "1", "b": "1"}}
+    second = {"metadata": {"name": "configs", "uid": "2"}, "data": {"b": "2"}, "binaryData": {"q.yaml.gz": ""}}
+    found = [source([first, second], key) for key in ("a", "b", "q.yaml", "unset")]
+    assert [where and where.name for where in found] == ["defaults", "configs", "configs", "configs"]
+    assert source([], "a") is None
+
+
+def packed(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode())).decode()
+
+
+def test_compressed_entries_are_unpacked_and_win() -> None:
+    found = merged(
+        [{"data": {"queues.yaml": "plain"}, "binaryData": {"queues.yaml.gz": packed("packed"), "x": "eA=="}}]
+    )
+    assert found == {"queues.yaml": "packed"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("not base64!", id="no base64"),
+        pytest.param(base64.b64encode(b"not gzip").decode(), id="no gzip"),
+        pytest.param(packed("x")[:-12], id="cut off"),
+    ],
+)
+def test_a_broken_compressed_entry_names_its_key(value: str) -> None:
+    with pytest.raises(BadSetting, match=r"queues\.yaml\.gz"):
+        merged([{"binaryData": {"queues.yaml.gz": value}}])
+
+
+def test_an_entry_that_unpacks_to_a_flood_is_refused() -> None:
+    with pytest.raises(BadSetting):
+        merged([{"binaryData": {"queues.yaml.gz": packed("x" * (UNPACKED_LIMIT + 1))}}])
+
+
+async def entries_of(*config_maps: tuple[str, dict[str, str]]) -> dict[str, str]:
+    server = ApiServer()
+    present = dict(config_maps)
+    for name in ("muster-defaults", "muster-configs", "yunikorn-defaults", "yunikorn-configs"):
+        if name in present:
+            server.plan(BASE + name, lambda data=present[name]: reply(200, {"data": data}))  # type: ignore[misc] # bound early
+        else:
+            server.plan(BASE + name, lambda: status(404, "NotFound"))
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        try:
+            return merged(await read_config_maps(session, "muster"))
+        finally:
+            await session.close()
+
+
+async def test_configs_overlay_defaults() -> None:
+    found = await entries_of(("muster-defaults", {"a": "1", "b": "1"}), ("muster-configs", {"b": "2"}))
+    assert found == {"a": "1", "b": "2"}
+
+
+async def test_yunikorns_config_maps_are_read_where_there_are_none_of_ours() -> None:
+    assert await entries_of(("yunikorn-configs", {"a": "y"})) == {"a": "y"}
+    assert await entries_of(("yunikorn-configs", {"a": "y"}), ("muster-defaults", {"a": "m"})) == {"a": "m"}
+
+
+async def test_no_config_map_has_to_exist() -> None:
+    assert await entries_of() == {}
+
+
+@pytest.mark.parametrize("written, seconds", [("", 600.0), ("90s", 90.0), ("1h30m", 5400.0), ("1.5m", 90.0)])
+def test_claims_are_waited_for_as_long_as_yunikorns_setting_says(written: str, seconds: float) -> None:
+    assert parse({"service.volumeBindTimeout": written}).settings.volume_bind_s == seconds
+
+
+@pytest.mark.parametrize("written", ["0s", "-1m", "soon", "10"])
+def test_a_time_that_is_none_for_claims_is_refused(written: str) -> None:
+    with pytest.raises(BadSetting, match="volumeBindTimeout"):
+        parse({"service.volumeBindTimeout": written})

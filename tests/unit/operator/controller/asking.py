@@ -1,0 +1,74 @@
+"""The comparison of both ledgers in the pure simulation: a question, an answer, and what was said in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster_operator.controller import reconciliation
+from muster_operator.model.core_requests import CoreRequest
+from muster_operator.model.core_responses import (
+    ApplicationInCore,
+    CoreResponse,
+    HeldInCore,
+    Inventory,
+    NodeInCore,
+    Part,
+)
+from muster_operator.model.ids import AllocationId
+from tests.unit.operator.controller.core import App, Core
+
+
+def inventory_of(core: Core, part: Part) -> Inventory:
+    """All that the core holds of a part."""
+    if part is Part.APPLICATIONS:
+        return Inventory(part, applications=tuple(_application(app) for app in core.apps.values()))
+    foreign = {name: frozenset(key for key, node in core.foreign.items() if node == name) for name in core.nodes}
+    return Inventory(
+        part, nodes=tuple(NodeInCore(name, is_open, foreign[name]) for name, is_open in core.nodes.items())
+    )
+
+
+def _application(app: App) -> ApplicationInCore:
+    parked = {held.parked.key for held in app.held.values() if held.parked is not None}
+    return ApplicationInCore(
+        app.spec.app,
+        frozenset({*app.asks, *parked}),
+        tuple(HeldInCore(key, held.node, AllocationId(f"{key}-0"), held.going) for key, held in app.held.items()),
+    )
+
+
+@dataclass
+class Asking:
+    """``ahead``: items that the core takes before it answers, per stream; ``unheard``: its words before the answer."""
+
+    part: Part
+    ahead: list[int]
+    touched: set[str] = field(default_factory=set)
+    inventory: Inventory | None = None
+    unheard: int = 0
+
+    def look(self, core: Core) -> None:
+        """The core answers as soon as it has taken in all that was said before the question."""
+        if self.inventory is None and not any(count > 0 for count in self.ahead):
+            self.inventory, self.unheard = inventory_of(core, self.part), len(core.allocations)
+
+    def taken(self, stream: int, core: Core) -> None:
+        """The core took an item."""
+        self.ahead[stream] -= 1
+        self.look(core)
+
+    def said(self, news: Iterable[CoreRequest]) -> None:
+        """Of whom we speak."""
+        for item in news:
+            self.touched.update(reconciliation.by_news(item))
+
+    def heard(self, verdict: CoreResponse, *, of_allocations: bool) -> None:
+        """Of whom the core spoke."""
+        self.touched.update(reconciliation.by_verdict(verdict))
+        self.unheard -= of_allocations and self.inventory is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the two can be compared."""
+        return self.inventory is not None and self.unheard <= 0

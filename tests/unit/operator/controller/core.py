@@ -1,0 +1,354 @@
+"""A small core for tests: it accepts, reserves, swaps and completes by the rules of the seeds, without quota or fit.
+
+A peer in a pure simulation. It takes news and gives verdicts on three streams whose order is kept within each, never
+across (semantics 1, 19).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationRemoved,
+    ApplicationSpec,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSpec,
+    AskSubmitted,
+    ClusterObjectReported,
+    CoreRequest,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+    TerminationType,
+)
+from muster_operator.model.core_responses import (
+    Allocated,
+    AllocationRejected,
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationRejected,
+    ApplicationResponse,
+    ApplicationUpdated,
+    AskCancelled,
+    AskRejected,
+    CoreResponse,
+    NodeResponse,
+    Released,
+)
+from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
+from muster_si import keys
+
+STOPPED = TerminationType.STOPPED_BY_RM
+
+
+def _avoided(ask: AskSpec) -> list[str]:
+    """The nodes that its pod keeps off."""
+    return ask.tags.get(keys.TAG_AVOID_NODES, "").split(",")
+
+
+@dataclass
+class Held:
+    """An allocation; ``going`` is the type it was told to go with, ``parked`` the ask that takes its place."""
+
+    ask: AskSpec
+    node: NodeName
+    going: TerminationType | None = None
+    parked: AskSpec | None = None
+
+
+@dataclass
+class App:
+    """An application in the core. ``places``: by task group, those held without pods; None = none were looked for."""
+
+    spec: ApplicationSpec
+    state: str = "Accepted"
+    places: dict[str, int] | None = None
+    asks: dict[PodUid, AskSpec] = field(default_factory=dict)
+    held: dict[PodUid, Held] = field(default_factory=dict)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether its places are held here, without placeholder pods (semantics 16)."""
+        return self.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT) == keys.PLACEMENT_DIRECT
+
+    def hold(self) -> None:
+        """Hold a place for each member that is not there yet; the members take them as they come."""
+        members = json.loads(self.spec.tags[keys.APP_TAG_MEMBERS])
+        there = Counter(held.ask.task_group for held in self.held.values())
+        self.places = {one["name"]: max(0, one["minMember"] - there[one["name"]]) for one in members}
+
+    def take_place(self, group: str) -> bool:
+        """Whether there was a place of the group; there is one less."""
+        left = (self.places or {}).get(group, 0)
+        if left:
+            self.places = {**(self.places or {}), group: left - 1}
+        return bool(left)
+
+    def placeholders(self) -> list[Held]:
+        """Live ones, not on their way out."""
+        return [held for held in self.held.values() if held.ask.placeholder and held.going is None]
+
+    def forget(self, key: PodUid) -> None:
+        """An ask is gone; a placeholder that was told to go for it goes all the same (semantics 14)."""
+        self.asks.pop(key, None)
+        for held in self.held.values():
+            held.parked = None if held.parked and held.parked.key == key else held.parked
+
+
+@dataclass
+class Core:  # long: a whole scheduler in one page is easier to trust than in three
+    """``allocations`` and ``applications`` are the streams to the operator."""
+
+    apps: dict[AppId, App] = field(default_factory=dict)
+    nodes: dict[NodeName, bool] = field(default_factory=dict)
+    foreign: dict[PodUid, NodeName] = field(default_factory=dict)
+    allocations: deque[CoreResponse] = field(default_factory=deque)
+    applications: deque[CoreResponse] = field(default_factory=deque)
+    completed: set[AppId] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    is_stingy: bool = False
+    reject: str = ""
+    turn: int = 0
+
+    def reset(self) -> None:
+        """A new session: everything of the old one is dropped."""
+        for part in (self.apps, self.nodes, self.foreign, self.completed, self.allocations, self.applications):
+            part.clear()
+
+    def take(self, news: CoreRequest) -> None:
+        """One item of news."""
+        match news:
+            case ApplicationSubmitted(spec):
+                self._submitted(spec)
+            case ApplicationRemoved(app):
+                self.apps.pop(app, None)
+            case AskSubmitted(ask):
+                self._asked(ask)
+            case AskReleased(app, key):
+                if app in self.apps:
+                    self.apps[app].forget(key)
+                    self._settle(app)
+            case AllocationReported(allocation):
+                self._reported(allocation.ask, allocation.node)
+            case AllocationReleased():
+                self._released(news)
+            case ClusterObjectReported():
+                pass  # it looks at nobody's company
+            case _:
+                self._node(news)
+        self.schedule()
+
+    def _node(self, news: CoreRequest) -> None:
+        match news:
+            case NodeCreated(node, drained, existing):
+                assert node.name not in self.nodes, "a duplicate CREATE"
+                self.nodes[node.name] = not drained
+                for allocation in existing:
+                    self._reported(allocation.ask, allocation.node)
+                self.allocations.append(NodeResponse(accepted=(node.name,)))
+            case NodeOpened(name):
+                assert not self.nodes[name], "opened twice"
+                self.nodes[name] = True
+            case NodeDrained(name):
+                self.nodes[name] = False
+            case NodeDecommissioned(name):
+                self._decommission(name)
+            case NodeUpdated(node):
+                assert node.name in self.nodes
+            case _:
+                raise AssertionError(news)
+
+    def _decommission(self, name: NodeName) -> None:
+        del self.nodes[name]
+        for app in self.apps.values():
+            for key, held in list(app.held.items()):
+                if held.node == name:
+                    del app.held[key]
+                    if held.parked:
+                        app.asks[held.parked.key] = held.parked
+
+    def _submitted(self, spec: ApplicationSpec) -> None:
+        if keys.APP_TAG_RENEWAL in spec.tags:
+            return
+        if spec.app in self.apps:
+            self.refused.append(f"{spec.app} is there already")
+            return
+        if self.reject:
+            rejected = ApplicationRejected(spec.app, self.reject)
+            self.applications.append(ApplicationResponse(rejected=(rejected,)))
+            return
+        self.apps[spec.app] = App(spec)
+        self.applications.append(ApplicationResponse(accepted=(ApplicationAccepted(spec.app),)))
+
+    def _reported(self, ask: AskSpec, node: NodeName) -> None:
+        """One that is known is told anew (ADR 0010); it never moves. Its node, or application, may be gone by now."""
+        if node not in self.nodes or ask.app not in {None, *self.apps}:
+            gone = AllocationRejected(ask.app or AppId(""), ask.key, "its node or application is not known")
+            self.allocations.append(AllocationResponse(rejected_allocations=(gone,)))
+            return
+        if ask.app is None:
+            assert self.foreign.get(ask.key, node) == node, "moved"
+            self.foreign[ask.key] = node
+            return
+        app = self.apps[ask.app]
+        known = app.held.get(ask.key)
+        if known is not None:
+            assert known.node == node, "moved"
+            known.ask = ask
+            return
+        app.held[ask.key] = Held(ask, node)
+        self._settle(ask.app)
+
+    def _asked(self, ask: AskSpec) -> None:
+        app = self.apps.get(ask.app or AppId(""))
+        if app is None and ask.app in self.completed:
+            gone = AskCancelled(ask.app, ask.key, TerminationType.TIMEOUT, "completed before the ask came")
+            self.allocations.append(AllocationResponse(cancelled_asks=(gone,)))
+            return
+        if app is None or ask.key in app.held:
+            reason = "unknown application" if app is None else "allocated already"
+            rejected = AskRejected(ask.app or AppId(""), ask.key, reason)
+            self.refused.append(f"ask {ask.key}: {reason}")
+            self.allocations.append(AllocationResponse(rejected_asks=(rejected,)))
+            return
+        if app.spec.placeholder_ask and app.state == "Accepted" and not ask.placeholder and not app.is_direct:
+            self.refused.append(f"real ask {ask.key} before the gang is reserved")
+        app.forget(ask.key)
+        app.asks[ask.key] = ask
+
+    def _released(self, news: AllocationReleased) -> None:
+        if news.app is None:
+            self.foreign.pop(news.key)
+            return
+        app = self.apps.get(news.app)
+        held = app.held.get(news.key) if app else None
+        if app is None or held is None:
+            return  # a duplicate
+        del app.held[news.key]
+        if news.termination is STOPPED:
+            confirmed = Released(news.app, news.key, STOPPED, news.allocation_id)
+            self.allocations.append(AllocationResponse(released=(confirmed,)))
+        else:
+            assert news.termination is held.going, "confirmed with another type"
+        if held.parked:
+            is_open = held.node in self.nodes and held.node not in _avoided(held.parked)
+            self._place(app, held.parked, held.node if is_open else self._next_node(held.parked))
+        self._settle(news.app)
+
+    def schedule(self) -> None:
+        """Everything that can be placed or swapped now."""
+        if not any(self.nodes.values()):
+            return
+        for app in list(self.apps.values()):
+            if app.is_direct and app.places is None and not self.is_stingy:
+                app.hold()
+                self._settle(app.spec.app)
+            for ask in list(app.asks.values()):
+                if ask.placeholder and not self.is_stingy:
+                    del app.asks[ask.key]
+                    self._place(app, ask, self._next_node(ask))
+                elif not ask.placeholder and self._may_run(app):
+                    self._swap_or_allocate(app, ask)
+            self._settle(app.spec.app)
+
+    def _may_run(self, app: App) -> bool:
+        return app.state == "Running" or (app.state == "Accepted" and not self._is_gang(app))
+
+    @staticmethod
+    def _is_gang(app: App) -> bool:
+        return bool(app.spec.placeholder_ask) and not app.spec.tags.get("resumed")
+
+    def _swap_or_allocate(self, app: App, ask: AskSpec) -> None:
+        del app.asks[ask.key]
+        if app.take_place(ask.task_group):
+            self._place(app, ask, self._next_node(ask))
+            return
+        target = next((held for held in app.placeholders() if held.ask.task_group == ask.task_group), None)
+        if target is None:
+            self._place(app, ask, self._next_node(ask))
+            return
+        target.going, target.parked = TerminationType.PLACEHOLDER_REPLACED, ask
+        self.allocations.append(AllocationResponse(released=(self._release(app, target),)))
+
+    @staticmethod
+    def _release(app: App, held: Held) -> Released:
+        assert held.going is not None
+        return Released(app.spec.app, held.ask.key, held.going, AllocationId(f"{held.ask.key}-0"))
+
+    def _next_node(self, ask: AskSpec) -> NodeName | None:
+        names = sorted(name for name, is_open in self.nodes.items() if is_open and name not in _avoided(ask))
+        self.turn += 1
+        return names[self.turn % len(names)] if names else None
+
+    def _place(self, app: App, ask: AskSpec, node: NodeName | None) -> None:
+        """On the node, or it waits for one that it does not keep off."""
+        if node is None:
+            app.asks[ask.key] = ask
+        else:
+            self._allocate(app, ask, node)
+
+    def _allocate(self, app: App, ask: AskSpec, node: NodeName) -> None:
+        app.held[ask.key] = Held(ask, node)
+        allocated = Allocated(app.spec.app, ask.key, node, AllocationId(f"{ask.key}-0"))
+        self.allocations.append(AllocationResponse(allocated=(allocated,)))
+
+    def _settle(self, app_id: AppId) -> None:
+        app = self.apps.get(app_id)
+        if app is None:
+            return
+        real = [held for held in app.held.values() if not held.ask.placeholder]
+        if app.state == "Accepted":
+            members = app.spec.placeholder_ask.get("pods", 0)
+            pending = any(ask.placeholder for ask in app.asks.values())
+            if (
+                real
+                or app.places is not None
+                or (not pending and len(app.placeholders()) >= members and (members or app.asks))
+            ):
+                self._move(app, "Running")
+        elif app.state == "Resuming" and not any(held.ask.placeholder for held in app.held.values()):
+            app.spec = ApplicationSpec(app.spec.app, app.spec.queue, app.spec.user, {"resumed": "true"})
+            self._move(app, "Accepted")
+        elif app.state == "Failing" and not app.held:
+            self._move(app, "Failed")
+            del self.apps[app_id]
+
+    def _move(self, app: App, state: str, message: str = "") -> None:
+        app.state = state
+        self.applications.append(ApplicationResponse(updated=(ApplicationUpdated(app.spec.app, state, message),)))
+
+    def time_out(self, app_id: AppId) -> None:
+        """The placeholder clock rang while the application reserves: the style's outcome (semantics 8)."""
+        app = self.apps[app_id]
+        soft = app.spec.style == "Soft"
+        keys = [key for key, ask in app.asks.items() if ask.placeholder or not soft]
+        app.asks = {key: ask for key, ask in app.asks.items() if key not in keys}
+        for held in app.held.values():
+            held.going = TerminationType.TIMEOUT
+        verdict = AllocationResponse(
+            cancelled_asks=tuple(AskCancelled(app_id, key, TerminationType.TIMEOUT) for key in keys),
+            released=tuple(self._release(app, held) for held in app.held.values()),
+        )
+        self.allocations.append(verdict)
+        self._move(app, "Resuming" if soft else "Failing", "the placeholder time-out ended")
+        self._settle(app_id)
+
+    def complete(self) -> None:
+        """The completing clock rang: left-over placeholders go; an application without anything is Completed."""
+        for app_id, app in list(self.apps.items()):
+            if app.asks or any(not held.ask.placeholder for held in app.held.values()) or app.state == "Accepted":
+                continue
+            for held in app.placeholders():
+                held.going = TerminationType.TIMEOUT
+                self.allocations.append(AllocationResponse(released=(self._release(app, held),)))
+            if not app.held and app.state == "Running":
+                self._move(app, "Completed")
+                self.completed.add(app_id)
+                del self.apps[app_id]

@@ -1,0 +1,168 @@
+"""Drives one ledger by hand: a scenario is a list of facts and verdicts, and a list of expected news and commands."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from muster_operator.controller import recovery
+from muster_operator.controller.cluster_events import handle_event
+from muster_operator.controller.core_responses import handle_core_response, was_answered
+from muster_operator.controller.state import Ledger, next_due
+from muster_operator.controller.timers import on_timers
+from muster_operator.model.cluster_events import ClusterEvent, PodGone
+from muster_operator.model.commands import (
+    CancelCreations,
+    Command,
+    CommandFailed,
+    CommandSucceeded,
+    Outcome,
+    PostEvent,
+    Result,
+)
+from muster_operator.model.core_requests import AskSubmitted, TerminationType
+from muster_operator.model.core_responses import (
+    Allocated,
+    AllocationResponse,
+    ApplicationAccepted,
+    ApplicationResponse,
+    ApplicationUpdated,
+    AskCancelled,
+    CoreResponse,
+    Released,
+)
+from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
+from muster_operator.model.settings import Settings
+from muster_si import keys
+from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen, node_seen, seen
+from tests.unit.operator.controller.objects import Raw, a_namespace, a_node, a_pod
+from tests.unit.operator.model.signing import KEYS
+
+APP = AppId("dev/job")
+#: Two namespaces that share their application IDs, and the application `job` of both.
+SHARING = Settings(sharing_groups={"dev": "team", "other": "team"})
+SHARED = AppId("@team/job")
+
+
+@dataclass
+class Driver:
+    """``now`` is the test's to move."""
+
+    ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
+    now: float = 0.0
+
+    def see(self, raw: Raw, **status: object) -> Outcome:
+        """A pod looks like this."""
+        raw = copy.deepcopy(raw)
+        raw["status"].update(status)
+        return self.fact(seen(raw, self.ledger.settings))
+
+    def fact(self, fact: ClusterEvent) -> Outcome:
+        """A fact."""
+        return handle_event(self.ledger, fact, self.now)
+
+    def gone(self, name: str) -> Outcome:
+        """A pod named by ``a_pod`` is gone."""
+        return self.gone_uid(PodUid(f"uid-{name}"))
+
+    def gone_uid(self, uid: PodUid) -> Outcome:
+        """A pod is gone."""
+        return self.fact(PodGone(uid))
+
+    def told(self, verdict: CoreResponse) -> Outcome:
+        """A word of the core."""
+        return handle_core_response(self.ledger, verdict, self.now)
+
+    def result(self, result: Result) -> Outcome:
+        """The end of a command."""
+        return was_answered(self.ledger, result, self.now)
+
+    def wait(self, seconds: float) -> Outcome:
+        """Time passes."""
+        self.now += seconds
+        out = Outcome()
+        while (due := next_due(self.ledger)) is not None and due <= self.now:
+            one = on_timers(self.ledger, self.now)
+            out = Outcome(out.news + one.news, out.commands + one.commands)
+        return out
+
+    def accepted(self, app: AppId = APP) -> Outcome:
+        """The core accepts, and begins with what it is asked for."""
+        out = self.told(ApplicationResponse(accepted=(ApplicationAccepted(app),)))
+        begun = self.updated(keys.APP_ACCEPTED, app=app)
+        return Outcome(out.news + begun.news, out.commands + begun.commands)
+
+    def updated(self, state: str, message: str = "", app: AppId = APP) -> Outcome:
+        """The core's state of the application."""
+        return self.told(ApplicationResponse(updated=(ApplicationUpdated(app, state, message),)))
+
+    def allocated(
+        self, uid: str, node: str = "n1", app: AppId = APP, volumes: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """The core gives a node, and volumes to claims that have none."""
+        found = Allocated(app, PodUid(uid), NodeName(node), AllocationId(f"{uid}-0"), volumes=volumes or {})
+        return self.told(AllocationResponse(allocated=(found,)))
+
+    def released(self, uid: str, termination: TerminationType, app: AppId = APP) -> Outcome:
+        """The core wants an allocation to go, or confirms that it is gone."""
+        order = Released(app, PodUid(uid), termination, AllocationId(f"{uid}-0"))
+        return self.told(AllocationResponse(released=(order,)))
+
+    def cancelled(self, uid: str, termination: TerminationType = TerminationType.TIMEOUT) -> Outcome:
+        """The core takes an ask back."""
+        return self.told(AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid(uid), termination),)))
+
+
+def whole(turns: Iterable[Outcome]) -> Outcome:
+    """All that a step of a recovery says, turn by turn."""
+    said = Outcome()
+    for turn in turns:
+        said.add(turn)
+    return said
+
+
+def live(*nodes: str, settings: Settings = SETTINGS) -> Driver:
+    """A live session with these nodes; n1 if none is named."""
+    driver = Driver(Ledger(settings, keys=KEYS))
+    driver.fact(namespace_seen(a_namespace()))
+    for name in nodes or ("n1",):
+        driver.fact(node_seen(a_node(name)))
+    whole(recovery.begin(driver.ledger, 0.0))
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    whole(recovery.submit_asks(driver.ledger, 0.0))
+    recovery.open_nodes(driver.ledger, 0.0)
+    return driver
+
+
+def waiting(driver: Driver, name: str = "w0", app: AppId = APP) -> Raw:
+    """A plain pod of the application whose ask is with the core."""
+    raw = a_pod(name, app=app)
+    driver.see(raw)
+    driver.accepted(app)
+    return raw
+
+
+def asked(outcome: Outcome) -> list[str]:
+    """The UIDs asked for."""
+    return [item.ask.key for item in outcome.news if isinstance(item, AskSubmitted)]
+
+
+def events(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """(pod or node, reason, action) of the events."""
+    return [(c.name, c.reason, c.action) for c in outcome.commands if isinstance(c, PostEvent)]
+
+
+def orders(outcome: Outcome) -> list[Command]:
+    """The commands that are no events, and that are written."""
+    return [command for command in outcome.commands if not isinstance(command, PostEvent | CancelCreations)]
+
+
+def done(command: Command) -> CommandSucceeded:
+    """It worked."""
+    return CommandSucceeded(command)
+
+
+def refused(command: Command, status: int = 403, message: str = "no") -> CommandFailed:
+    """It will never work."""
+    return CommandFailed(command, status, "Refused", message)

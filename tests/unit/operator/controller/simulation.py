@@ -1,0 +1,212 @@
+"""Kubernetes, the agent and a core, step by step in any order, without a clock and without I/O.
+
+Every queue between the three keeps its own order; which of them moves next is the test's choice. Either side can be
+killed between any two steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from muster_operator.controller import recovery
+from muster_operator.controller.cluster_events import handle_event
+from muster_operator.controller.core_responses import handle_core_response, was_answered
+from muster_operator.controller.reconciliation import Difference, compare
+from muster_operator.controller.state import Ledger, Phase, next_due
+from muster_operator.controller.timers import on_timers
+from muster_operator.model.commands import CancelCreations, Command, CreatePlaceholder, Outcome, Result
+from muster_operator.model.core_requests import (
+    ApplicationRemoved,
+    ApplicationSubmitted,
+    CoreRequest,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+)
+from muster_operator.model.core_responses import CoreResponse, Part
+from muster_operator.model.settings import Settings
+from tests.unit.operator.controller.asking import Asking
+from tests.unit.operator.controller.core import Core
+from tests.unit.operator.controller.counting import assert_counted
+from tests.unit.operator.controller.driver import whole
+from tests.unit.operator.controller.kubernetes import Kubernetes
+from tests.unit.operator.model.signing import KEYS
+
+Choose = Callable[[int], int]
+_APPLICATION_NEWS = (ApplicationSubmitted, ApplicationRemoved)
+_NODE_NEWS = (NodeCreated, NodeUpdated, NodeDrained, NodeOpened, NodeDecommissioned)
+
+
+def first(_: int) -> int:
+    """Always the first queue that has something."""
+    return 0
+
+
+@dataclass
+class Simulation:  # long: every move is a method, and all of them move the same queues
+    """``kubernetes``, ``core`` and the ledger between them."""
+
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    core: Core = field(default_factory=Core)
+    ledger: Ledger = field(default_factory=lambda: Ledger(keys=KEYS))
+    now: float = 0.0
+    streams: tuple[deque[CoreRequest], deque[CoreRequest], deque[CoreRequest]] = field(
+        default_factory=lambda: (deque(), deque(), deque())
+    )
+    commands: deque[Command] = field(default_factory=deque)
+    results: deque[Result] = field(default_factory=deque)
+    asking: Asking | None = None
+    settings: Settings = field(default_factory=Settings)
+    differences: list[Difference] = field(default_factory=list)
+
+    def start(self) -> Simulation:
+        """The operator starts: it lists, registers and recovers."""
+        self.kubernetes.watch.clear()
+        self.ledger = Ledger(self.settings, keys=KEYS)
+        for fact in self.kubernetes.list_all():
+            handle_event(self.ledger, fact, self.now)
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """The walk of semantics 19 as the shell does it."""
+        self.core.reset()
+        self.asking = None
+        for stream in self.streams:
+            stream.clear()
+        self._take(whole(recovery.begin(self.ledger, self.now)))
+        self._deliver()
+        while self.core.applications and self.ledger.phase is Phase.RECOVERING:
+            self._take(handle_core_response(self.ledger, self.core.applications.popleft(), self.now))
+        assert recovery.is_answered(self.ledger)
+        self._take(whole(recovery.report_nodes(self.ledger, self.now)))
+        self._take(whole(recovery.submit_asks(self.ledger, self.now)))
+        self._deliver()
+        self._fence()
+        self._take(recovery.open_nodes(self.ledger, self.now))
+
+    def _fence(self) -> None:
+        """The core has taken in all of it; one that is imitated always has."""
+
+    def kill_operator(self, *, lose_commands: bool) -> None:
+        """Kill -9: what it knew is gone; commands on the wire are lost or still carried out."""
+        while self.commands and not lose_commands:
+            self.kubernetes.apply(self.commands.popleft())
+        self.commands.clear()
+        self.results.clear()
+        self.start()
+
+    def kill_core(self) -> None:
+        """The core starts anew; the operator registers again and finishes its writes in between."""
+        recovery.pause(self.ledger)
+        while self.commands:
+            self.results.append(self.kubernetes.apply(self.commands.popleft()))
+        while self.results:
+            was_answered(self.ledger, self.results.popleft(), self.now)
+        while self.kubernetes.watch:
+            handle_event(self.ledger, self.kubernetes.watch.popleft(), self.now)
+        self._begin()
+
+    def _take(self, outcome: Outcome) -> None:
+        for order in outcome.commands:
+            if isinstance(order, CancelCreations):
+                self._cancel(order)
+            else:
+                self.commands.append(order)
+        if self.asking is not None:
+            self.asking.said(outcome.news)
+        for item in outcome.news:
+            kind = 0 if isinstance(item, _APPLICATION_NEWS) else 1 if isinstance(item, _NODE_NEWS) else 2
+            self.streams[kind].append(item)
+
+    def _cancel(self, order: CancelCreations) -> None:
+        """What the link does with creations that it has not sent."""
+        kept = [
+            each for each in self.commands if not (isinstance(each, CreatePlaceholder) and each.spec.app == order.app)
+        ]
+        self.commands = deque(kept)
+
+    def _deliver(self) -> None:
+        for stream in self.streams:
+            while stream:
+                self.core.take(stream.popleft())
+
+    def moves(self) -> list[Callable[[], None]]:
+        """What can happen next."""
+        possible: list[tuple[object, Callable[[], None]]] = [
+            (self.kubernetes.watch, self._observe),
+            (self.commands, self._command),
+            (self.results, self._answer),
+            (self.core.applications, self._obey_application),
+            (self.core.allocations, self._obey_allocation),
+            *((stream, lambda index=index: self._tell(index)) for index, stream in enumerate(self.streams)),
+            (self.asking is not None and self.asking.is_ready, self._compare),
+        ]
+        return [move for queue, move in possible if queue]
+
+    def ask(self, part: Part) -> None:
+        """The operator asks the core for a part of what it holds, unless it has asked already."""
+        if self.asking is None:
+            self.asking = Asking(part, [len(stream) for stream in self.streams])
+            self.asking.look(self.core)
+
+    def _compare(self) -> None:
+        assert self.asking is not None
+        assert self.asking.inventory is not None
+        found = compare(self.ledger, self.asking.inventory, self.asking.touched, self.now)
+        self.asking = None
+        self.differences += found.found
+        self._take(found.out)
+
+    def _tell(self, index: int) -> None:
+        self.core.take(self.streams[index].popleft())
+        if self.asking is not None:
+            self.asking.taken(index, self.core)
+
+    def _hear(self, verdict: CoreResponse, *, of_allocations: bool) -> None:
+        self._take(handle_core_response(self.ledger, verdict, self.now))
+        if self.asking is not None:
+            self.asking.heard(verdict, of_allocations=of_allocations)
+
+    def _observe(self) -> None:
+        self._take(handle_event(self.ledger, self.kubernetes.watch.popleft(), self.now))
+
+    def _command(self) -> None:
+        self.results.append(self.kubernetes.apply(self.commands.popleft()))
+
+    def _answer(self) -> None:
+        self._take(was_answered(self.ledger, self.results.popleft(), self.now))
+
+    def _obey_application(self) -> None:
+        self._hear(self.core.applications.popleft(), of_allocations=False)
+
+    def _obey_allocation(self) -> None:
+        self._hear(self.core.allocations.popleft(), of_allocations=True)
+
+    def step(self, choose: Choose = first) -> bool:
+        """One move; False when nothing can move."""
+        moves = self.moves()
+        if moves:
+            moves[choose(len(moves))]()
+            assert_counted(self.ledger)
+        return bool(moves)
+
+    def run(self, choose: Choose = first, limit: int = 100_000) -> int:
+        """Until nothing moves; returns the number of steps."""
+        for steps in range(limit):
+            if not self.step(choose):
+                return steps
+        raise AssertionError("it never comes to rest")
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with the reminders that come due."""
+        end = self.now + seconds
+        while (due := next_due(self.ledger)) is not None and due <= end:
+            self.now = due
+            self._take(on_timers(self.ledger, self.now))
+            self.run()
+        self.now = end

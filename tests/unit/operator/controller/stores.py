@@ -1,0 +1,61 @@
+"""Claims and volumes for scenarios: raw objects, and the facts that they become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster_operator.model.cluster_events import ClusterEvent
+from muster_operator.model.settings import Settings
+from muster_operator.model.storage import ClaimRef
+from muster_operator.runtime.objects import fact_of
+
+Raw = dict[str, Any]
+
+#: The claim of most scenarios.
+DATA = ClaimRef("dev", "data", "uid-data")
+
+
+def a_claim(name: str = "data", *, volume: str = "", selected: str = "", **metadata: Any) -> Raw:
+    """A claim in ``dev`` whose UID is ``uid-<name>``; with a volume it is bound."""
+    annotations = {"volume.kubernetes.io/selected-node": selected} if selected else {}
+    if volume:
+        annotations["pv.kubernetes.io/bind-completed"] = "yes"
+    return {
+        "metadata": {"name": name, "namespace": "dev", "uid": f"uid-{name}", "annotations": annotations, **metadata},
+        "spec": {"storageClassName": "late", "volumeName": volume},
+        "status": {"phase": "Bound" if volume else "Pending"},
+    }
+
+
+def a_volume(name: str = "disk", *, claim: str = "", node: str = "", phase: str = "Available", **spec: Any) -> Raw:
+    """A volume for this claim of ``dev``, or for any; reached from one node, or from every."""
+    if claim:
+        spec["claimRef"] = {"namespace": "dev", "name": claim, "uid": f"uid-{claim}"}
+    if node:
+        here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec, "status": {"phase": phase}}
+
+
+def seen(plural: str, raw: Raw) -> ClusterEvent:
+    """The fact that the object becomes."""
+    fact = fact_of(plural, "MODIFIED", raw, Settings())
+    assert fact is not None
+    return fact
+
+
+def gone(plural: str, raw: Raw) -> ClusterEvent:
+    """The fact that it is gone."""
+    fact = fact_of(plural, "DELETED", raw, Settings())
+    assert fact is not None
+    return fact
+
+
+def claim_seen(name: str = "data", **fields: Any) -> ClusterEvent:
+    """A claim looks like this."""
+    return seen("persistentvolumeclaims", a_claim(name, **fields))
+
+
+def volume_seen(name: str = "disk", **fields: Any) -> ClusterEvent:
+    """A volume looks like this."""
+    return seen("persistentvolumes", a_volume(name, **fields))

@@ -1,0 +1,265 @@
+"""A pod that changes after it was seen: resized, relabelled, of another class, gone and made again (ADR 0010)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_operator.model.cluster_events import PriorityClassSeen
+from muster_operator.model.commands import BindPod, Outcome, PostEvent
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    AllocationReported,
+    AllocationSpec,
+    ApplicationRemoved,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSubmitted,
+    NodeCreated,
+    TerminationType,
+)
+from muster_operator.model.core_responses import AllocationResponse, AskCancelled, AskRejected
+from muster_operator.model.ids import AllocationId, PodUid
+from tests.unit.operator.controller.driver import APP, Driver, asked, done, events, live, orders, waiting
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import APP_ID, QUEUE, Raw, a_container, a_node, a_pod
+
+
+def running(driver: Driver, name: str = "w0") -> Raw:
+    """A pod of APP on n1, as Kubernetes shows it."""
+    waiting(driver, name)
+    driver.allocated(f"uid-{name}")
+    raw = a_pod(name, app=APP, nodeName="n1")
+    driver.see(raw)
+    return raw
+
+
+def resized(raw: Raw, cpu: str) -> Raw:
+    """The same pod with other requests, as after a write to its resize subresource."""
+    return {**raw, "spec": {**raw["spec"], "containers": [a_container(cpu=cpu, memory="1Gi")]}}
+
+
+def labelled(raw: Raw, **labels: str) -> Raw:
+    metadata = {**raw["metadata"], "labels": {**raw["metadata"]["labels"], **labels}}
+    return {**raw, "metadata": metadata}
+
+
+def of_app(raw: Raw, app: str) -> Raw:
+    return {**raw, "metadata": {**raw["metadata"], "labels": {APP_ID: app}}}
+
+
+def retold(out: Outcome) -> AllocationSpec:
+    [news] = out.news
+    assert isinstance(news, AllocationReported)
+    return news.allocation
+
+
+def notes(out: Outcome) -> list[str]:
+    return [command.note for command in out.commands if isinstance(command, PostEvent)]
+
+
+@pytest.mark.parametrize("cpu, milli", [("2", 2000), ("500m", 500)])
+def test_a_bound_pod_that_is_resized_is_told_again_with_its_key_and_allocation_id(cpu: str, milli: int) -> None:
+    driver = live()
+    raw = running(driver)
+    told = retold(driver.see(resized(raw, cpu)))
+    assert (told.ask.key, told.allocation_id, told.node, told.ask.app) == ("uid-w0", "uid-w0-0", "n1", APP)
+    assert told.ask.resources["vcore"] == milli
+    assert not driver.see(resized(raw, cpu))
+
+
+def test_a_resize_is_told_when_it_is_written_when_the_kubelet_put_it_in_force_and_when_it_is_given_up() -> None:
+    """KEP-1287: until then the larger of the two counts."""
+    driver = live()
+    raw = resized(running(driver), "500m")
+    before: dict[str, Any] = {
+        "name": "main",
+        "resources": {"requests": {"cpu": "1"}},
+        "allocatedResources": {"cpu": "1"},
+    }
+    assert not driver.see(raw, containerStatuses=[before])  # asked for less: it has what it has
+    now = {"name": "main", "resources": {"requests": {"cpu": "500m"}}, "allocatedResources": {"cpu": "500m"}}
+    assert retold(driver.see(raw, containerStatuses=[now])).ask.resources["vcore"] == 500
+    huge = resized(raw, "1000")
+    assert retold(driver.see(huge, containerStatuses=[now])).ask.resources["vcore"] == 1_000_000
+    infeasible = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    out = driver.see(huge, containerStatuses=[now], conditions=infeasible)
+    assert retold(out).ask.resources["vcore"] == 500
+
+
+def test_a_pod_that_is_resized_between_decision_and_bind_is_told_as_an_allocation() -> None:
+    driver = live()
+    raw = waiting(driver)
+    driver.allocated("uid-w0")
+    assert retold(driver.see(resized(raw, "3"))).ask.resources["vcore"] == 3000
+
+
+def test_an_ask_that_came_after_its_allocation_is_told_as_an_allocation() -> None:
+    """The core decided on the old ask before it read the new one, and refused that (semantics 3)."""
+    driver = live()
+    raw = waiting(driver)
+    assert asked(driver.see(resized(raw, "3"))) == ["uid-w0"]
+    driver.allocated("uid-w0")
+    out = driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
+    assert retold(out).ask.resources["vcore"] == 3000
+    assert events(out) == []
+
+
+def test_a_label_of_a_running_pod_reaches_the_core() -> None:
+    """Selectors of other pods read it."""
+    driver = live()
+    raw = running(driver)
+    assert retold(driver.see(labelled(raw, role="db"))).ask.tags["kubernetes.io/label/role"] == "db"
+    annotated = {**raw, "metadata": {**labelled(raw, role="db")["metadata"], "annotations": {"note": "x"}}}
+    assert not driver.see(annotated)
+
+
+def test_of_a_pod_that_the_core_ordered_to_go_it_hears_only_its_end() -> None:
+    driver = live()
+    raw = running(driver)
+    driver.released("uid-w0", TerminationType.PREEMPTED_BY_SCHEDULER)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not driver.see(raw).news
+    assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
+
+
+def test_a_resize_while_the_node_is_away_is_told_with_the_node() -> None:
+    driver = live("n2")
+    raw = a_pod("w0", app=APP, nodeName="n1")
+    driver.see(raw)
+    driver.accepted()
+    assert not driver.see(resized(raw, "3")).news
+    [created] = driver.fact(node_seen(a_node("n1"))).news
+    assert isinstance(created, NodeCreated)
+    assert [one.ask.resources["vcore"] for one in created.existing] == [3000]
+
+
+def test_a_priority_class_that_is_seen_after_its_pods_is_told_with_each_of_them() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, priorityClassName="batch"))
+    driver.accepted()
+    driver.allocated("uid-w0")
+    driver.see(a_pod("w1", app=APP, priorityClassName="batch"))
+    driver.see(a_pod("w2", app=APP))
+    opted = {"yunikorn.apache.org/allow-preemption": "true"}
+    driver.see(a_pod("w3", app=APP, priorityClassName="batch", annotations=opted))
+    allocated, ask = driver.fact(PriorityClassSeen("batch", allow_preemption=False)).news
+    assert isinstance(allocated, AllocationReported)
+    assert isinstance(ask, AskSubmitted)
+    assert (allocated.allocation.ask.key, ask.ask.key) == ("uid-w0", "uid-w1")
+    assert {allocated.allocation.ask.allow_preempt_self, ask.ask.allow_preempt_self} == {False}
+    assert not driver.fact(PriorityClassSeen("batch", allow_preemption=False))
+
+
+def test_a_waiting_pod_whose_application_id_changes_moves_to_that_application() -> None:
+    driver = live()
+    raw = waiting(driver)
+    waiting(driver, "w1")
+    out = driver.see(of_app(raw, "other"))
+    assert out.news[0] == AskReleased(APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM)
+    assert isinstance(out.news[1], ApplicationSubmitted)
+    assert out.news[1].spec.app == "dev/other"
+    late = driver.allocated("uid-w0")  # decided for the old application before it read that
+    assert orders(late) == []
+    assert [type(item) for item in late.news] == [AllocationReleased]
+
+
+def test_the_last_waiting_pod_of_an_application_takes_it_along_before_it_is_answered() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    driver.see(raw)
+    assert [type(item) for item in driver.see(of_app(raw, "other")).news] == [ApplicationRemoved, ApplicationSubmitted]
+
+
+def test_a_pod_that_has_its_place_stays_with_its_application_and_says_so_once() -> None:
+    driver = live()
+    raw = of_app(running(driver), "other")
+    out = driver.see(raw)
+    assert retold(out).ask.app == APP
+    assert ["application ID other is ignored" in note for note in notes(out)] == [True]
+    assert not driver.see(raw)
+    assert driver.gone("w0").news[0] == AllocationReleased(
+        APP, PodUid("uid-w0"), TerminationType.STOPPED_BY_RM, AllocationId("uid-w0-0")
+    )
+
+
+def test_a_queue_written_on_a_pod_later_is_ignored_and_said_so_once() -> None:
+    driver = live()
+    raw = labelled(waiting(driver), **{QUEUE: "root.fast"})
+    assert any("queue root.fast is ignored" in note for note in notes(driver.see(raw)))
+    assert not notes(driver.see(raw))
+
+
+def test_an_application_id_that_becomes_too_long_is_refused_as_at_the_start() -> None:
+    driver = live()
+    raw = waiting(driver)
+    raw["metadata"]["annotations"] = {APP_ID: "x" * 64}
+    raw["metadata"]["labels"] = {}
+    out = driver.see(raw)
+    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
+    assert [type(item) for item in out.news] == [AskReleased]
+
+
+def test_the_end_of_a_pod_does_not_touch_the_next_one_of_its_name() -> None:
+    """A StatefulSet makes the next one as soon as the name is free; the watch may tell of the two in any order."""
+    driver = live()
+    running(driver, "db-0")
+    again = a_pod("db-0", app=APP)
+    again["metadata"]["uid"] = "uid-second"
+    assert asked(driver.see(again)) == ["uid-second"]
+    stopped = TerminationType.STOPPED_BY_RM
+    first = AllocationReleased(APP, PodUid("uid-db-0"), stopped, AllocationId("uid-db-0-0"))
+    assert driver.gone("db-0").news == [first]
+    [bind] = orders(driver.allocated("uid-second"))
+    assert isinstance(bind, BindPod)
+    assert bind.pod.uid == "uid-second"
+    assert events(driver.result(done(bind))) == [("db-0", "Scheduled", "Scheduled")]
+    assert not driver.gone("db-0")
+    assert driver.ledger.tasks.keys() == {"uid-second"}
+
+
+def test_an_answer_to_an_ask_of_a_completed_application_lets_its_id_be_used_again() -> None:
+    driver = live()
+    running(driver)
+    driver.gone("w0")
+    driver.see(a_pod("w1", app=APP))
+    driver.see(a_pod("w2", app=APP))
+    assert driver.updated("Completed").news == []  # two asks are with the core, or on their way
+    one = AllocationResponse(cancelled_asks=(AskCancelled(APP, PodUid("uid-w1"), TerminationType.TIMEOUT),))
+    assert [type(item) for item in driver.told(one).news] == [AskReleased]
+    other = driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w2"), "not known"),)))
+    assert [type(item) for item in other.news] == [ApplicationSubmitted]
+    assert events(other) == []
+    assert asked(driver.accepted()) == ["uid-w1", "uid-w2"]
+
+
+def test_a_completed_application_does_not_wait_for_the_answer_to_a_pod_that_is_gone() -> None:
+    driver = live()
+    running(driver)
+    driver.gone("w0")
+    driver.see(a_pod("w1", app=APP))
+    driver.updated("Completed")
+    assert [type(item) for item in driver.gone("w1").news] == [AskReleased]
+    assert driver.ledger.applications == {}
+
+
+def test_a_waiting_pod_that_becomes_too_large_is_asked_for_no_more_until_it_changes_again() -> None:
+    driver = live()
+    raw = waiting(driver)
+    labels = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
+    out = driver.see(labelled(raw, **labels))
+    assert [news.key for news in out.news if isinstance(news, AskReleased)] == ["uid-w0"]
+    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
+    assert notes(out)[0].startswith("labels: ")
+    assert "more than 65536 in total; write fewer or shorter entries" in notes(out)[0]
+    assert events(driver.see(labelled(raw, **labels, one="more"))) == []
+    assert asked(driver.see(raw)) == ["uid-w0"]
+
+
+def test_a_pod_that_becomes_too_large_while_it_is_bound_keeps_what_it_was_asked_for_with() -> None:
+    driver = live()
+    raw = {**waiting(driver)}
+    driver.allocated("uid-w0")
+    labels = {f"example.com/{number:050}": "v" * 63 for number in range(1000)}
+    assert not driver.see(labelled(raw, **labels))

@@ -1,0 +1,101 @@
+"""Words that cross on the wire: what is said of an older ask is not taken for the last word on a pod (semantics 3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.controller.reconciliation import compare
+from muster_operator.model.cluster_events import NodeGone
+from muster_operator.model.commands import BindPod, Outcome
+from muster_operator.model.core_requests import AllocationReported, NodeCreated
+from muster_operator.model.core_responses import AllocationResponse, AskRejected, Inventory, NodeResponse, Part
+from muster_operator.model.ids import NodeName, PodUid
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, asked, live, orders, refused, waiting
+from tests.unit.operator.controller.gang import reserving, uid
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import a_container, a_node, a_pod
+
+
+def reported(out: Outcome) -> list[PodUid]:
+    return [item.allocation.ask.key for item in out.news if isinstance(item, AllocationReported)]
+
+
+def test_a_refusal_of_an_ask_that_another_took_the_place_of_does_not_keep_the_pod_from_its_node() -> None:
+    """Resized while the core decided on a node that just went: the pod is asked for a third time, and that counts."""
+    driver = live("n1", "n2")
+    raw = waiting(driver)
+    raw["spec"]["containers"] = [a_container(cpu="2")]
+    assert asked(driver.see(raw)) == ["uid-w0"]
+    driver.fact(NodeGone(NodeName("n1")))
+    assert asked(driver.allocated("uid-w0", "n1")) == ["uid-w0"]
+    driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "allocated already"),)))
+    [bind] = orders(driver.allocated("uid-w0", "n2"))
+    assert isinstance(bind, BindPod)
+    assert bind.node == "n2"
+
+
+def test_the_core_that_refused_the_ask_of_a_pod_on_its_way_out_is_not_expected_to_know_of_it() -> None:
+    """A bind failed and was asked for anew while the core failed the gang, and ended it with the old allocation."""
+    driver, (first, second) = reserving(parameters="gangSchedulingStyle=Hard")
+    [bind] = orders(driver.allocated(uid(first)))
+    assert asked(driver.result(refused(bind))) == [uid(first)]
+    driver.cancelled(uid(second))
+    driver.updated(keys.APP_FAILING, "the time is over")
+    driver.updated(keys.APP_FAILED)
+    unknown = AskRejected(APP, PodUid(uid(first)), "application job is not known")
+    driver.told(AllocationResponse(rejected_asks=(unknown,)))
+    found = compare(driver.ledger, Inventory(Part.APPLICATIONS), set(), driver.now)
+    assert found.found == []
+
+
+@pytest.mark.parametrize("scheduler", ["muster", "default-scheduler"])
+def test_a_pod_on_a_node_that_just_came_is_told_of_when_the_core_has_the_node(scheduler: str) -> None:
+    """Nodes and pods are told of by streams of their own: the pod could come first, and be refused."""
+    driver, n2 = live("n1"), NodeName("n2")
+    waiting(driver, "w0")
+    driver.fact(node_seen(a_node("n2")))
+    bound = a_pod("w1", app=APP, nodeName="n2", schedulerName=scheduler)
+    assert reported(driver.see(bound)) == []
+    assert reported(driver.told(NodeResponse(accepted=(n2,)))) == ["uid-w1"]
+    assert driver.ledger.awaiting_node == {}
+
+
+def test_a_pod_told_of_with_its_node_and_resized_meanwhile_is_told_of_again() -> None:
+    driver, n2 = live("n1"), NodeName("n2")
+    small = a_pod("dns", nodeName="n2", schedulerName="default-scheduler")
+    driver.see(small)
+    driver.fact(node_seen(a_node("n2")))
+    small["spec"]["containers"] = [a_container(cpu="3")]
+    assert reported(driver.see(small)) == []
+    assert reported(driver.told(NodeResponse(accepted=(n2,)))) == ["uid-dns"]
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_a_node_that_went_and_came_again_is_the_cores_with_the_last_answer(answers: int) -> None:
+    driver, n2 = live("n1"), NodeName("n2")
+    for fact in (node_seen(a_node("n2")), NodeGone(n2), node_seen(a_node("n2"))):
+        driver.fact(fact)
+    driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
+    told = [reported(driver.told(NodeResponse(accepted=(n2,)))) for _ in range(answers)]
+    assert told == [[], ["uid-dns"]][:answers]
+
+
+def test_a_pod_on_a_node_that_the_core_did_not_take_waits_for_another_of_that_name() -> None:
+    driver, n2 = live("n1"), NodeName("n2")
+    driver.fact(node_seen(a_node("n2")))
+    driver.see(a_pod("dns", nodeName="n2", schedulerName="default-scheduler"))
+    assert reported(driver.told(NodeResponse(rejected={n2: "its capacity is negative"}))) == []
+    driver.fact(NodeGone(n2))
+    [created] = driver.fact(node_seen(a_node("n2"))).news
+    assert isinstance(created, NodeCreated)
+    assert [one.ask.key for one in created.existing] == ["uid-dns"]
+
+
+def test_a_pod_whose_bind_failed_waits_for_its_lost_node_no_more() -> None:
+    driver = live("n1", "n2")
+    waiting(driver)
+    [bind] = orders(driver.allocated("uid-w0", "n2"))
+    driver.fact(NodeGone(NodeName("n2")))
+    driver.result(refused(bind))
+    assert driver.ledger.awaiting_node == {}

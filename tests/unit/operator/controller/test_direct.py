@@ -1,0 +1,315 @@
+"""A gang in Direct: the core holds its places, no placeholder pod is made, members ask at once (semantics 16)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster_operator.controller import recovery
+from muster_operator.controller.state import TimerKind
+from muster_operator.model.cluster_events import PlacementChosen, PriorityClassSeen
+from muster_operator.model.commands import BindPod, FailPod, MarkResumed, Outcome, PostEvent, SetCondition
+from muster_operator.model.core_requests import ApplicationSubmitted, AskReleased
+from muster_operator.model.core_responses import (
+    CoreEvent,
+    CoreEvents,
+    EventKind,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+)
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.pods import Placement
+from muster_operator.model.states import AppState
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, Driver, asked, done, events, live, orders, whole
+from tests.unit.operator.controller.gang import a_direct_member, a_member, creates, pod_of
+from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
+from tests.unit.operator.controller.objects import Raw, a_group, a_namespace, a_node, a_pod, gang_annotations
+
+DIRECT = "gangPlacement=Direct"
+SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+FULL = "task group g has places for 1 of 2 members: 0/1 nodes are available: 1 Insufficient cpu."
+QUOTA = "Not enough queue quota: queue root.a has vcore=0 left of its maximum 1000, vcore=2000 is asked for"
+FAILED, SKIPPED, SCHEDULED = SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.SCHEDULED
+
+
+def looking(parameters: str = "gangPlacement=Direct") -> Driver:
+    """A gang of two whose members ask while the core looks for their places."""
+    driver = live()
+    driver.see(a_member(parameters=parameters))
+    driver.see(a_member("w1", parameters=parameters))
+    driver.accepted()
+    return driver
+
+
+def says(driver: Driver, kind: SchedulingState, reason: str = "", group: str = "g") -> Outcome:
+    """The core speaks for a task group."""
+    return driver.told(SchedulingStates((SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), kind, reason),)))
+
+
+def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
+    found = [command for command in out.commands if isinstance(command, SetCondition)]
+    return {command.pod.name: (command.reason, command.message) for command in found}
+
+
+def tag(out: Outcome) -> str | None:
+    [submitted] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
+    return submitted.spec.tags.get(keys.APP_TAG_GANG_PLACEMENT)
+
+
+def test_the_core_is_told_of_each_place_what_a_placeholder_would_have_said_of_itself() -> None:
+    like = {"preference": {"matchExpressions": [SSD]}, "weight": 5}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [like]}}
+    driver = live()
+    driver.fact(PriorityClassSeen("calm", allow_preemption=False))
+    pod = a_pod("w0", app=APP, annotations=gang_annotations(a_group("g", affinity=affinity), parameters=DIRECT))
+    pod["spec"] |= {"priority": 7, "priorityClassName": "calm", "preemptionPolicy": "Never"}
+    out = driver.see(pod)
+    [submitted] = [item for item in out.news if isinstance(item, ApplicationSubmitted)]
+    [member] = json.loads(submitted.spec.tags[keys.APP_TAG_MEMBERS])
+    assert (member["priority"], member["allowPreemptSelf"], member["allowPreemptOther"]) == (7, False, False)
+    assert member["preferences"]["nodeAffinity"][0]["weight"] == 5
+
+
+def test_members_ask_as_soon_as_the_application_is_accepted_and_nothing_is_created() -> None:
+    driver = live()
+    assert tag(driver.see(a_direct_member())) == "Direct"
+    out = driver.accepted()
+    assert asked(out) == ["uid-w0"]
+    assert orders(out) == []
+    assert asked(driver.see(a_direct_member("w1"))) == ["uid-w1"], "one that comes later asks at once as well"
+    assert driver.ledger.applications[APP].state is AppState.RESERVING
+
+
+def test_a_gang_runs_when_the_core_holds_its_places_and_says_so_once() -> None:
+    driver = looking()
+    out = driver.updated(keys.APP_RUNNING)
+    assert driver.ledger.applications[APP].state is AppState.RUNNING
+    assert asked(out) == []
+    [event] = [command for command in out.commands if isinstance(command, PostEvent)]
+    assert (event.name, event.action, event.note, event.series) == (
+        "w0",
+        "GangReservationComplete",
+        "All 2 places are held",
+        "gang/dev/job",
+    )
+    assert driver.updated(keys.APP_RUNNING).commands == []
+
+
+def test_a_member_costs_a_bind_and_an_event() -> None:
+    driver = looking()
+    driver.updated(keys.APP_RUNNING)
+    for name in ("w0", "w1"):
+        [order] = orders(driver.allocated(f"uid-{name}"))
+        assert isinstance(order, BindPod)
+        assert events(driver.result(done(order))) == [(name, "Scheduled", "Scheduled")]
+    assert not driver.wait(600)
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_place_that_is_taken_before_the_word_that_the_application_runs_is_no_trouble(is_bound: bool) -> None:  # noqa: FBT001
+    """Two streams: either word may come first (semantics 1)."""
+    driver = looking()
+    [order] = orders(driver.allocated("uid-w0"))
+    if is_bound:
+        driver.result(done(order))
+    assert orders(driver.updated(keys.APP_RUNNING)) == []
+    assert driver.ledger.applications[APP].state is AppState.RUNNING
+
+
+def test_a_gang_that_nodes_lack_for_calls_for_them_by_every_member_once() -> None:
+    driver = looking()
+    assert conditions(says(driver, FAILED, FULL)) == {}
+    out = driver.wait(2.5)
+    note = f"gang job waits for its places: {FULL}"
+    assert conditions(out) == {"w0": ("Unschedulable", note), "w1": ("Unschedulable", note)}
+    assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
+
+
+def test_a_gang_whose_turn_has_not_come_or_whose_quota_is_full_calls_for_no_node() -> None:
+    driver = looking()
+    says(driver, SKIPPED, QUOTA)
+    note = f"gang job waits for its places: {QUOTA}"
+    assert conditions(driver.wait(2.5)) == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", note))
+
+
+def test_what_the_core_says_before_we_hear_that_it_accepted_the_gang_is_not_lost() -> None:
+    driver = live()
+    driver.see(a_direct_member())
+    says(driver, SKIPPED, QUOTA)
+    driver.accepted()
+    assert conditions(driver.wait(2.5))["w0"][1].endswith(QUOTA)
+
+
+def test_a_gang_of_which_nothing_was_said_waits_for_its_places() -> None:
+    found = conditions(looking().wait(2.5))
+    assert found == dict.fromkeys(("w0", "w1"), ("SchedulingSkipped", "gang job waits for its places"))
+
+
+def test_another_reason_is_written_at_once_and_a_member_that_comes_late_says_it_after_its_own_two_seconds() -> None:
+    driver = looking()
+    says(driver, SKIPPED, QUOTA)
+    driver.wait(2.5)
+    assert {reason for reason, _ in conditions(says(driver, FAILED, FULL)).values()} == {"Unschedulable"}
+    driver.see(a_direct_member("w2"))
+    assert conditions(driver.wait(1)) == {}
+    assert set(conditions(driver.wait(1.5))) == {"w2"}
+
+
+def test_the_group_that_lacks_nodes_speaks_for_the_gang() -> None:
+    driver = live()
+    annotations = gang_annotations(a_group("a", 1), a_group("b", 1), a_group("c", 1), parameters="gangPlacement=Direct")
+    driver.see(a_pod("w0", app=APP, annotations=annotations))
+    driver.accepted()
+    for group, kind in (("a", SKIPPED), ("b", FAILED), ("c", SKIPPED)):
+        says(driver, kind, f"of {group}", group)
+    assert conditions(driver.wait(2.5))["w0"] == ("Unschedulable", "gang job waits for its places: of b")
+    assert conditions(says(driver, SCHEDULED, group="b"))["w0"][0] == "SchedulingSkipped"
+
+
+def test_a_gang_that_is_told_to_have_its_places_says_nothing_more_though_it_does_not_run_yet() -> None:
+    """The two words come on different streams; a member that is about to be bound is not written to."""
+    driver = live()
+    groups = [a_group("a", 1), a_group("b", 1)]
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(*groups, parameters=DIRECT)))
+    driver.accepted()
+    says(driver, SKIPPED, QUOTA, group="a")
+    says(driver, FAILED, FULL, group="b")
+    assert len(conditions(driver.wait(5))) == 1
+    both = [SchedulingStateChanged(APP, PodUid(f"{APP}/{group}"), SCHEDULED) for group in "ba"]
+    assert driver.told(SchedulingStates(tuple(both))).commands == []
+    assert conditions(driver.updated(keys.APP_RUNNING)) == {}
+
+
+def test_a_gang_that_a_restart_found_half_bound_says_what_the_others_wait_for() -> None:
+    driver = Driver()
+    driver.fact(namespace_seen(a_namespace()))
+    driver.fact(node_seen(a_node("n1")))
+    for name, node in (("w0", "n1"), ("w1", None)):
+        pod = a_direct_member(name)
+        pod["spec"]["nodeName"] = node
+        driver.see(pod)
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    whole(recovery.submit_asks(driver.ledger, 0.0))
+    recovery.open_nodes(driver.ledger, 0.0)
+    says(driver, FAILED, FULL)
+    note = f"gang job waits for its places: {FULL}"
+    assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
+    says(driver, SCHEDULED)
+    assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
+
+
+def test_a_word_of_a_group_of_nobodys_is_passed_over() -> None:
+    driver = looking()
+    says(driver, FAILED, FULL, group="other")
+    elsewhere = SchedulingStateChanged(AppId("dev/x"), PodUid("x/g"), FAILED, FULL)
+    driver.told(SchedulingStates((elsewhere,)))
+    assert {reason for reason, _ in conditions(driver.wait(2.5)).values()} == {"SchedulingSkipped"}
+
+
+def test_a_gang_that_no_cluster_of_these_nodes_could_hold_says_so_at_once_and_then_on_every_member() -> None:
+    driver = looking()
+    note = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would have no place"
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, APP, "g", note),)))
+    assert conditions(out) == {"w0": ("Unschedulable", note)}
+    says(driver, FAILED, FULL)
+    assert conditions(driver.wait(2.5)) == {"w1": ("Unschedulable", note)}
+
+
+def test_members_of_a_gang_that_has_its_places_wait_for_it_no_longer() -> None:
+    driver = looking()
+    says(driver, FAILED, FULL)
+    driver.wait(2.5)
+    driver.updated(keys.APP_RUNNING)
+    assert {task.shortage for task in driver.ledger.tasks.values()} == {None}
+    assert driver.wait(3600).commands == []
+
+
+def test_a_soft_gang_that_waited_too_long_leaves_its_members_asking() -> None:
+    driver = looking()
+    says(driver, FAILED, FULL)
+    out = driver.updated(keys.APP_RESUMING, "waited too long")
+    assert [type(order) for order in orders(out)] == [MarkResumed]
+    assert not [item for item in out.news if isinstance(item, AskReleased)]
+    assert driver.ledger.applications[APP].state is AppState.RUNNING
+    [order] = orders(driver.allocated("uid-w0"))
+    assert isinstance(order, BindPod)
+    assert conditions(driver.wait(3)) == {}, "what the gang lacked is not what its members lack"
+
+
+def test_a_hard_gang_that_waited_too_long_fails_its_members_with_what_was_lacking() -> None:
+    driver = looking("gangPlacement=Direct gangSchedulingStyle=Hard")
+    out = driver.updated(keys.APP_FAILING, "waited too long")
+    failed = [order for order in orders(out) if isinstance(order, FailPod)]
+    assert [(order.pod.name, order.reason) for order in failed] == [
+        ("w0", "ResourceReservationTimeout"),
+        ("w1", "ResourceReservationTimeout"),
+    ]
+    assert all("waited too long" in order.message for order in failed)
+
+
+def test_the_next_member_speaks_for_the_gang_when_the_first_is_deleted() -> None:
+    driver = looking()
+    out = driver.gone("w0")
+    assert [item.key for item in out.news if isinstance(item, AskReleased)] == ["uid-w0"]
+    says(driver, FAILED, FULL)
+    assert set(conditions(driver.wait(2.5))) == {"w1"}
+    [event] = [command for command in driver.updated(keys.APP_RUNNING).commands if isinstance(command, PostEvent)]
+    assert event.name == "w1"
+
+
+def test_a_placement_of_the_configuration_counts_for_gangs_that_begin_later() -> None:
+    driver = live()
+    assert tag(driver.see(a_member())) is None
+    driver.fact(PlacementChosen(Placement.DIRECT))
+    assert len(creates(driver.accepted())) == 2, "who began with placeholders goes on so"
+    other = a_pod("x0", app="other", annotations=gang_annotations(a_group()))
+    assert tag(driver.see(other)) == "Direct"
+    named = gang_annotations(a_group(), parameters="gangPlacement=Atomic")
+    assert tag(driver.see(a_pod("y0", app="named", annotations=named))) == "Atomic"
+
+
+def test_a_placement_that_is_chosen_while_no_session_is_live_is_kept() -> None:
+    driver = Driver()
+    driver.fact(PlacementChosen(Placement.ATOMIC))
+    whole(recovery.begin(driver.ledger, 0.0))
+    assert driver.ledger.settings.gang_placement is Placement.ATOMIC
+
+
+def test_atomic_makes_placeholders_and_tells_the_core() -> None:
+    driver = live()
+    assert tag(driver.see(a_member(parameters="gangPlacement=Atomic"))) == "Atomic"
+    assert len(creates(driver.accepted())) == 2
+
+
+def test_groups_that_are_too_large_to_announce_get_placeholders_and_their_user_is_told() -> None:
+    driver = live()
+    spread = [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"} for _ in range(500)]
+    group = a_group("g", 2, topologySpreadConstraints=spread)
+    annotations = gang_annotations(group, parameters="gangPlacement=Direct")
+    out = driver.see(a_pod("w0", app=APP, annotations=annotations))
+    assert tag(out) is None
+    [note] = [command.note for command in out.commands if isinstance(command, PostEvent)]
+    assert "Reserve is used" in note
+    assert len(creates(driver.accepted())) == 2
+
+
+def test_a_late_placeholder_of_a_gang_that_needs_none_goes() -> None:
+    """One whose creation an operator before us had ordered, while the default was another."""
+    driver = live()
+    driver.see(a_member())
+    late = ordered_placeholder(driver)
+    again = live()
+    again.fact(PlacementChosen(Placement.DIRECT))
+    again.see(a_member())
+    again.accepted()
+    assert [type(order).__name__ for order in orders(again.see(late))] == ["DeletePod"]
+    assert not [due for _, _, due in again.ledger.deadlines if due.look is TimerKind.CREATIONS]
+
+
+def ordered_placeholder(driver: Driver) -> Raw:
+    return pod_of(creates(driver.accepted())[0])

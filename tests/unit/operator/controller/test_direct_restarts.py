@@ -1,0 +1,217 @@
+"""Whoever is killed, in whatever phase of a gang without placeholder pods, and whatever its placement is afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from muster_operator.model.commands import BindPod, EventType
+from muster_operator.model.pods import Placement
+from muster_operator.model.settings import Settings
+from tests.unit.operator.controller.objects import Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.controller.simulation import Simulation
+from tests.unit.operator.controller.test_comparing import compared
+from tests.unit.operator.controller.test_restarts import (
+    APP,
+    MEMBERS,
+    PHASES,
+    Kill,
+    Phase,
+    assert_over,
+    at_rest,
+    bound,
+    every_kill,
+    reach,
+    running,
+)
+
+DIRECT = "gangPlacement=Direct"
+
+
+def a_member(number: int, parameters: str = DIRECT) -> Raw:
+    annotations = gang_annotations(a_group("g", MEMBERS), parameters=parameters, member_of="g")
+    return a_pod(f"w{number}", app=APP, annotations=annotations)
+
+
+def began(*members: Raw, placement: Placement = Placement.RESERVE) -> Simulation:
+    simulation = Simulation(settings=Settings(gang_placement=placement))
+    for name in ("n0", "n1"):
+        simulation.kubernetes.add_node(a_node(name))
+    simulation.start()
+    simulation.kubernetes.add(*(members or [a_member(number) for number in range(MEMBERS)]))
+    return simulation
+
+
+def asking(simulation: Simulation) -> None:
+    """The core has no room yet."""
+    simulation.core.is_stingy = True
+    simulation.run()
+    assert len(simulation.core.apps[APP].asks) == MEMBERS
+    simulation.core.is_stingy = False
+
+
+def held(simulation: Simulation) -> None:
+    """The core holds the places, and nobody has heard of it."""
+    reach(simulation, lambda: APP in simulation.core.apps and simulation.core.apps[APP].places is not None)
+    assert bound(simulation, placeholders=False) == 0
+
+
+def binding(simulation: Simulation) -> None:
+    reach(simulation, lambda: any(isinstance(one, BindPod) for one in simulation.commands))
+
+
+DIRECT_PHASES: list[Phase] = [asking, held, binding, running]
+every_phase = pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: phase.__name__)
+
+
+@every_kill
+@every_phase
+def test_a_gang_is_bound_once_and_whole_and_nothing_is_ever_created(phase: Phase, kill: Kill) -> None:
+    simulation = began()
+    phase(simulation)
+    kill(simulation)
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == MEMBERS
+    assert simulation.kubernetes.writes["CreatePlaceholder"] == 0
+    assert_over(simulation)
+
+
+@every_kill
+def test_places_of_members_still_to_come_are_held_anew(kill: Kill) -> None:
+    simulation = began(a_member(0))
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == 1
+    kill(simulation)
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": MEMBERS - 1}
+    simulation.kubernetes.add(a_member(1), a_member(2))
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": 0}
+    assert bound(simulation, placeholders=False) == MEMBERS
+    assert_over(simulation)
+
+
+@every_kill
+def test_no_place_is_held_anew_for_a_member_that_has_ended(kill: Kill) -> None:
+    simulation = began(a_member(0), a_member(1))
+    at_rest(simulation)
+    ended(simulation, 0)
+    kill(simulation)
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": MEMBERS - 2}
+    assert_over(simulation)
+
+
+@every_kill
+def test_a_gang_of_which_all_that_came_have_ended_holds_the_places_of_the_others(kill: Kill) -> None:
+    simulation = began(a_member(0), a_member(1))
+    at_rest(simulation)
+    ended(simulation, 0, 1)
+    simulation.kubernetes.add(a_member(2), a_member(3))
+    kill(simulation)
+    assert simulation.core.apps[APP].spec.placeholder_ask["pods"] == MEMBERS - 2
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": 0}
+    assert bound(simulation, placeholders=False) == 4
+    assert_over(simulation)
+
+
+@every_kill
+def test_a_gang_of_which_all_have_ended_is_none_any_more_for_who_comes_after_them(kill: Kill) -> None:
+    simulation = began()
+    at_rest(simulation)
+    ended(simulation, *range(MEMBERS))
+    simulation.kubernetes.add(a_member(MEMBERS))
+    kill(simulation)
+    assert simulation.core.apps[APP].spec.placeholder_ask == {}
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == MEMBERS + 1
+    assert not [event for event in simulation.kubernetes.events if event.type is EventType.WARNING]
+    assert_over(simulation)
+
+
+@every_kill
+def test_who_ended_before_any_member_that_lives_was_made_may_be_of_another_gang_and_takes_nothing(kill: Kill) -> None:
+    simulation = began()
+    at_rest(simulation)
+    ended(simulation, *range(MEMBERS))
+    simulation.core.complete()
+    at_rest(simulation)
+    again = a_member(MEMBERS)
+    again["metadata"]["creationTimestamp"] = "2026-01-01T00:03:00Z"
+    simulation.kubernetes.add(again)
+    at_rest(simulation)
+    kill(simulation)
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places == {"g": MEMBERS - 1}
+    assert_over(simulation)
+
+
+def ended(simulation: Simulation, *numbers: int) -> None:
+    for number in numbers:
+        simulation.kubernetes.change(f"w{number}", phase="Succeeded")
+
+
+@every_kill
+@every_phase
+def test_both_ledgers_agree_though_one_holds_places_without_pods(phase: Phase, kill: Kill) -> None:
+    simulation = began()
+    phase(simulation)
+    compared(simulation)
+    kill(simulation)
+    compared(simulation)
+    at_rest(simulation)
+    compared(simulation)
+    assert simulation.differences == []
+
+
+def other_default(placement: Placement) -> Callable[[Simulation], None]:
+    """The operator ends, and begins with another default."""
+
+    def kill(simulation: Simulation) -> None:
+        simulation.settings = Settings(gang_placement=placement)
+        simulation.kill_operator(lose_commands=True)
+
+    return kill
+
+
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.__name__)
+@pytest.mark.parametrize("after", [Placement.DIRECT, Placement.ATOMIC])
+def test_a_gang_that_began_with_placeholders_is_bound_once_and_whole_under_another_default(
+    phase: Phase, after: Placement
+) -> None:
+    simulation = began(*(a_member(number, "") for number in range(MEMBERS)))
+    phase(simulation)
+    other_default(after)(simulation)
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == MEMBERS
+    assert simulation.kubernetes.placeholders() == []
+    assert_over(simulation)
+
+
+def test_a_gang_that_has_placeholders_goes_on_with_them_under_another_default() -> None:
+    """What is there is neither lost nor held twice."""
+    simulation = began(a_member(0, ""))
+    at_rest(simulation)
+    assert len(simulation.kubernetes.placeholders()) == MEMBERS - 1
+    other_default(Placement.DIRECT)(simulation)
+    at_rest(simulation)
+    assert simulation.core.apps[APP].places is None
+    assert len(simulation.kubernetes.placeholders()) == MEMBERS - 1
+    simulation.kubernetes.add(a_member(1, ""), a_member(2, ""))
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == MEMBERS
+    assert simulation.kubernetes.writes["CreatePlaceholder"] == MEMBERS
+    assert_over(simulation)
+
+
+@pytest.mark.parametrize("phase", DIRECT_PHASES, ids=lambda phase: phase.__name__)
+def test_a_gang_that_began_without_placeholders_is_bound_once_and_whole_under_another_default(phase: Phase) -> None:
+    simulation = began(*(a_member(number, "") for number in range(MEMBERS)), placement=Placement.DIRECT)
+    phase(simulation)
+    other_default(Placement.RESERVE)(simulation)
+    at_rest(simulation)
+    assert bound(simulation, placeholders=False) == MEMBERS
+    assert simulation.kubernetes.placeholders() == []
+    assert_over(simulation)

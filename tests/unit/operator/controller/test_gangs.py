@@ -1,0 +1,327 @@
+"""A gang step by step: what is created, asked, withheld, refused, warned of (contract 10.7; semantics 1, 8, 18)."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from muster_operator.model.cluster_events import NodeGone
+from muster_operator.model.commands import CommandUnanswered, DeletePod, MarkResumed, PostEvent
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSubmitted,
+    NodeDecommissioned,
+    TerminationType,
+)
+from muster_operator.model.core_responses import AllocationResponse, AskCancelled, AskRejected, Released
+from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_operator.model.settings import Settings
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused
+from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
+from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
+from tests.unit.operator.model.signing import sign_placeholder
+
+TIMEOUT = TerminationType.TIMEOUT
+
+
+def test_the_submission_carries_the_gang() -> None:
+    parameters = "placeholderTimeoutInSeconds=9 gangSchedulingStyle=Hard gangWaitTimeoutInSeconds=3"
+    news = live().see(a_member(parameters=parameters)).news[0]
+    assert isinstance(news, ApplicationSubmitted)
+    spec = news.spec
+    assert dict(spec.placeholder_ask) == {"vcore": 2000, "memory": 2**31, "pods": 2}
+    assert (spec.style, spec.execution_timeout_ms) == ("Hard", 9000)
+    assert spec.tags[keys.APP_TAG_GANG_WAIT_TIMEOUT] == "3000"
+    [member] = json.loads(spec.tags[keys.APP_TAG_MEMBERS])
+    labels = {"yunikorn.apache.org/app-id": "job"}
+    amounts = {"memory": 2**30, "pods": 1, "vcore": 1000}
+    assert member == {"name": "g", "minMember": 2, "resource": amounts, "labels": labels}
+
+
+def test_a_member_and_its_placeholders_ask_the_same_of_pods_near_them() -> None:
+    """With the labels that placeholders have: the API server merges label keys into these."""
+    term = {"topologyKey": "zone", "labelSelector": {}, "matchLabelKeys": ["role", "yunikorn.apache.org/app-id"]}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spread = [{"maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule"}]
+    group = a_group("g", 2, affinity=affinity, topologySpreadConstraints=spread, labels={"role": "w"})
+    driver = live()
+    news = driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group))).news[0]
+    assert isinstance(news, ApplicationSubmitted)
+    [member] = json.loads(news.spec.tags[keys.APP_TAG_MEMBERS])
+    [spec, _] = creates(driver.accepted())
+    [ask] = [item.ask for item in driver.see(pod_of(spec)).news if isinstance(item, AskSubmitted)]
+    assert json.loads(ask.tags[keys.TAG_POD_CONSTRAINTS]) == member["podConstraints"]
+    assert len(member["podConstraints"]["antiAffinity"][0]["labelSelector"]["matchExpressions"]) == 2
+    prefix = keys.TAG_POD_LABEL_PREFIX
+    labels = {tag.removeprefix(prefix): value for tag, value in ask.tags.items() if tag.startswith(prefix)}
+    assert labels == member["labels"]
+
+
+def test_all_placeholders_are_ordered_at_once_and_only_they_ask() -> None:
+    driver = live()
+    driver.see(a_member())
+    out = driver.accepted()
+    assert len(creates(out)) == 2
+    assert events(out) == [("w0", "GangScheduling", "CreatingPlaceholders")]
+    assert asked(out) == []
+    assert asked(driver.see(pod_of(creates(out)[0]))) == [f"ph-{creates(out)[0].spec.name}"]
+
+
+@pytest.mark.parametrize("running_first", [True, False])
+def test_members_ask_when_the_core_runs_and_all_placeholders_are_bound(running_first: bool) -> None:  # noqa: FBT001
+    driver, placeholders = reserving()
+    if running_first:
+        assert asked(driver.updated("Running")) == []
+    binds = [orders(driver.allocated(uid(raw)))[0] for raw in placeholders]
+    assert asked(driver.result(done(binds[0]))) == []
+    last = driver.result(done(binds[1]))
+    assert asked(last) == (["uid-w0", "uid-w1"] if running_first else [])
+    assert asked(driver.updated("Running")) == ([] if running_first else ["uid-w0", "uid-w1"])
+
+
+def test_a_swap_is_confirmed_once_with_its_type() -> None:
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    replaced = TerminationType.PLACEHOLDER_REPLACED
+    out = driver.released(uid(placeholders[0]), replaced)
+    assert [type(command) for command in out.commands] == [DeletePod]
+    key = PodUid(uid(placeholders[0]))
+    ended = driver.see(placeholders[0], phase="Failed")
+    assert ended.news == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
+    assert ended.commands == []
+    assert not driver.gone_uid(key)
+
+
+def test_a_placeholder_that_dies_by_itself_is_stopped_by_rm() -> None:
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    out = driver.see(placeholders[0], phase="Failed")
+    key = PodUid(uid(placeholders[0]))
+    stopped = TerminationType.STOPPED_BY_RM
+    assert out.news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
+    assert [type(command) for command in out.commands] == [DeletePod]
+
+
+@pytest.mark.parametrize("state_first", [True, False])
+def test_a_soft_time_out_is_the_same_in_both_orders_of_arrival(state_first: bool) -> None:  # noqa: FBT001
+    """One placeholder has its node, the other still asks (semantics 1, 8)."""
+    driver, placeholders = reserving()
+    held, pending = (PodUid(uid(raw)) for raw in placeholders)
+    driver.result(done(orders(driver.allocated(held))[0]))
+    verdict = AllocationResponse(
+        cancelled_asks=(AskCancelled(APP, pending, TIMEOUT),),
+        released=(Released(APP, held, TIMEOUT, AllocationId(f"{held}-0")),),
+    )
+    outs = [driver.updated("Resuming", "late")] if state_first else []
+    outs.append(driver.told(verdict))
+    outs += [] if state_first else [driver.updated("Resuming", "late")]
+    commands = [command for out in outs for command in out.commands]
+    deleted = {command.pod.uid for command in commands if isinstance(command, DeletePod)}
+    assert deleted == {held, pending}
+    assert len([command for command in commands if isinstance(command, MarkResumed)]) == 1
+    assert [c.action for c in commands if isinstance(c, PostEvent)] == ["GangSchedulingFailed"]
+    assert driver.gone_uid(pending).news == [AskReleased(APP, pending, TIMEOUT)]
+    last = driver.gone_uid(held)
+    assert last.news[0] == AllocationReleased(APP, held, TIMEOUT, AllocationId(f"{held}-0"))
+    assert asked(last) == ["uid-w0", "uid-w1"]
+    assert asked(driver.updated("Accepted")) == []
+
+
+def test_a_placeholder_that_was_created_late_is_deleted_on_sight() -> None:
+    driver = live()
+    driver.see(a_member())
+    late = pod_of(creates(driver.accepted())[0])
+    driver.updated("Resuming")
+    out = driver.see(late)
+    assert [type(command) for command in out.commands] == [DeletePod]
+    assert out.news == []
+
+
+def test_a_bad_definition_is_a_warning_that_names_field_and_fix_and_no_gang() -> None:
+    driver = live()
+    out = driver.see(a_member(count=0))
+    event = out.commands[0]
+    assert isinstance(event, PostEvent)
+    assert (event.reason, event.action) == ("GangScheduling", "TaskGroupsError")
+    assert event.note == (
+        "task-groups[0].minMember: is 0; write the number of members, 1 or more. The application runs without a gang."
+    )
+    assert asked(driver.accepted()) == ["uid-w0"]
+
+
+def test_a_bad_parameter_is_a_warning_and_the_gang_goes_on() -> None:
+    out = live().see(a_member(parameters="gangSchedulingStyle=medium"))
+    assert events(out) == [("w0", "GangScheduling", "TaskGroupsError")]
+    assert isinstance(out.news[0], ApplicationSubmitted)
+    assert out.news[0].spec.style == "Soft"
+
+
+def test_a_member_of_an_unknown_group_is_warned_of_and_scheduled_as_usual() -> None:
+    driver, _ = reserving()
+    out = driver.see(a_member("w2", group="other"))
+    assert events(out) == [("w2", "GangScheduling", "TaskGroupsError")]
+    assert events(driver.see(a_member("w3", group="other"))) == []  # thousands have the same trouble
+
+
+def test_a_later_definition_is_not_read_and_its_first_pod_is_told() -> None:
+    driver = live()
+    assert events(driver.see(a_pod("w0", app=APP))) == []
+    out = driver.see(a_member("w1"))
+    event = out.commands[0]
+    assert isinstance(event, PostEvent)
+    assert (event.name, event.action) == ("w1", "TaskGroupsError")
+    assert event.note.startswith("yunikorn.apache.org/task-groups: application job began with pod w0, which defines")
+    assert events(driver.see(a_member("w2"))) == []
+    assert creates(driver.accepted()) == []
+
+
+def test_a_group_that_nobody_defines_is_told() -> None:
+    raw = a_pod("w0", app=APP, annotations=gang_annotations(member_of="g"))
+    assert events(live().see(raw)) == [("w0", "GangScheduling", "TaskGroupsError")]
+
+
+def test_gang_scheduling_can_be_switched_off() -> None:
+    driver = live()
+    driver.ledger.settings = Settings(disable_gang=True)
+    driver.see(a_member())
+    assert asked(driver.accepted()) == ["uid-w0"]
+
+
+def test_a_users_placeholder_is_never_deleted_as_an_orphan() -> None:
+    driver = live()
+    raw = a_pod("mine", app=APP, annotations={"internal.yunikorn.apache.org/placeholder": "true"})
+    out = driver.see(raw)
+    assert orders(out) == []
+    assert events(out) == [("mine", "Scheduling", "Scheduling")]
+
+
+def test_a_create_that_meets_its_own_name_is_no_failure() -> None:
+    driver = live()
+    driver.see(a_member())
+    command = creates(driver.accepted())[0]
+    assert not driver.result(refused(command, 409, "already exists"))
+    assert asked(driver.see(pod_of(command))) == [f"ph-{command.spec.name}"]
+
+
+@pytest.mark.parametrize("status", [None, 429, 503])
+def test_a_create_that_is_never_seen_is_repeated_under_the_same_name_and_at_last_given_up(status: int | None) -> None:
+    """Nobody answered, or the API server was busy or in trouble for longer than the link tried."""
+    driver = live()
+    driver.see(a_member())
+    first, second = creates(driver.accepted())
+    driver.see(pod_of(first))
+    repeated = 0
+    for _ in range(20):
+        driver.result(CommandUnanswered(second) if status is None else refused(second, status))
+        out = driver.wait(10)
+        repeated += len(creates(out))
+        assert all(command == second for command in creates(out))
+        if ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out):
+            break
+    assert repeated == 4
+    assert driver.ledger.applications[APP].slots == {}
+
+
+def test_a_refused_placeholder_ask_gives_the_gang_up() -> None:
+    driver, placeholders = reserving()
+    rejected = AskRejected(APP, PodUid(uid(placeholders[0])), "too large")
+    out = driver.told(AllocationResponse(rejected_asks=(rejected,)))
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+    assert len([command for command in out.commands if isinstance(command, DeletePod)]) == 2
+
+
+def test_a_delete_without_effect_is_repeated_and_told_once() -> None:
+    driver, placeholders = reserving()
+    deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
+    for command in deletes:
+        driver.result(done(command))
+    assert driver.wait(5).commands == deletes
+    said = [event for _ in range(30) for event in events(driver.wait(10))]
+    assert sorted(said) == sorted(
+        (raw["metadata"]["name"], "GangScheduling", "DeleteUnconfirmed") for raw in placeholders
+    )
+
+
+def test_a_placeholder_that_its_kubelet_does_not_end_is_deleted_by_force_when_users_are_told() -> None:
+    driver, _ = reserving()
+    first = next(command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod))
+    driver.result(done(first))
+    forced: list[bool] = []
+    while not any(forced):
+        out = driver.wait(5)
+        forced = [item.force for item in out.commands if isinstance(item, DeletePod) and item.pod == first.pod]
+        assert bool(events(out)) == any(forced)
+        for force in forced:
+            driver.result(done(DeletePod(first.pod, first.reason, force)))
+
+
+def test_a_delete_that_waits_behind_other_writes_is_not_told_to_be_without_effect() -> None:
+    driver, _ = reserving()
+    deletes = [command for command in driver.updated("Resuming").commands if isinstance(command, DeletePod)]
+    assert not [event for _ in range(10) for event in events(driver.wait(10))]
+    driver.result(done(deletes[0]))
+    assert not events(driver.wait(20))
+    [said] = [event for _ in range(10) for event in events(driver.wait(10))]
+    assert said == (deletes[0].pod.name, "GangScheduling", "DeleteUnconfirmed")
+
+
+def test_a_surplus_placeholder_is_deleted() -> None:
+    driver, placeholders = reserving()
+    extra = copy.deepcopy(placeholders[0])
+    extra["metadata"] |= {"name": "tg-job-g-extra", "uid": "ph-extra"}
+    sign_placeholder(extra, ordinal=99)
+    out = driver.see(extra)
+    assert [type(command) for command in out.commands] == [DeletePod]
+    assert len(driver.ledger.applications[APP].slots) == len(placeholders)
+
+
+def test_placeholders_that_timed_out_are_not_made_again_though_the_state_comes_last() -> None:
+    """The pods are gone before the core's Resuming arrives (semantics 1)."""
+    driver, placeholders = reserving()
+    outs = [driver.cancelled(uid(raw)) for raw in placeholders]
+    outs += [driver.gone_uid(PodUid(uid(raw))) for raw in placeholders]
+    assert [command for out in outs for command in creates(out)] == []
+    assert asked(driver.updated("Resuming")) == ["uid-w0", "uid-w1"]
+
+
+def test_a_preempted_placeholder_is_made_again_while_the_gang_reserves() -> None:
+    driver, placeholders = reserving()
+    key = PodUid(uid(placeholders[0]))
+    driver.result(done(orders(driver.allocated(key))[0]))
+    driver.released(key, TerminationType.PREEMPTED_BY_SCHEDULER)
+    (again,) = creates(driver.gone_uid(key))
+    assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
+
+
+def test_a_node_for_a_placeholder_that_is_leaving_is_given_back_when_it_is_gone() -> None:
+    driver, placeholders = reserving()
+    key = PodUid(uid(placeholders[0]))
+    driver.updated("Resuming")
+    assert not driver.allocated(key)
+    stopped = TerminationType.STOPPED_BY_RM
+    assert driver.gone_uid(key).news == [AllocationReleased(APP, key, stopped, AllocationId(f"{key}-0"))]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_placeholder_whose_node_is_gone_is_replaced_without_waiting_for_the_garbage_collector(bound: bool) -> None:  # noqa: FBT001
+    driver, placeholders = reserving()
+    key = PodUid(uid(placeholders[0]))
+    driver.allocated(key)
+    if bound:
+        placeholders[0]["spec"]["nodeName"] = "n1"
+        driver.see(placeholders[0])
+    out = driver.fact(NodeGone(NodeName("n1")))
+    assert out.news == [NodeDecommissioned(NodeName("n1"))]
+    assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [key]
+    gone = driver.gone_uid(key)
+    assert gone.news == []  # the core dropped it with the node
+    assert len(creates(gone)) == 1

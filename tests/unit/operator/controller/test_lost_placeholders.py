@@ -1,0 +1,144 @@
+"""Placeholders that a kubelet refuses, whose name is taken, or that nobody needs any more (contract 1.8)."""
+
+from __future__ import annotations
+
+from muster_operator.model import names
+from muster_operator.model.commands import DeletePod, Outcome
+from muster_operator.model.core_requests import AllocationReleased, AllocationReported, AskSubmitted, TerminationType
+from muster_operator.model.ids import AllocationId, PodUid
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused
+from tests.unit.operator.controller.gang import a_member, creates, pod_of, reserving, uid
+
+
+def test_a_refused_placeholder_is_made_again_under_another_name_and_keeps_off_the_node_for_a_while() -> None:
+    """Semantics 5: the gang goes on reserving."""
+    driver, placeholders = reserving()
+    first = placeholders[0]
+    driver.result(done(orders(driver.allocated(uid(first)))[0]))
+    first["spec"]["nodeName"] = "n1"
+    out = driver.see(first, phase="Failed", reason="UnexpectedAdmissionError", message="no GPU is left")
+    (again,) = creates(out)
+    assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
+    assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [uid(first)]
+    assert [item.key for item in out.news if isinstance(item, AllocationReleased)] == [uid(first)]
+    assert events(out) == [("w0", "GangScheduling", "MemberRefused")]
+    assert avoided(driver.see(pod_of(again))) == "n1"
+    assert avoided(driver.wait(60)) is None
+
+
+def avoided(outcome: Outcome) -> str | None:
+    """The nodes that the one ask of this outcome keeps off."""
+    (ask,) = (item.ask for item in outcome.news if isinstance(item, AskSubmitted))
+    return ask.tags.get(keys.TAG_AVOID_NODES)
+
+
+def test_a_name_that_a_users_pod_has_is_left_to_it() -> None:
+    """The gang goes on with another one; its other placeholders do not care (contract 1.8)."""
+    driver = live()
+    driver.see(a_member())
+    first, second = creates(driver.accepted())
+    driver.result(refused(first, 409, "already exists"))
+    driver.result(done(second))
+    driver.see(pod_of(second))
+    (again,) = creates(driver.wait(10))
+    assert again.spec.name not in {first.spec.name, second.spec.name}
+    assert asked(driver.see(pod_of(again))) == [f"ph-{again.spec.name}"]
+
+
+def test_a_placeholder_that_was_made_before_a_crash_is_met_by_its_own_name() -> None:
+    driver = live()
+    driver.see(a_member())
+    first, second = creates(driver.accepted())
+    driver.result(refused(first, 409, "already exists"))
+    driver.see(pod_of(first))
+    driver.result(done(second))
+    driver.see(pod_of(second))
+    assert creates(driver.wait(10)) == []
+
+
+def test_names_that_are_all_taken_end_the_gang_and_not_the_job() -> None:
+    driver = live()
+    driver.see(a_member(count=1))
+    (create,) = creates(driver.accepted())
+    for _ in range(4):
+        driver.result(refused(create, 409, "already exists"))
+        (create,) = creates(driver.wait(10))
+    driver.result(refused(create, 409, "already exists"))
+    out = driver.wait(10)
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+
+
+def test_a_placeholder_that_is_made_again_is_not_waited_for_once_the_core_has_all_places() -> None:
+    """The word that it runs and the end of a placeholder cross (semantics 1)."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    (again,) = creates(driver.gone_uid(PodUid(uid(placeholders[0]))))
+    assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
+    assert [type(command) for command in driver.see(pod_of(again)).commands] == [DeletePod]
+
+
+def test_a_placeholder_ask_that_comes_too_late_is_no_failure_of_the_gang() -> None:
+    """The same, the new one's ask having gone out already: the core gives it back."""
+    driver, placeholders = reserving(parameters="gangSchedulingStyle=Hard")
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    (again,) = creates(driver.gone_uid(PodUid(uid(placeholders[0]))))
+    late = pod_of(again)
+    driver.see(late)
+    assert [type(command) for command in driver.cancelled(uid(late)).commands] == [DeletePod]
+    assert creates(driver.gone_uid(PodUid(uid(late)))) == []
+    assert asked(driver.updated("Running")) == ["uid-w0", "uid-w1"]
+
+
+def test_a_member_that_cannot_be_bound_takes_its_own_place_over() -> None:
+    """Semantics 5: the gang keeps its place; released and asked for only, it would stand behind everybody."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    driver.released(uid(placeholders[0]), TerminationType.PLACEHOLDER_REPLACED)
+    driver.gone_uid(PodUid(uid(placeholders[0])))
+    (bind,) = orders(driver.allocated("uid-w0"))
+    place, gone, again = driver.result(refused(bind)).news
+    assert isinstance(place, AllocationReported)
+    assert (place.allocation.ask.key, place.allocation.ask.placeholder) == ("uid-w0/place", True)
+    assert isinstance(gone, AllocationReleased)
+    assert isinstance(again, AskSubmitted)
+    assert (again.ask.key, again.ask.tags[keys.TAG_AVOID_NODES]) == ("uid-w0", "n1")
+    key, replaced = PodUid("uid-w0/place"), TerminationType.PLACEHOLDER_REPLACED
+    confirmed = driver.released(key, replaced).news
+    assert confirmed == [AllocationReleased(APP, key, replaced, AllocationId(f"{key}-0"))]
+    assert driver.ledger.places == {}
+
+
+def test_a_placeholder_that_is_refused_while_it_goes_for_its_member_counts_as_gone() -> None:
+    """Semantics 14: its member takes the place, so there is none to keep."""
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.result(done(orders(driver.allocated(uid(raw)))[0]))
+    driver.updated("Running")
+    going, replaced = placeholders[0], TerminationType.PLACEHOLDER_REPLACED
+    driver.released(uid(going), replaced)
+    news = driver.see(going, phase="Failed", reason="OutOfcpu").news
+    assert [(type(item), item.termination) for item in news if isinstance(item, AllocationReleased)] == [
+        (AllocationReleased, replaced)
+    ]
+    assert len(news) == 1
+
+
+def test_a_placeholder_from_which_somebody_takes_the_mark_is_still_the_gangs() -> None:
+    driver, placeholders = reserving()
+    for raw in placeholders:
+        driver.allocated(uid(raw))
+    driver.updated(keys.APP_RUNNING)
+    first, second = placeholders
+    del first["metadata"]["annotations"][names.ANNOTATION_PLACEHOLDER]
+    driver.see(first)
+    first["spec"]["nodeName"] = second["spec"]["nodeName"] = "n1"
+    driver.see(first)
+    assert asked(driver.see(second)) == ["uid-w0", "uid-w1"]
+    driver.gone_uid(PodUid(uid(first)))
+    driver.gone_uid(PodUid(uid(second)))
+    assert driver.ledger.applications[APP].placeholders == {}

@@ -1,0 +1,78 @@
+"""Pods that name another queue, user or namespace than their application has: told once each (contract 1.2, 1.5)."""
+
+from __future__ import annotations
+
+from muster_operator.model.commands import Outcome, PostEvent
+from tests.unit.operator.controller.driver import APP, SHARED, SHARING, Driver, live
+from tests.unit.operator.controller.kubernetes import namespace_seen
+from tests.unit.operator.controller.objects import QUEUE, Raw, a_namespace, a_pod
+
+USER = "yunikorn.apache.org/user.info"
+
+
+def a_member(name: str, queue: str = "root.a", user: str = "ann") -> Raw:
+    raw = a_pod(name, app=APP, annotations={USER: f'{{"user": "{user}"}}'} if user else {})
+    raw["metadata"]["labels"][QUEUE] = queue
+    return raw
+
+
+def told(out: Outcome) -> list[tuple[str, str]]:
+    return [(command.name, command.note) for command in out.commands if isinstance(command, PostEvent)]
+
+
+def begun() -> Driver:
+    """An application of ann in queue root.a, which runs."""
+    driver = live()
+    assert told(driver.see(a_member("w0"))) == []
+    driver.accepted()
+    return driver
+
+
+def test_pods_that_go_with_their_application_are_told_nothing() -> None:
+    driver = begun()
+    assert told(driver.see(a_member("w1"))) == []
+    assert told(driver.see(a_member("w2", queue="", user=""))) == []
+
+
+def test_another_queue_is_told_on_the_first_pod_that_names_it() -> None:
+    driver = begun()
+    [(pod, note)] = told(driver.see(a_member("w1", queue="root.b")))
+    assert (pod, "root.b is ignored" in note, "queue root.a" in note, "app-id of its own" in note) == (
+        "w1",
+        True,
+        True,
+        True,
+    )
+    assert told(driver.see(a_member("w2", queue="root.b"))) == []
+    assert len(told(driver.see(a_member("w3", queue="root.c")))) == 1
+
+
+def test_another_user_is_told_and_the_application_stays_that_of_the_first() -> None:
+    driver = begun()
+    [(_, note)] = told(driver.see(a_member("w1", user="bob")))
+    assert note.startswith("user: bob is ignored, application job is that of ann")
+    driver.gone("w0")
+    assert told(driver.see(a_member("w2", user="ann"))) == []
+
+
+def test_an_id_that_another_namespace_of_the_sharing_group_uses_is_reported() -> None:
+    driver = live(settings=SHARING)
+    driver.see(a_member("w0"))
+    driver.accepted(SHARED)
+    driver.fact(namespace_seen(a_namespace("other")))
+    raw = a_member("w1")
+    raw["metadata"]["namespace"] = "other"
+    [(_, note)] = told(driver.see(raw))
+    assert note.startswith("namespace other is not that of application job, which began in dev")
+
+
+def test_who_has_many_differences_has_been_told_enough() -> None:
+    driver = begun()
+    assert sum(len(told(driver.see(a_member(f"x{n}", queue=f"root.q{n}")))) for n in range(100)) == 16
+
+
+def test_a_user_annotation_that_names_nobody_is_told_once_an_application() -> None:
+    driver = live()
+    [(_, note)] = told(driver.see(a_pod("w0", app=APP, annotations={USER: '{"username": "ann"}'})))
+    assert note.startswith(f'annotation {USER} is ignored, "user" is missing or empty')
+    assert told(driver.see(a_pod("w1", app=APP, annotations={USER: "{"}))) == []

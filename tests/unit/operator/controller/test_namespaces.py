@@ -1,0 +1,218 @@
+"""A namespace and its pods come on two streams, and a namespace that goes takes its gangs along (contract 1.6)."""
+
+from __future__ import annotations
+
+from muster_operator.controller import recovery
+from muster_operator.model.cluster_events import NamespaceGone
+from muster_operator.model.commands import CreatePlaceholder, Outcome
+from muster_operator.model.core_requests import ApplicationSubmitted, ClusterObjectReported
+from muster_operator.model.ids import AppId
+from muster_operator.model.storage import ClusterObject, ObjectKind
+from muster_operator.translate.gangs import placeholder_body
+from tests.unit.operator.controller.driver import (
+    APP,
+    SHARED,
+    SHARING,
+    Driver,
+    asked,
+    events,
+    live,
+    orders,
+    refused,
+    waiting,
+    whole,
+)
+from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen
+from tests.unit.operator.controller.objects import QUEUE, Raw, a_group, a_namespace, a_pod, gang_annotations
+
+TWO_CPUS = '{"cpu": "2"}'
+TAG, RENEWAL = "namespace.resourcequota", "muster/namespace-changed"
+
+
+#: What a pod of the namespace ``new`` belongs to.
+NEW = AppId("new/job")
+
+
+def in_new(name: str = "w0", **annotations: str) -> Raw:
+    """A pod of the namespace ``new``."""
+    raw = a_pod(name, app=NEW, annotations=annotations)
+    raw["metadata"]["namespace"] = "new"
+    return raw
+
+
+def in_other(name: str) -> Raw:
+    """A pod of the other namespace of a sharing group."""
+    raw = a_pod(name, app=SHARED)
+    raw["metadata"]["namespace"] = "other"
+    return raw
+
+
+def tags(out: Outcome) -> list[dict[str, str]]:
+    """Of the applications that were submitted."""
+    return [dict(item.spec.tags) for item in out.news if isinstance(item, ApplicationSubmitted)]
+
+
+def leaving(name: str) -> Raw:
+    raw = a_namespace(name)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return raw
+
+
+def reserving() -> tuple[Driver, list[CreatePlaceholder]]:
+    """A gang of three whose placeholders are ordered."""
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    return driver, [order for order in orders(driver.accepted()) if isinstance(order, CreatePlaceholder)]
+
+
+def test_an_application_waits_for_its_namespace_and_has_its_quota() -> None:
+    driver = live()
+    assert not driver.see(in_new())
+    assert not driver.see(in_new("w1"))
+    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
+    assert TAG in found
+    assert asked(driver.accepted(NEW)) == ["uid-w0", "uid-w1"]
+    assert not driver.wait(60)
+
+
+def test_an_application_whose_namespace_does_not_come_is_submitted_after_five_seconds() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.wait(4.9)
+    [found] = tags(driver.wait(0.2))
+    assert TAG not in found
+    [renewal] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
+    assert (TAG in renewal, renewal[RENEWAL]) == (True, "true")
+
+
+def test_a_changed_quota_is_told_once_for_each_queue_and_user() -> None:
+    driver = live()
+    for name in ("one", "two", "three"):
+        raw = a_pod(name, app=name)
+        raw["metadata"]["labels"][QUEUE] = "root.a" if name == "three" else "root.b"
+        driver.see(raw)
+        driver.accepted(AppId(f"dev/{name}"))
+    changed = driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
+    assert [found[RENEWAL] for found in tags(changed)] == ["true", "true"]
+    assert not driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
+    [removed, _] = tags(driver.fact(namespace_seen(a_namespace())))
+    assert TAG not in removed
+
+
+def test_an_annotation_that_became_unreadable_is_told_on_the_namespace_and_takes_nothing_away() -> None:
+    driver = live()
+    driver.fact(namespace_seen(a_namespace(namespace_quota=TWO_CPUS)))
+    waiting(driver)
+    bad = namespace_seen(a_namespace(namespace_quota="2 CPUs"))
+    out = driver.fact(bad)
+    assert events(out) == [("dev", "Scheduling", "Scheduling")]
+    assert out.news == []
+    assert not driver.fact(bad)
+
+
+def test_another_namespace_is_not_the_one_that_is_waited_for() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not tags(driver.fact(namespace_seen(a_namespace("other"))))
+
+
+def test_a_pod_of_a_namespace_made_again_waits_for_the_new_one() -> None:
+    driver = live()
+    driver.fact(namespace_seen(leaving("new")))
+    assert not driver.see(in_new())
+    assert not tags(driver.fact(NamespaceGone("new")))
+    [found] = tags(driver.fact(namespace_seen(a_namespace("new", namespace_quota=TWO_CPUS))))
+    assert TAG in found
+
+
+def test_pods_that_go_before_their_namespace_came_leave_nothing_behind() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.gone("w0")
+    assert driver.ledger.applications == {}
+    assert not driver.wait(60)
+
+
+def test_a_bad_quota_is_told_on_the_first_pod_of_each_application_and_no_part_of_it_counts() -> None:
+    driver = live()
+    driver.fact(namespace_seen(a_namespace("new", namespace_quota='{"cpu": "1", "memory": "much"}')))
+    out = driver.see(in_new())
+    assert events(out) == [("w0", "Scheduling", "Scheduling")]
+    assert TAG not in tags(out)[0]
+    assert events(driver.see(in_new("w1"))) == []
+
+
+def test_a_gang_of_a_namespace_that_is_leaving_is_neither_told_nor_given_up() -> None:
+    driver, creates = reserving()
+    said = "pods is forbidden: unable to create new content in namespace dev because it is being terminated"
+    for create in creates:
+        assert not driver.result(refused(create, 403, said))
+    driver.fact(namespace_seen(leaving("dev")))
+    assert not driver.wait(600)
+    driver.gone("w0")
+    assert driver.ledger.applications == {}
+
+
+def test_a_placeholder_that_its_namespace_takes_away_is_not_made_again() -> None:
+    driver, creates = reserving()
+    raw = placeholder_body(creates[0].spec, SETTINGS)
+    raw["metadata"] |= {"uid": "uid-ph", "managedFields": [{"manager": "muster-placeholder", "operation": "Update"}]}
+    raw["status"] = {"phase": "Pending"}
+    driver.see(raw)
+    driver.fact(namespace_seen(leaving("dev")))
+    assert orders(driver.gone("ph")) == []
+
+
+def test_what_the_core_says_of_an_id_that_it_does_not_know_again_yet_is_not_meant() -> None:
+    driver = live()
+    driver.see(in_new())
+    assert not driver.updated("Running", app=NEW)
+    assert not driver.ledger.applications[NEW].core_is_running
+
+
+def test_a_gang_that_may_not_have_its_placeholders_is_told_and_given_up() -> None:
+    driver, creates = reserving()
+    out = driver.result(refused(creates[0], 403, "exceeded quota: pods=10"))
+    assert ("w0", "GangScheduling", "PlaceholderCreateFailed") in events(out)
+
+
+def facts(out: Outcome) -> list[ClusterObject]:
+    return [item.fact for item in out.news if isinstance(item, ClusterObjectReported)]
+
+
+def test_the_core_hears_of_a_namespaces_labels_before_its_applications_when_they_change_and_when_it_goes() -> None:
+    """Selectors of other pods read them (semantics 21)."""
+    driver = live()
+    driver.see(in_new())
+    raw = a_namespace("new")
+    raw["metadata"]["labels"] = {"team": "a"}
+    appeared = driver.fact(namespace_seen(raw))
+    assert [type(item) for item in appeared.news] == [ClusterObjectReported, ApplicationSubmitted]
+    labelled = ClusterObject(ObjectKind.NAMESPACE, "new", {"team": "a"})
+    assert facts(appeared) == [labelled]
+    assert not driver.fact(namespace_seen(raw))
+    [first, *_] = whole(recovery.begin(driver.ledger, driver.now)).news
+    assert isinstance(first, ClusterObjectReported)
+    driver = live()
+    driver.fact(namespace_seen(raw))
+    raw["metadata"]["labels"] = {}
+    assert facts(driver.fact(namespace_seen(raw))) == [ClusterObject(ObjectKind.NAMESPACE, "new")]
+    assert facts(driver.fact(NamespaceGone("new"))) == [ClusterObject(ObjectKind.NAMESPACE, "new", gone=True)]
+    assert not driver.fact(NamespaceGone("new"))
+
+
+def test_a_pod_in_another_namespace_than_its_application_waits_for_its_own_namespace() -> None:
+    driver = live(settings=SHARING)
+    waiting(driver, app=SHARED)
+    assert not asked(driver.see(in_other("w1")))
+    assert asked(driver.fact(namespace_seen(a_namespace("other")))) == ["uid-w1"]
+    assert asked(driver.see(in_other("w2"))) == ["uid-w2"]
+
+
+def test_a_pod_whose_namespace_does_not_come_is_asked_for_after_five_seconds() -> None:
+    driver = live(settings=SHARING)
+    waiting(driver, app=SHARED)
+    driver.see(in_other("w1"))
+    assert not asked(driver.wait(4.9))
+    assert asked(driver.wait(0.2)) == ["uid-w1"]
+    assert not driver.fact(NamespaceGone("other"))

@@ -1,0 +1,287 @@
+"""Nodes come, change, are cordoned and go; other schedulers' pods take room (contract 1.7, 10.10; semantics 7)."""
+
+from __future__ import annotations
+
+from muster_operator.model.cluster_events import NodeGone
+from muster_operator.model.commands import PostEvent, Subject
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    AllocationReported,
+    AskSubmitted,
+    NodeCreated,
+    NodeDecommissioned,
+    NodeDrained,
+    NodeOpened,
+    NodeUpdated,
+    TerminationType,
+)
+from muster_operator.model.core_responses import NodeRecommended, NodeResponse, Recommendations
+from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused, waiting
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import Raw, a_node, a_pod
+
+N1 = NodeName("n1")
+
+
+def foreign(name: str = "dns", node: str = "n1") -> Raw:
+    return a_pod(name, schedulerName="default-scheduler", nodeName=node)
+
+
+def test_a_new_node_is_created_open_or_drained() -> None:
+    driver = live()
+    opened = driver.fact(node_seen(a_node("n2"))).news[0]
+    cordoned = driver.fact(node_seen(a_node("n3", unschedulable=True))).news[0]
+    assert isinstance(opened, NodeCreated)
+    assert isinstance(cordoned, NodeCreated)
+    assert (opened.drained, cordoned.drained) == (False, True)
+
+
+def test_a_heartbeat_is_no_news() -> None:
+    raw = a_node("n1")
+    raw["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+    assert not live().fact(node_seen(raw))
+
+
+def test_capacity_labels_and_cordons_are_news_each_in_its_kind() -> None:
+    driver = live()
+    larger = a_node("n1", labels={"gpu": "yes"}, unschedulable=True)
+    larger["status"]["allocatable"]["cpu"] = "16"
+    assert [type(item) for item in driver.fact(node_seen(larger)).news] == [NodeUpdated, NodeDrained]
+    uncordoned = driver.fact(node_seen({**larger, "spec": {}})).news
+    assert [type(item) for item in uncordoned] == [NodeUpdated, NodeOpened]
+
+
+def test_images_that_come_are_news_and_the_same_ones_in_another_order_are_none() -> None:
+    driver, raw = live(), a_node("n1")
+    images = [{"names": [f"app:{number}"], "sizeBytes": 7} for number in range(2)]
+    raw["status"]["images"] = images
+    updated = driver.fact(node_seen(raw)).news
+    assert [type(item) for item in updated] == [NodeUpdated]
+    raw["status"]["images"] = images[::-1]
+    assert not driver.fact(node_seen(raw))
+
+
+def test_a_foreign_pod_is_counted_on_its_node_until_it_is_gone_or_has_ended() -> None:
+    driver = live()
+    reported = driver.see(foreign()).news[0]
+    assert isinstance(reported, AllocationReported)
+    assert (reported.allocation.ask.app, reported.allocation.node) == (None, "n1")
+    assert dict(reported.allocation.ask.tags)["foreign"] == "default"
+    assert not driver.see(foreign())
+    assert driver.see(foreign(), phase="Succeeded").news == [AllocationReleased(None, PodUid("uid-dns"))]
+    assert not driver.gone("dns")
+
+
+def test_a_foreign_pod_that_is_resized_in_place_is_told_anew_and_one_that_only_starts_is_not() -> None:
+    driver = live()
+    driver.see(foreign())
+    assert not driver.see(foreign(), phase="Running")
+    larger = foreign()
+    larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    (told,) = driver.see(larger).news
+    assert isinstance(told, AllocationReported)
+    assert (told.allocation.ask.key, told.allocation.ask.resources["vcore"]) == ("uid-dns", 3000)
+    assert not driver.see(larger)
+    assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def test_a_foreign_pod_is_told_anew_when_it_is_labelled_otherwise_and_when_it_is_to_go() -> None:
+    """For those that keep away from it, and for spread, which counts none that is to go."""
+    driver = live()
+    driver.see(foreign())
+    raw = foreign()
+    raw["metadata"]["labels"] = {"app": "web"}
+    (told,) = driver.see(raw).news
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.tags[keys.TAG_POD_LABEL_PREFIX + "app"] == "web"
+    raw["metadata"] = {**raw["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    (told,) = driver.see(raw).news
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.tags[keys.TAG_TERMINATING] == "true"
+    assert not driver.see(raw, phase="Running")
+
+
+def test_the_priority_of_a_foreign_pod_is_told() -> None:
+    """Who may be preempted for whom is the core's to know (contract 10.10)."""
+    (told,) = live().see({**foreign(), "spec": {**foreign()["spec"], "priority": 2_000_000_000}}).news
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.priority == 2_000_000_000
+
+
+def test_a_foreign_pod_without_a_node_is_nobodys_business() -> None:
+    driver = live()
+    raw = foreign()
+    del raw["spec"]["nodeName"]
+    assert not driver.see(raw)
+    assert len(driver.see(foreign()).news) == 1
+    assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def nominated(node: str | None) -> Raw:
+    """A pod for which kube-scheduler makes room there by preemption; None: no more."""
+    raw = foreign()
+    del raw["spec"]["nodeName"]
+    raw["status"] = {"phase": "Pending", "nominatedNodeName": node} if node else {"phase": "Pending"}
+    return raw
+
+
+def test_room_that_another_scheduler_makes_for_its_pod_is_taken_already() -> None:
+    """Else Muster gives it away, who took it is preempted too, and so on."""
+    driver = live()
+    (told,) = driver.see(nominated("n1")).news
+    assert isinstance(told, AllocationReported)
+    assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-dns")
+    assert not driver.see(foreign())
+    assert driver.gone("dns").news == [AllocationReleased(None, PodUid("uid-dns"))]
+
+
+def test_room_made_on_another_node_or_no_more_is_free_again() -> None:
+    driver = live("n1", "n2")
+    driver.see(nominated("n1"))
+    left, told = driver.see(foreign(node="n2")).news
+    assert left == AllocationReleased(None, PodUid("uid-dns"))
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.node == "n2"
+    other = live()
+    other.see(nominated("n1"))
+    assert other.see(nominated(None)).news == [AllocationReleased(None, PodUid("uid-dns"))]
+    assert not other.gone("dns")
+
+
+def test_a_node_that_comes_brings_no_pod_that_is_meant_to_go_elsewhere_by_now() -> None:
+    driver = live()
+    driver.see(nominated("n2"))
+    driver.see(nominated("n1"))
+    created = driver.fact(node_seen(a_node("n2"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert created.existing == ()
+
+
+def test_pods_on_an_unknown_node_come_with_the_node() -> None:
+    driver = live()
+    assert not driver.see(foreign("a", "n2"))
+    assert not driver.see(foreign("b", "n2"))
+    assert not driver.gone("b")
+    created = driver.fact(node_seen(a_node("n2"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.key for allocation in created.existing] == ["uid-a"]
+
+
+def test_a_node_that_comes_back_brings_its_pods_again() -> None:
+    driver = live()
+    driver.see(foreign())
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    assert driver.fact(NodeGone(N1)).news == [NodeDecommissioned(N1)]
+    assert not driver.fact(NodeGone(N1))
+    created = driver.fact(node_seen(a_node("n1"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert sorted(allocation.ask.key for allocation in created.existing) == ["uid-dns", "uid-w0"]
+
+
+def test_a_pod_whose_bind_is_under_way_comes_again_with_its_node() -> None:
+    driver = live()
+    waiting(driver)
+    [bind] = orders(driver.allocated("uid-w0"))
+    driver.fact(NodeGone(N1))
+    driver.result(done(bind))
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    created = driver.fact(node_seen(a_node("n1"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.key for allocation in created.existing] == ["uid-w0"]
+    assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
+
+
+def test_a_pod_that_was_given_a_node_which_went_and_came_back_meanwhile_is_told_anew() -> None:
+    """The core gave the place before it heard that the node was gone, and took it back then; the pod is bound there."""
+    driver = live()
+    waiting(driver)
+    driver.fact(NodeGone(N1))
+    driver.fact(node_seen(a_node("n1")))
+    [bind] = orders(driver.allocated("uid-w0"))
+    driver.result(done(bind))
+    [told] = driver.released("uid-w0", TerminationType.STOPPED_BY_RM).news
+    assert isinstance(told, AllocationReported)
+    assert (told.allocation.node, told.allocation.ask.key) == ("n1", "uid-w0")
+
+
+def test_a_pod_whose_bind_failed_meanwhile_does_not_come_with_the_node() -> None:
+    driver = live("n1", "n2")
+    waiting(driver)
+    [bind] = orders(driver.allocated("uid-w0"))
+    driver.fact(NodeGone(N1))
+    out = driver.result(refused(bind))
+    assert asked(out) == ["uid-w0"]
+    assert not [item for item in out.news if isinstance(item, AllocationReleased)]
+    created = driver.fact(node_seen(a_node("n1"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert created.existing == ()
+
+
+def test_an_order_about_an_allocation_that_was_given_back_is_not_confirmed_for_the_next_one() -> None:
+    """The next one has the same key, and may have the same id: it would go with the confirmation (semantics 4)."""
+    driver = live()
+    waiting(driver)
+    driver.fact(NodeGone(N1))
+    given_back = driver.allocated("uid-w0", node="n1")
+    assert [type(item) for item in given_back.news] == [AllocationReleased, AskSubmitted]
+    assert not driver.released("uid-w0", TerminationType.TIMEOUT)
+
+
+def test_a_recommendation_is_an_event_on_its_node_and_one_for_a_node_that_is_gone_is_not() -> None:
+    driver = live()
+    known = NodeRecommended(N1, "3 pods could not be bound to it")
+    said = driver.told(Recommendations((known, NodeRecommended(NodeName("gone"), "it could be emptied")))).commands
+    assert [(item.subject, item.name, item.reason, item.note) for item in said if isinstance(item, PostEvent)] == [
+        (Subject.NODE, "n1", "NodeRecommendation", "3 pods could not be bound to it")
+    ]
+
+
+def test_a_node_that_comes_is_told_of_when_the_core_took_it_and_those_of_a_start_are_not() -> None:
+    """5,000 nodes are not 5,000 events at every restart (semantics 28)."""
+    driver = live("n1")
+    assert events(driver.told(NodeResponse(accepted=(N1,)))) == []
+    driver.fact(node_seen(a_node("n2")))
+    assert events(driver.told(NodeResponse(accepted=(NodeName("n2"),)))) == [("n2", "NodeAccepted", "NodeAccepted")]
+    assert events(driver.told(NodeResponse(accepted=(NodeName("n2"),)))) == []
+    driver.fact(node_seen(a_node("n3")))
+    driver.fact(NodeGone(NodeName("n3")))
+    assert events(driver.told(NodeResponse(accepted=(NodeName("n3"),)))) == []
+
+
+def test_a_node_made_anew_under_its_name_keeps_its_pods_though_its_delete_was_missed() -> None:
+    """Pods are bound to names: what is still listed on it is still on it."""
+    driver = live()
+    driver.see(foreign())
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    anew = a_node("n1")
+    anew["metadata"]["uid"] = "uid-n1-again"
+    assert not driver.fact(node_seen(anew))
+    anew["status"]["allocatable"]["cpu"] = "4"
+    assert [type(item) for item in driver.fact(node_seen(anew)).news] == [NodeUpdated]
+    assert driver.gone("w0").news == [AllocationReleased(APP, PodUid("uid-w0"), allocation_id=AllocationId("uid-w0-0"))]
+
+
+def test_a_node_that_is_not_ready_is_told_of_and_stays_open_until_it_is_tainted() -> None:
+    """As kube-scheduler does it: the node controller's taint keeps pods off, the condition alone does not."""
+    driver = live()
+    raw = a_node("n1")
+    raw["status"]["conditions"][0]["status"] = "Unknown"
+    (updated,) = driver.fact(node_seen(raw)).news
+    assert isinstance(updated, NodeUpdated)
+    assert updated.node.attributes["ready"] == "false"
+    raw["spec"]["taints"] = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
+    (updated,) = driver.fact(node_seen(raw)).news
+    assert isinstance(updated, NodeUpdated)
+    assert "unreachable" in updated.node.attributes["muster/taints"]
+
+
+def test_a_node_without_a_status_offers_nothing_and_is_no_error() -> None:
+    (created,) = live().fact(node_seen({"metadata": {"name": "bare", "uid": "u"}})).news
+    assert isinstance(created, NodeCreated)
+    assert dict(created.node.capacity) == {}

@@ -1,0 +1,340 @@
+"""Single pods: asked for, bound, released, refused, gated; and what the user is told (semantics 3-5, 20, 28)."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.model.commands import CommandUnanswered, DeletePod, EventType, FailPod, MarkDisrupted, PostEvent
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    AllocationReported,
+    ApplicationRemoved,
+    ApplicationSubmitted,
+    AskReleased,
+    AskSubmitted,
+    NodeCreated,
+    TerminationType,
+)
+from muster_operator.model.core_responses import (
+    AllocationRejected,
+    AllocationResponse,
+    ApplicationRejected,
+    ApplicationResponse,
+    AskRejected,
+    Released,
+)
+from muster_operator.model.ids import AllocationId, PodUid
+from muster_operator.model.pods import PodRef
+from muster_si import keys
+from tests.unit.operator.controller.driver import APP, asked, done, events, live, orders, refused, waiting
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import APP_ID, Raw, a_container, a_node, a_pod
+from tests.unit.operator.model.signing import a_bind
+
+W0 = PodRef("dev", "w0", PodUid("uid-w0"))
+BIND = a_bind(W0, "n1")
+STOPPED = TerminationType.STOPPED_BY_RM
+
+
+def on(node: str, name: str = "w0") -> Raw:
+    return a_pod(name, app=APP, nodeName=node)
+
+
+def test_a_pod_waits_for_its_application_and_asks_then() -> None:
+    driver = live()
+    first = driver.see(a_pod("w0", app=APP))
+    assert [type(item) for item in first.news] == [ApplicationSubmitted]
+    assert not driver.see(a_pod("w1", app=APP)).news
+    assert asked(driver.accepted()) == ["uid-w0", "uid-w1"]
+    assert asked(driver.see(a_pod("w2", app=APP))) == ["uid-w2"]
+
+
+def test_the_same_fact_twice_changes_nothing() -> None:
+    driver = live()
+    raw = waiting(driver)
+    assert not driver.see(raw)
+
+
+def test_an_allocation_is_bound_and_told_once() -> None:
+    driver = live()
+    waiting(driver)
+    assert orders(driver.allocated("uid-w0")) == [BIND]
+    assert events(driver.result(done(BIND))) == [("w0", "Scheduled", "Scheduled")]
+    assert not driver.see(on("n1"))
+    assert not driver.result(done(BIND))
+
+
+def test_the_watch_may_show_a_bind_before_its_answer() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    assert events(driver.see(on("n1"))) == [("w0", "Scheduled", "Scheduled")]
+    assert not driver.result(done(BIND))
+    assert not driver.result(CommandUnanswered(BIND))
+
+
+def test_a_pod_that_ends_releases_its_allocation_once() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    out = driver.see(on("n1"), phase="Succeeded")
+    assert out.news == [AllocationReleased(APP, PodUid("uid-w0"), STOPPED, AllocationId("uid-w0-0"))]
+    assert not driver.see(on("n1"), phase="Succeeded")
+    assert not driver.gone("w0")
+    assert not driver.released("uid-w0", STOPPED)
+
+
+def test_a_pod_deleted_while_it_waits_releases_its_ask() -> None:
+    driver = live()
+    waiting(driver)
+    assert driver.gone("w0").news == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
+
+
+def test_a_pod_that_leaves_without_a_node_does_not_want_one_any_more() -> None:
+    driver = live()
+    raw = waiting(driver)
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert driver.see(raw).news == [AskReleased(APP, PodUid("uid-w0"), STOPPED)]
+    late = driver.allocated("uid-w0")
+    assert [type(item) for item in late.news] == [AllocationReleased]
+    assert orders(late) == []
+
+
+def test_an_ask_changes_with_its_pod_while_it_waits() -> None:
+    driver = live()
+    raw = waiting(driver)
+    raw["metadata"]["labels"]["team"] = "x"
+    news = driver.see(raw).news
+    assert isinstance(news[0], AskSubmitted)
+    assert news[0].ask.tags["kubernetes.io/label/team"] == "x"
+
+
+def test_a_preempted_pod_is_deleted_and_confirmed_with_the_same_type() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    preempted = TerminationType.PREEMPTED_BY_SCHEDULER
+    marked = MarkDisrupted(W0, "preempted by the scheduler")
+    assert orders(driver.released("uid-w0", preempted)) == [marked, DeletePod(W0, preempted.name)]
+    assert not driver.released("uid-w0", preempted).commands
+    confirmed = [AllocationReleased(APP, PodUid("uid-w0"), preempted, AllocationId("uid-w0-0"))]
+    assert driver.gone("w0").news == confirmed
+    assert driver.released("uid-w0", preempted).news == confirmed  # asked again: it is gone all the same
+
+
+def test_why_a_pod_is_preempted_is_written_on_it_before_it_is_deleted() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    order = Released(APP, PodUid("uid-w0"), TerminationType.PREEMPTED_BY_SCHEDULER, message="for job high")
+    out = driver.told(AllocationResponse(released=(order,)))
+    assert orders(out) == [MarkDisrupted(W0, "for job high"), DeletePod(W0, "for job high")]
+    assert events(out) == [("w0", "Preempted", "Preempted")]
+
+
+def test_a_pod_whose_time_is_up_goes_with_its_own_grace_and_is_confirmed_when_it_is_gone() -> None:
+    """Semantics 2: the run time of an allocation; the pod was not disturbed by anybody."""
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    out = driver.released("uid-w0", TerminationType.TIMEOUT)
+    assert orders(out) == [DeletePod(W0, TerminationType.TIMEOUT.name)]
+    assert not out.news
+    expected = [AllocationReleased(APP, PodUid("uid-w0"), TerminationType.TIMEOUT, AllocationId("uid-w0-0"))]
+    assert driver.gone("w0").news == expected
+
+
+def test_a_waiting_pod_that_no_longer_wants_to_be_preempted_asks_anew() -> None:
+    driver = live()
+    raw = waiting(driver)
+    raw["metadata"]["annotations"]["yunikorn.apache.org/allow-preemption"] = "false"
+    [news] = driver.see(raw).news
+    assert isinstance(news, AskSubmitted)
+    assert not news.ask.allow_preempt_self
+
+
+def test_a_delete_without_effect_is_sent_again_some_time_after_it_was_answered_and_not_before() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    driver.see(on("n1"))
+    [order] = orders(driver.released("uid-w0", TerminationType.TIMEOUT))
+    pause = driver.ledger.settings.delete_retry_s
+    assert not driver.wait(10 * pause).commands  # thousands of writes are before it
+    driver.result(done(order))
+    assert not driver.wait(0.5 * pause).commands
+    assert driver.wait(pause).commands == [order]
+    assert not driver.wait(10 * pause).commands
+
+
+def test_a_bind_that_fails_for_good_is_released_and_asked_again_elsewhere() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    out = driver.result(refused(BIND, 400))
+    assert [type(item) for item in out.news] == [AllocationReleased, AskSubmitted]
+    ask = out.news[1]
+    assert isinstance(ask, AskSubmitted)
+    assert (ask.ask.key, ask.ask.tags[keys.TAG_AVOID_NODES]) == ("uid-w0", "n1")
+    assert events(out) == [("w0", "PodBindFailure", "PodBindFailure")]
+    assert not driver.released("uid-w0", STOPPED)
+    after = driver.wait(60).news
+    assert isinstance(after[0], AskSubmitted)
+    assert keys.TAG_AVOID_NODES not in after[0].ask.tags
+
+
+def test_a_bind_of_a_pod_that_is_gone_waits_for_the_watch() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    assert not driver.result(refused(BIND, 404))
+    assert [type(item) for item in driver.gone("w0").news] == [AllocationReleased]
+
+
+def test_a_bind_without_answer_is_settled_by_the_pod() -> None:
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    assert orders(driver.result(CommandUnanswered(BIND))) == [BIND]
+    assert orders(driver.result(CommandUnanswered(BIND))) == [BIND]
+    assert [type(item) for item in driver.result(CommandUnanswered(BIND)).news] == [AllocationReleased, AskSubmitted]
+
+
+def test_an_allocation_on_a_node_that_is_gone_is_given_back() -> None:
+    driver = live()
+    waiting(driver)
+    out = driver.allocated("uid-w0", "n9")
+    assert orders(out) == []
+    assert [type(item) for item in out.news] == [AllocationReleased, AskSubmitted]
+
+
+def test_a_pod_bound_by_somebody_else_is_reported_where_it_is() -> None:
+    driver = live("n1", "n2")
+    waiting(driver)
+    driver.allocated("uid-w0")
+    news = driver.see(on("n2")).news
+    assert [type(item) for item in news] == [AllocationReleased, AllocationReported]
+    assert isinstance(news[1], AllocationReported)
+    assert news[1].allocation.node == "n2"
+
+
+def test_a_pod_that_asked_and_was_bound_by_somebody_else_takes_back_the_answer_on_its_way_too() -> None:
+    """Else the core has it elsewhere, and refuses to hear where it is."""
+    driver = live("n1", "n2")
+    waiting(driver)
+    asked_for, answer, told = driver.see(on("n2")).news
+    why = "the pod was bound by somebody else"
+    assert asked_for == AskReleased(APP, W0.uid, STOPPED, why)
+    assert answer == AllocationReleased(APP, W0.uid, STOPPED, message=why)
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.node == "n2"
+    assert not driver.allocated("uid-w0")
+    assert not driver.released("uid-w0", STOPPED)
+
+
+def test_a_pod_that_comes_with_a_node_is_an_existing_allocation() -> None:
+    driver = live()
+    spec = driver.see(on("n1")).news[0]
+    assert isinstance(spec, ApplicationSubmitted)
+    assert [type(item) for item in driver.accepted().news] == [AllocationReported]
+
+
+def test_a_pod_on_an_unknown_node_is_reported_with_the_node() -> None:
+    driver = live()
+    driver.see(on("n2"))
+    assert not driver.accepted().news
+    created = driver.fact(node_seen(a_node("n2"))).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.key for allocation in created.existing] == ["uid-w0"]
+
+
+def test_an_allocation_that_the_core_refuses_still_takes_its_room() -> None:
+    driver = live()
+    driver.see(on("n1"))
+    driver.accepted()
+    rejected = AllocationRejected(APP, PodUid("uid-w0"), "no such queue")
+    out = driver.told(AllocationResponse(rejected_allocations=(rejected,)))
+    assert isinstance(out.news[0], AllocationReported)
+    assert out.news[0].allocation.ask.app is None
+    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
+    assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
+
+
+def test_a_refused_allocation_is_counted_once_when_its_application_comes_again() -> None:
+    """The application completed while the pod was told of: it begins anew, and takes the pod in."""
+    driver = live()
+    driver.see(on("n1"))
+    driver.accepted()
+    driver.told(AllocationResponse(rejected_allocations=(AllocationRejected(APP, W0.uid, "it is over"),)))
+    driver.updated(keys.APP_COMPLETED)
+    left, told = driver.accepted().news
+    assert left == AllocationReleased(None, W0.uid)
+    assert isinstance(told, AllocationReported)
+    assert told.allocation.ask.app == APP
+    assert driver.gone("w0").news == [AllocationReleased(APP, W0.uid)]
+
+
+def test_a_refused_ask_is_told_on_the_pod() -> None:
+    driver = live()
+    waiting(driver)
+    out = driver.told(AllocationResponse(rejected_asks=(AskRejected(APP, PodUid("uid-w0"), "too large"),)))
+    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
+    assert not driver.gone("w0").news
+
+
+def test_a_gated_pod_is_told_once_and_joins_when_the_gates_are_gone() -> None:
+    driver = live()
+    gated = a_pod("w0", app=APP, schedulingGates=[{"name": "quota"}])
+    out = driver.see(gated)
+    assert events(out) == [("w0", "Scheduling", "Scheduling")]
+    assert not out.news
+    assert not driver.see(gated)
+    assert [type(item) for item in driver.see(a_pod("w0", app=APP)).news] == [ApplicationSubmitted]
+
+
+@pytest.mark.parametrize(
+    "raw", [a_pod("w0", annotations={APP_ID: "x" * 64}), a_pod("w0", containers=[a_container(memory="10E")])]
+)
+def test_a_pod_that_cannot_be_scheduled_is_told_why_once(raw: Raw) -> None:
+    driver = live()
+    out = driver.see(raw)
+    assert events(out) == [("w0", "TaskRejected", "TaskRejected")]
+    assert not out.news
+    assert not driver.see(raw)
+
+
+def test_conflicting_spellings_are_told() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["metadata"]["labels"]["applicationId"] = "other"
+    command = driver.see(raw).commands[0]
+    assert isinstance(command, PostEvent)
+    assert (command.type, command.reason) == (EventType.WARNING, "Scheduling")
+    assert "applicationId=other is ignored" in command.note
+
+
+def test_pods_of_a_rejected_application_fail_with_the_cause_and_the_id_is_free_again() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
+    message = "Application job was rejected: no queue"
+    assert orders(out) == [FailPod(W0, "ApplicationRejected", message)]
+    late = driver.see(a_pod("w1", app=APP))
+    assert [type(command) for command in orders(late)] == [FailPod]
+    driver.see(a_pod("w0", app=APP), phase="Failed")
+    driver.see(a_pod("w1", app=APP), phase="Failed")
+    assert driver.ledger.applications == {}
+    assert [type(item) for item in driver.see(a_pod("w2", app=APP)).news] == [ApplicationSubmitted]
+
+
+def test_the_answer_to_a_submission_that_was_taken_back_is_not_the_next_ones() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP))
+    assert driver.gone("w0").news == [ApplicationRemoved(APP)]
+    assert [type(item) for item in driver.see(a_pod("w1", app=APP)).news] == [ApplicationSubmitted]
+    assert not driver.accepted()
+    assert asked(driver.accepted()) == ["uid-w1"]

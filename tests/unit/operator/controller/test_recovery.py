@@ -1,0 +1,297 @@
+"""A session begins with the replay of semantics 19, the same for a new operator and a new core."""
+
+from __future__ import annotations
+
+from muster_operator.controller import recovery
+from muster_operator.controller.rejections import AGAIN_S
+from muster_operator.controller.state import Phase
+from muster_operator.model.commands import CreatePlaceholder, DeletePod, MarkResumed, Outcome
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    ApplicationSubmitted,
+    AskSubmitted,
+    NodeCreated,
+    NodeOpened,
+    TerminationType,
+)
+from muster_operator.model.core_responses import ApplicationRejected, ApplicationResponse
+from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_operator.model.pods import PodRef
+from muster_si import keys
+from tests.unit.operator.controller.driver import (
+    APP,
+    Driver,
+    asked,
+    done,
+    events,
+    live,
+    orders,
+    refused,
+    waiting,
+    whole,
+)
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.model.signing import a_bind, sign_outcome, sign_placeholder
+
+
+def placeholder(name: str, **spec: object) -> Raw:
+    """One of ours, for group g, owned by w0."""
+    annotations = gang_annotations(a_group("g", 2), member_of="g")
+    raw = a_pod(name, app=APP, annotations=annotations, **spec)
+    raw["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0"}]
+    return sign_placeholder(raw)
+
+
+def a_member(name: str, **spec: object) -> Raw:
+    return a_pod(name, app=APP, annotations=gang_annotations(a_group("g", 2), member_of="g"), **spec)
+
+
+def gathered(*raws: Raw, nodes: tuple[str, ...] = ("n1",)) -> Driver:
+    """What an operator has read before it registers."""
+    driver = Driver()
+    for raw in raws:
+        assert not driver.see(raw)
+    for name in nodes:
+        assert not driver.fact(node_seen(a_node(name)))
+    return driver
+
+
+def recovered(driver: Driver) -> tuple[Outcome, Outcome, Outcome]:
+    """Accepted; the outcomes of nodes, asks and opening."""
+    whole(recovery.begin(driver.ledger, 0.0))
+    for app in list(driver.ledger.applications):
+        driver.accepted(app)
+    assert recovery.is_answered(driver.ledger)
+    return (
+        whole(recovery.report_nodes(driver.ledger, 0.0)),
+        whole(recovery.submit_asks(driver.ledger, 0.0)),
+        recovery.open_nodes(driver.ledger, 0.0),
+    )
+
+
+def existing(outcome: Outcome, node: str = "n1") -> list[str]:
+    created = next(item for item in outcome.news if isinstance(item, NodeCreated) and item.node.name == node)
+    assert created.drained
+    return [allocation.ask.key for allocation in created.existing]
+
+
+def older(raw: Raw, seconds: int) -> Raw:
+    raw["metadata"]["creationTimestamp"] = f"2025-12-31T23:59:{60 - seconds:02d}Z"
+    return raw
+
+
+def test_asks_of_one_second_are_in_the_order_of_their_applications() -> None:
+    """Not in that of their UIDs: another pod would overtake the first one of its queue."""
+    first, second = a_pod("x", app="a"), a_pod("y", app="b")
+    first["metadata"]["uid"], second["metadata"]["uid"] = "uid-9", "uid-1"
+    _, asks, _ = recovered(gathered(second, first))
+    assert asked(asks) == ["uid-9", "uid-1"]
+
+
+def test_applications_come_first_the_oldest_first_with_their_original_time() -> None:
+    driver = gathered(a_pod("b", app="young"), older(a_pod("a", app="old"), 30))
+    out = whole(recovery.begin(driver.ledger, 0.0))
+    specs = [item.spec for item in out.news if isinstance(item, ApplicationSubmitted)]
+    assert [spec.app for spec in specs] == ["dev/old", "dev/young"]
+    assert specs[0].tags[keys.APP_TAG_CREATION_TIME] == str(CREATED_S - 30)
+    assert not recovery.is_answered(driver.ledger)
+
+
+def test_nodes_come_drained_with_everything_on_them_then_asks_by_age_then_the_opening() -> None:
+    driver = gathered(
+        a_pod("bound", app="one", nodeName="n1"),
+        a_pod("dns", schedulerName="default-scheduler", nodeName="n1"),
+        a_pod("young", app="one"),
+        older(a_pod("old", app="two"), 30),
+    )
+    nodes, asks, opening = recovered(driver)
+    assert existing(nodes) == ["uid-bound", "uid-dns"]
+    assert asked(asks) == ["uid-old", "uid-young"]
+    assert opening.news == [NodeOpened(NodeName("n1"))]
+
+
+def test_a_cordoned_node_stays_drained() -> None:
+    driver = gathered()
+    driver.fact(node_seen(a_node("n2", unschedulable=True)))
+    assert recovered(driver)[2].news == [NodeOpened(NodeName("n1"))]
+
+
+def test_placeholders_keep_role_group_and_the_time_they_got_their_node() -> None:
+    bound = placeholder("ph0", nodeName="n1")
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    bound["status"]["conditions"] = [scheduled]
+    driver = gathered(a_member("w0"), bound, placeholder("ph1"))
+    nodes, asks, _ = recovered(driver)
+    created = nodes.news[0]
+    assert isinstance(created, NodeCreated)
+    ask = created.existing[0].ask
+    assert (ask.placeholder, ask.task_group, ask.app) == (True, "g", APP)
+    assert ask.tags[keys.TAG_ALLOCATED_AT] == str((CREATED_S + 1) * 1000)
+    assert asked(asks) == ["uid-ph1"]
+    assert not [command for command in asks.commands if isinstance(command, CreatePlaceholder)]
+
+
+def test_only_missing_placeholders_are_made() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"))
+    _, asks, _ = recovered(driver)
+    assert len([command for command in asks.commands if isinstance(command, CreatePlaceholder)]) == 1
+
+
+def test_the_owner_of_placeholders_stays_the_originator() -> None:
+    driver = gathered(older(a_member("w9"), 30), a_member("w0"), placeholder("ph0"))
+    recovered(driver)
+    assert driver.ledger.applications[APP].originator.ref.name == "w0"
+
+
+def test_once_a_real_member_is_bound_no_placeholder_is_made_and_the_others_ask() -> None:
+    """Semantics 17."""
+    driver = gathered(a_member("w0", nodeName="n1"), a_member("w1"), placeholder("ph0", nodeName="n1"))
+    nodes, asks, _ = recovered(driver)
+    assert existing(nodes) == ["uid-ph0", "uid-w0"]
+    assert asked(asks) == ["uid-w1"]
+    assert orders(asks) == []
+
+
+def test_a_terminating_placeholder_takes_room_but_does_not_count() -> None:
+    """Semantics 17."""
+    leaving = placeholder("ph0", nodeName="n1")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    driver = gathered(a_member("w0"), leaving)
+    nodes, asks, _ = recovered(driver)
+    created = nodes.news[0]
+    assert isinstance(created, NodeCreated)
+    assert created.existing[0].ask.app is None
+    assert len([command for command in asks.commands if isinstance(command, CreatePlaceholder)]) == 2
+    assert driver.gone("ph0").news == [AllocationReleased(None, PodUid("uid-ph0"))]
+
+
+def test_placeholders_without_a_gang_are_deleted() -> None:
+    resumed = a_member("w0")
+    resumed["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
+    for raws in ((), (resumed,)):
+        driver = gathered(*raws, placeholder("ph0"))
+        out = whole(recovery.begin(driver.ledger, 0.0))
+        assert [command.pod.name for command in out.commands if isinstance(command, DeletePod)] == ["ph0"]
+
+
+def test_a_resumed_gang_is_submitted_without_a_placeholder_ask() -> None:
+    raw = a_member("w0")
+    raw["metadata"]["annotations"]["internal.yunikorn.apache.org/gang-outcome"] = "resumed"
+    spec = whole(recovery.begin(gathered(raw).ledger, 0.0)).news[0]
+    assert isinstance(spec, ApplicationSubmitted)
+    assert not spec.spec.placeholder_ask
+
+
+def test_a_gang_stays_resumed_whichever_of_its_pods_of_one_second_carries_the_mark() -> None:
+    """Live the first pod seen is the originator, and a Job makes many in a second."""
+    marked = sign_outcome(a_member("w1"))
+    spec = whole(recovery.begin(gathered(a_member("w0"), marked).ledger, 0.0)).news[0]
+    assert isinstance(spec, ApplicationSubmitted)
+    assert not spec.spec.placeholder_ask
+
+
+def test_the_mark_of_a_resumed_gang_goes_to_the_next_pod_also_after_a_restart() -> None:
+    marked = sign_outcome(a_member("w0"))
+    driver = gathered(marked, a_member("w1"))
+    recovered(driver)
+    [mark] = [command for command in driver.gone("w0").commands if isinstance(command, MarkResumed)]
+    assert mark.originator == PodRef("dev", "w1", PodUid("uid-w1"))
+
+
+def test_a_pod_that_came_meanwhile_and_names_an_unknown_group_is_told() -> None:
+    stranger = a_pod("w1", app=APP, annotations=gang_annotations(member_of="other"))
+    driver = gathered(older(a_member("w0"), 1), stranger)
+    assert events(whole(recovery.begin(driver.ledger, 0.0))) == [("w1", "GangScheduling", "TaskGroupsError")]
+
+
+def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
+    driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
+    whole(recovery.begin(driver.ledger, 0.0))
+    out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
+    assert [type(command).__name__ for command in out.commands] == ["PostEvent", "FailPod"]
+    created = whole(recovery.report_nodes(driver.ledger, 0.0)).news[0]
+    assert isinstance(created, NodeCreated)
+    assert [allocation.ask.app for allocation in created.existing] == [None]
+
+
+def test_what_happens_meanwhile_waits_for_the_opening() -> None:
+    driver = gathered(a_pod("w0", app=APP))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    assert not driver.gone("w0")
+    assert not driver.see(a_pod("w1", app=APP))
+    assert not driver.updated("Running")
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    assert asked(whole(recovery.submit_asks(driver.ledger, 0.0))) == ["uid-w0"]
+    out = recovery.open_nodes(driver.ledger, 0.0)
+    assert asked(out) == ["uid-w1"]
+    assert [type(item) for item in out.news[:1]] == [NodeOpened]
+    assert [task.pod.ref.name for task in driver.ledger.tasks.values()] == ["w1"]
+
+
+def test_a_placeholder_that_is_refused_before_the_opening_ends_the_gang_as_it_does_afterwards() -> None:
+    driver = gathered(a_member("w0"))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    first, _ = orders(whole(recovery.submit_asks(driver.ledger, 0.0)))
+    assert not driver.result(refused(first))
+    out = recovery.open_nodes(driver.ledger, 0.0)
+    assert events(out) == [("w0", "GangScheduling", "PlaceholderCreateFailed")]
+    assert [type(command) for command in orders(out)] == [MarkResumed]
+
+
+def test_a_pod_that_could_not_be_failed_before_the_opening_is_failed_later() -> None:
+    driver = gathered(a_pod("w0", app=APP))
+    whole(recovery.begin(driver.ledger, 0.0))
+    [fail] = orders(driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),))))
+    assert not driver.result(refused(fail, status=503))
+    recovery.open_nodes(driver.ledger, 0.0)
+    assert fail in driver.wait(AGAIN_S).commands
+
+
+def test_what_ended_in_a_session_that_was_lost_counts_for_nothing_in_the_next() -> None:
+    driver = gathered(a_member("w0"))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    first, _ = orders(whole(recovery.submit_asks(driver.ledger, 0.0)))
+    driver.result(refused(first))
+    recovered(driver)
+    assert len(driver.ledger.applications[APP].slots) == 2
+
+
+def test_a_lost_session_keeps_facts_and_says_nothing_until_the_next() -> None:
+    driver = live()
+    waiting(driver)
+    bind = orders(driver.allocated("uid-w0"))[0]
+    recovery.pause(driver.ledger)
+    assert driver.ledger.phase is Phase.GATHERING
+    assert not driver.result(done(bind))
+    assert not driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    assert not driver.released("uid-w0", TerminationType.TIMEOUT)
+    nodes, asks, _ = recovered(driver)
+    assert existing(nodes) == ["uid-w0"]
+    assert not asked(asks)
+
+
+def test_what_the_core_decided_and_kubernetes_never_saw_is_decided_anew() -> None:
+    """Semantics 20."""
+    driver = live()
+    waiting(driver)
+    driver.allocated("uid-w0")
+    recovery.pause(driver.ledger)
+    _, asks, _ = recovered(driver)
+    assert asked(asks) == ["uid-w0"]
+    assert orders(driver.allocated("uid-w0")) == [a_bind(PodRef("dev", "w0", PodUid("uid-w0")), "n1")]
+    ended = driver.see(a_pod("w0", app=APP, nodeName="n1"), phase="Failed").news
+    stopped = TerminationType.STOPPED_BY_RM
+    assert ended == [AllocationReleased(APP, PodUid("uid-w0"), stopped, AllocationId("uid-w0-0"))]
+
+
+def test_nothing_of_the_old_session_leaks_into_the_new() -> None:
+    driver = live()
+    waiting(driver)
+    first = recovered(driver)
+    second = recovered(driver)
+    assert [item for out in first for item in out.news] == [item for out in second for item in out.news]
+    assert any(isinstance(item, AskSubmitted) for item in second[1].news)

@@ -1,0 +1,299 @@
+"""A kubelet refuses a pod that was bound to its node: the gang keeps its place (semantics 5, 14, 17)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from muster_operator.model.core_requests import (
+    AllocationReleased,
+    AllocationReported,
+    AskSubmitted,
+    CoreRequest,
+    TerminationType,
+)
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.model.settings import Settings
+from muster_operator.model.states import AppState
+from muster_si import keys
+from tests.unit.operator.controller.core import Core
+from tests.unit.operator.controller.objects import Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.controller.simulation import Simulation
+
+JOB = AppId("dev/job")
+PLACE = PodUid("uid-w0/place")
+REPLACED = TerminationType.PLACEHOLDER_REPLACED
+SETTINGS = Settings()
+DAEMON_SET = {"kind": "DaemonSet", "apiVersion": "apps/v1", "uid": "d", "name": "d"}
+ON_N0 = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ON_N0]}}
+
+
+@dataclass
+class ListeningCore(Core):
+    """Remembers what it was told."""
+
+    told: list[CoreRequest] = field(default_factory=list)
+
+    def take(self, news: CoreRequest) -> None:
+        """Remember, then do."""
+        self.told.append(news)
+        super().take(news)
+
+    def about(self, key: PodUid) -> list[CoreRequest]:
+        """Reports and releases of this key."""
+        reported: list[CoreRequest] = [
+            item for item in self.told if isinstance(item, AllocationReported) and item.allocation.ask.key == key
+        ]
+        return reported + [item for item in self.told if isinstance(item, AllocationReleased) and item.key == key]
+
+
+def a_worker(name: str, members: int = 2) -> Raw:
+    return a_pod(name, app=JOB, annotations=gang_annotations(a_group("g", members), member_of="g"))
+
+
+def the_core(simulation: Simulation) -> ListeningCore:
+    assert isinstance(simulation.core, ListeningCore)
+    return simulation.core
+
+
+def started(nodes: int = 2) -> Simulation:
+    simulation = Simulation(core=ListeningCore())
+    for number in range(nodes):
+        simulation.kubernetes.add_node(a_node(f"n{number}"))
+    return simulation.start()
+
+
+def running(members: int = 2, nodes: int = 2) -> Simulation:
+    """A gang whose members w0, w1, ... are bound."""
+    simulation = started(nodes)
+    simulation.kubernetes.add(*(a_worker(f"w{number}", members) for number in range(members)))
+    simulation.run()
+    assert simulation.ledger.applications[JOB].state is AppState.RUNNING
+    assert simulation.kubernetes.placeholders() == []
+    return simulation
+
+
+def refuse(simulation: Simulation, name: str = "w0", reason: str = "OutOfcpu") -> str:
+    """The kubelet does not start the pod; returns its node."""
+    node = simulation.kubernetes.node_of(name)
+    simulation.kubernetes.change(name, phase="Failed", reason=reason)
+    simulation.run()
+    assert node is not None
+    return node
+
+
+def last_ask(simulation: Simulation, name: str) -> AskSubmitted:
+    asks = [item for item in the_core(simulation).told if isinstance(item, AskSubmitted)]
+    return [item for item in asks if item.ask.key == f"uid-{name}"][-1]
+
+
+def notes(simulation: Simulation) -> list[str]:
+    return [event.note for event in simulation.kubernetes.events if event.action == "MemberRefused"]
+
+
+def test_the_place_of_a_refused_member_is_told_to_the_core_before_the_member_is_gone() -> None:
+    """Else somebody else may take head room and room in between."""
+    simulation = running()
+    node = refuse(simulation)
+    told = the_core(simulation).told
+    (reported,) = (item for item in told if isinstance(item, AllocationReported))
+    (released,) = (item for item in told if isinstance(item, AllocationReleased) and item.key == "uid-w0")
+    assert told.index(reported) < told.index(released)
+    ask = reported.allocation.ask
+    assert (ask.key, ask.placeholder, ask.task_group, reported.allocation.node) == (PLACE, True, "g", node)
+    assert dict(ask.resources) == {"vcore": 1000, "memory": 2**30, "pods": 1}
+    refusal = f"the kubelet of node {node} refused pod w0 (OutOfcpu)"
+    assert notes(simulation) == [f"{refusal}; its place is kept for 120 s for another pod of task group g"]
+
+
+def test_the_pod_that_comes_instead_takes_the_place_and_keeps_off_the_node() -> None:
+    simulation = running()
+    node = refuse(simulation)
+    simulation.kubernetes.add(a_worker("w9"))
+    simulation.run()
+    assert last_ask(simulation, "w9").ask.tags[keys.TAG_AVOID_NODES] == node
+    assert simulation.kubernetes.node_of("w9") not in {node, None}
+    released = the_core(simulation).about(PLACE)[-1]
+    assert isinstance(released, AllocationReleased)
+    assert released.termination is REPLACED
+    assert simulation.ledger.places == {}
+
+
+def test_the_node_may_be_tried_again_after_a_while_and_the_place_is_still_there() -> None:
+    simulation = running(nodes=1)
+    refuse(simulation)
+    simulation.kubernetes.add(a_worker("w9"))
+    simulation.run()
+    assert simulation.kubernetes.node_of("w9") is None
+    simulation.wait(SETTINGS.avoid_node_s)
+    assert simulation.kubernetes.node_of("w9") == "n0"
+
+
+def test_who_is_refused_again_keeps_off_both_nodes() -> None:
+    simulation = running(nodes=3)
+    first = refuse(simulation)
+    simulation.kubernetes.add(a_worker("w8"))
+    simulation.run()
+    second = refuse(simulation, "w8")
+    simulation.kubernetes.add(a_worker("w9"))
+    simulation.run()
+    assert last_ask(simulation, "w9").ask.tags[keys.TAG_AVOID_NODES] == f"{first},{second}"
+
+
+def test_a_place_that_nobody_comes_for_is_given_up() -> None:
+    simulation = running()
+    refuse(simulation)
+    simulation.wait(SETTINGS.keep_place_s - 1)
+    assert PLACE in simulation.ledger.places
+    simulation.wait(1)
+    assert simulation.ledger.places == {}
+    assert PLACE not in simulation.core.apps[JOB].held
+
+
+def test_a_pod_beyond_the_gang_that_is_refused_keeps_no_place() -> None:
+    simulation = running()
+    simulation.kubernetes.add(a_worker("extra"))
+    simulation.run()
+    refuse(simulation, "extra")
+    assert simulation.ledger.places == {}
+    assert not [item for item in the_core(simulation).told if isinstance(item, AllocationReported)]
+
+
+@pytest.mark.parametrize("reason", ["Error", "Evicted"])
+def test_a_member_that_ran_and_failed_keeps_no_place(reason: str) -> None:
+    simulation = running()
+    ran = [{"name": "main", "state": {"terminated": {"exitCode": 1}}}]
+    simulation.kubernetes.change("w0", phase="Failed", reason=reason, containerStatuses=ran)
+    simulation.run()
+    assert simulation.ledger.places == {}
+    assert notes(simulation) == []
+
+
+def test_a_refused_pod_without_a_gang_is_replaced_on_another_node() -> None:
+    simulation = started()
+    simulation.kubernetes.add(a_pod("w0", app=JOB))
+    simulation.run()
+    node = refuse(simulation, reason="UnexpectedAdmissionError")
+    simulation.kubernetes.add(a_pod("w9", app=JOB), a_pod("w10", app=JOB))
+    simulation.run()
+    assert last_ask(simulation, "w9").ask.tags[keys.TAG_AVOID_NODES] == node
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w10").ask.tags
+    assert simulation.ledger.places == {}
+
+
+def test_a_pod_that_comes_later_does_not_keep_off_the_node() -> None:
+    simulation = running()
+    refuse(simulation)
+    simulation.wait(SETTINGS.avoid_node_s)
+    simulation.kubernetes.add(a_worker("w9"))
+    simulation.run()
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w9").ask.tags
+    assert simulation.kubernetes.node_of("w9") is not None
+
+
+def test_a_refused_daemon_pod_is_made_again_for_the_same_node_and_nobody_inherits_its_trouble() -> None:
+    simulation = started()
+    pods = [a_pod(name, app=JOB, affinity={"nodeAffinity": REQUIRED}) for name in ("w0", "w9")]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [DAEMON_SET]
+    simulation.kubernetes.add(pods[0])
+    simulation.run()
+    refuse(simulation)
+    simulation.kubernetes.add(pods[1], a_pod("plain", app=JOB))
+    simulation.run()
+    assert keys.TAG_REQUIRED_NODE in last_ask(simulation, "w9").ask.tags
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "w9").ask.tags
+    assert keys.TAG_AVOID_NODES not in last_ask(simulation, "plain").ask.tags
+
+
+def test_a_daemon_pod_does_not_keep_off_its_node_because_another_pod_was_refused_there() -> None:
+    simulation = started(nodes=1)
+    simulation.kubernetes.add(a_pod("w0", app=JOB))
+    simulation.run()
+    refuse(simulation)
+    daemon = a_pod("d", app=JOB, affinity={"nodeAffinity": REQUIRED})
+    daemon["metadata"]["ownerReferences"] = [DAEMON_SET]
+    simulation.kubernetes.add(daemon)
+    simulation.run()
+    assert simulation.kubernetes.node_of("d") == "n0"
+
+
+def test_a_gang_that_was_given_up_keeps_no_places() -> None:
+    """Its members were scheduled one by one (semantics 8); nobody was promised anything."""
+    simulation = started()
+    simulation.core.is_stingy = True
+    simulation.kubernetes.add(a_worker("w0"), a_worker("w1"))
+    simulation.run()
+    simulation.core.time_out(JOB)
+    simulation.core.is_stingy = False
+    simulation.run()
+    refuse(simulation)
+    assert simulation.ledger.applications[JOB].state is AppState.RUNNING
+    assert simulation.ledger.places == {}
+
+
+def test_a_refused_placeholder_of_a_gang_that_has_all_its_places_keeps_its_place() -> None:
+    """Its member has not come yet: what would be lost is the member's place."""
+    simulation = started()
+    simulation.kubernetes.add(a_worker("w0", members=3))
+    simulation.run()
+    left = [raw["metadata"]["name"] for raw in simulation.kubernetes.placeholders()]
+    assert len(left) == 2
+    refuse(simulation, left[0], "OutOfpods")
+    assert len(simulation.ledger.places) == 1
+    assert len(simulation.kubernetes.placeholders()) == 1
+    simulation.kubernetes.add(a_worker("w1", members=3), a_worker("w2", members=3))
+    simulation.run()
+    assert simulation.kubernetes.node_of("w1") is not None
+    assert simulation.kubernetes.node_of("w2") is not None
+    assert simulation.ledger.places == {}
+    assert simulation.kubernetes.placeholders() == []
+
+
+def test_a_place_goes_with_its_node() -> None:
+    simulation = running()
+    node = refuse(simulation)
+    simulation.kubernetes.remove_node(node)
+    simulation.run()
+    assert simulation.ledger.places == {}
+
+
+def test_a_place_outlives_a_restart_of_the_core_and_its_time_goes_on() -> None:
+    simulation = running()
+    node = refuse(simulation)
+    simulation.wait(SETTINGS.keep_place_s - 10)
+    simulation.kill_core()
+    simulation.run()
+    held = simulation.core.apps[JOB].held[PLACE]
+    assert (held.node, held.ask.placeholder) == (node, True)
+    simulation.wait(10)
+    assert PLACE not in simulation.core.apps[JOB].held
+    assert simulation.ledger.places == {}
+
+
+def test_a_place_of_a_gang_or_on_a_node_that_went_meanwhile_is_over_with_the_session() -> None:
+    simulation = running()
+    node = refuse(simulation)
+    simulation.kubernetes.remove_node(node)
+    simulation.kill_core()
+    simulation.run()
+    assert simulation.ledger.places == {}
+    simulation = running()
+    refuse(simulation)
+    for name in ("w0", "w1"):
+        simulation.kubernetes.delete_by_name(name)
+    simulation.kill_core()
+    simulation.run()
+    assert simulation.ledger.places == {}
+
+
+def test_a_restart_of_the_operator_gives_a_place_up() -> None:
+    """Nothing in Kubernetes stands for it (ADR 0011)."""
+    simulation = running()
+    refuse(simulation)
+    simulation.kill_operator(lose_commands=False)
+    simulation.run()
+    assert simulation.ledger.places == {}
+    assert [held for held in simulation.core.apps[JOB].held.values() if held.ask.placeholder] == []

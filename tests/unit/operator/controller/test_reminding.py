@@ -1,0 +1,47 @@
+"""Moments that come together are looked at one by one: none waits for another, none is lost with another."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.controller.state import Deadline, Phase, TimerKind, next_due, set_timer
+from muster_operator.controller.timers import on_timers
+from muster_operator.model.commands import SetCondition
+from muster_operator.model.core_responses import SchedulingState, SchedulingStateChanged, SchedulingStates
+from muster_operator.model.ids import PodUid
+from tests.unit.operator.controller.driver import APP, Driver, live, orders, waiting
+
+LACK = "0/1 nodes are available."
+
+
+def lacking(driver: Driver, name: str) -> SchedulingStateChanged:
+    """A pod that waits, and why."""
+    waiting(driver, name)
+    return SchedulingStateChanged(APP, PodUid(f"uid-{name}"), SchedulingState.FAILED, LACK)
+
+
+def test_what_is_due_comes_one_at_a_time_the_earliest_first() -> None:
+    driver = live()
+    driver.told(SchedulingStates((lacking(driver, "w0"), lacking(driver, "w1"))))
+    told = [orders(on_timers(driver.ledger, 2.0)) for _ in range(3)]
+    conditions = [[one.pod.name for one in commands if isinstance(one, SetCondition)] for commands in told]
+    assert conditions == [["w0"], ["w1"], []]
+
+
+def test_a_moment_at_which_the_agent_fails_costs_nobody_else_theirs() -> None:
+    driver = live()
+    driver.told(SchedulingStates((lacking(driver, "w0"),)))
+    driver.ledger.tasks[PodUid("broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
+    set_timer(driver.ledger, Deadline(1.0, TimerKind.WAITING, PodUid("broken")))
+    with pytest.raises(AttributeError):
+        driver.wait(2.0)
+    assert len(orders(driver.wait(0.0))) == 1
+
+
+def test_nothing_is_due_without_a_session() -> None:
+    driver = live()
+    set_timer(driver.ledger, Deadline(1.0, TimerKind.WAITING, PodUid("any")))
+    driver.ledger.phase = Phase.GATHERING
+    assert next_due(driver.ledger) is None
+    assert not on_timers(driver.ledger, 2.0)
+    assert driver.ledger.deadlines

@@ -1,0 +1,208 @@
+"""While a gang reserves its pods say how far it is and why it waits; none calls for a node (semantics 10, 28)."""
+
+from __future__ import annotations
+
+from muster_operator.controller import recovery
+from muster_operator.controller.state import next_due
+from muster_operator.model.commands import CreatePlaceholder, Outcome, PostEvent, SetCondition
+from muster_operator.model.core_responses import (
+    CoreEvent,
+    CoreEvents,
+    EventKind,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+)
+from muster_operator.model.ids import PodUid
+from muster_operator.translate.gangs import placeholder_body
+from tests.unit.operator.controller.driver import APP, Driver, done, live, orders, whole
+from tests.unit.operator.controller.kubernetes import SETTINGS, namespace_seen, node_seen
+from tests.unit.operator.controller.objects import CREATED, a_group, a_namespace, a_node, a_pod, gang_annotations
+
+MEMBERS = 3
+FULL = "0/1 nodes are available: 1 Insufficient cpu."
+QUOTA = "Not enough queue quota: queue root.a has vcore=0 left of its maximum 1000, vcore=1000 is asked for"
+FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
+
+
+def reserving() -> Driver:
+    """A gang of three whose placeholders exist and ask."""
+    driver = live()
+    for index in range(MEMBERS):
+        driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
+    for number, order in enumerate(orders(driver.accepted())):
+        assert isinstance(order, CreatePlaceholder)
+        raw = placeholder_body(order.spec, SETTINGS)
+        raw["metadata"] |= {
+            "uid": f"uid-ph{number}",
+            "creationTimestamp": CREATED,
+            "managedFields": [{"manager": "muster-placeholder", "operation": "Update"}],
+        }
+        raw["status"] = {"phase": "Pending"}
+        driver.see(raw)
+        driver.result(done(order))
+    return driver
+
+
+def states(driver: Driver, kind: SchedulingState, reason: str) -> Outcome:
+    """The core says this of every placeholder."""
+    changes = (SchedulingStateChanged(APP, PodUid(f"uid-ph{number}"), kind, reason) for number in range(MEMBERS))
+    return driver.told(SchedulingStates(tuple(changes)))
+
+
+def bind(driver: Driver, number: int) -> None:
+    """A placeholder gets its node."""
+    [order] = orders(driver.allocated(f"uid-ph{number}"))
+    driver.result(done(order))
+
+
+def conditions(out: Outcome) -> dict[str, tuple[str, str]]:
+    """Reason and message by the pod that says so; of placeholders by their UIDs."""
+    found = [command for command in out.commands if isinstance(command, SetCondition)]
+    names = {command: command.pod.name for command in found}
+    return {
+        names[command] if names[command].startswith("w") else command.pod.uid: (command.reason, command.message)
+        for command in found
+    }
+
+
+def progress(out: Outcome) -> list[tuple[str, str, str]]:
+    """Action, note and pod of the gang's series."""
+    return [(c.action, c.note, c.name) for c in out.commands if isinstance(c, PostEvent) and c.series == "gang/dev/job"]
+
+
+def test_a_gang_that_gets_on_says_how_far_it_is_and_writes_no_condition() -> None:
+    driver = reserving()
+    bind(driver, 0)
+    out = driver.wait(5)
+    assert progress(out) == [("PlaceholderAllocated", "1 of 3 placeholders have their node", "w0")]
+    assert conditions(out) == {}
+    bind(driver, 1)
+    assert progress(driver.wait(10)) == [("PlaceholderAllocated", "2 of 3 placeholders have their node", "w0")]
+
+
+def test_a_quick_gang_tells_nothing_between_its_beginning_and_its_end() -> None:
+    driver = reserving()
+    for number in range(MEMBERS):
+        bind(driver, number)
+    driver.updated("Running")
+    assert not driver.wait(600)
+
+
+def test_a_gang_that_a_quota_holds_back_says_so_on_its_members_and_costs_each_one_write_an_hour() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    assert conditions(states(driver, SKIPPED, QUOTA)) == {}
+    driver.wait(2.5)
+    found = conditions(driver.wait(10))
+    mine = f"gang job waits for its places: 0 of 3 placeholders have their node; {QUOTA}"
+    other = "gang job waits for its places; pod w0 says how far it is"
+    assert found == {
+        "w0": ("SchedulingSkipped", mine),
+        "w1": ("SchedulingSkipped", other),
+        "w2": ("SchedulingSkipped", other),
+    }
+    assert sum(len(driver.wait(60).commands) for _ in range(60)) == 0
+
+
+def test_a_gang_without_room_calls_for_nodes_by_its_placeholders_alone() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    found = conditions(states(driver, FAILED, FULL))
+    assert found == {f"uid-ph{number}": ("Unschedulable", FULL) for number in range(MEMBERS)}
+    driver.wait(2.5)
+    members = conditions(driver.wait(10))
+    assert {reason for reason, _ in members.values()} == {"SchedulingSkipped"}
+    assert members["w0"][1].endswith(FULL)
+
+
+def test_placeholders_that_called_for_nodes_call_no_more_when_a_quota_is_in_the_way() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    states(driver, FAILED, FULL)
+    found = conditions(states(driver, SKIPPED, QUOTA))
+    assert found == {f"uid-ph{number}": ("SchedulingSkipped", QUOTA) for number in range(MEMBERS)}
+
+
+def test_a_gang_that_no_cluster_could_hold_keeps_saying_so_until_a_quota_holds_it_back() -> None:
+    driver = reserving()
+    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
+    driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),)))
+    driver.wait(5)
+    states(driver, FAILED, FULL)
+    assert set(conditions(driver.wait(10))) == {"w1", "w2"}, "w0 says it already"
+    states(driver, SKIPPED, QUOTA)
+    found = conditions(driver.wait(60))
+    assert found["w0"][0] == "SchedulingSkipped"
+    assert found["w0"][1].endswith(QUOTA)
+
+
+def test_a_gang_that_no_cluster_could_hold_says_so_no_more_when_there_are_other_nodes() -> None:
+    driver = reserving()
+    note = "even an empty cluster could not hold the gang: 3 of 3 members of task group workers would have no place"
+    event = CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", note),))
+    assert conditions(driver.told(event))["w0"] == ("Unschedulable", note)
+    driver.fact(node_seen(a_node("another")))
+    driver.wait(5)
+    found = conditions(driver.wait(70))
+    assert found["w0"][0] == "SchedulingSkipped"
+    assert "empty cluster" not in found["w0"][1]
+    assert conditions(driver.told(event))["w0"][0] == "Unschedulable", "another node was not enough"
+
+
+def test_a_gang_that_a_recovery_found_is_looked_at_when_the_session_is_live() -> None:
+    driver = Driver()
+    driver.fact(namespace_seen(a_namespace()))
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted()
+    whole(recovery.report_nodes(driver.ledger, 0.0))
+    whole(recovery.submit_asks(driver.ledger, 0.0))
+    assert next_due(driver.ledger) is None
+    assert not driver.wait(60)
+    recovery.open_nodes(driver.ledger, driver.now)
+    assert next_due(driver.ledger) is not None
+    assert set(said_within(driver, 180)) == {"w0"}
+
+
+def test_a_gang_whose_placeholders_we_have_not_made_yet_waits_for_us_and_says_so_only_when_that_takes_long() -> None:
+    driver = live()
+    for index in range(MEMBERS):
+        driver.see(a_pod(f"w{index}", app=APP, annotations=gang_annotations(a_group(), member_of="workers")))
+    driver.accepted()
+    assert said_within(driver, 60) == {}
+    assert set(said_within(driver, 60)) == {"w0"}, "the others would only write what others' writes wait for"
+    assert set(said_within(driver, 120)) == {"w1", "w2"}
+
+
+def test_a_gang_that_lacks_something_says_so_although_a_write_of_ours_is_under_way() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    driver.allocated("uid-ph0")
+    states(driver, SKIPPED, QUOTA)
+    assert set(said_within(driver, 10)) == {"w0", "w1", "w2"}
+
+
+def test_a_gang_whose_binds_are_under_way_waits_for_us() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    driver.allocated("uid-ph0")
+    assert said_within(driver, 10) == {}
+
+
+def said_within(driver: Driver, seconds: int) -> dict[str, tuple[str, str]]:
+    """The conditions that follow, second by second."""
+    found: dict[str, tuple[str, str]] = {}
+    for _ in range(seconds):
+        found |= conditions(driver.wait(1))
+    return found
+
+
+def test_members_that_may_ask_no_longer_wait_for_the_gang() -> None:
+    driver = reserving()
+    driver.wait(2.5)
+    assert set(conditions(driver.wait(10))) == {"w0", "w1", "w2"}
+    for number in range(MEMBERS):
+        bind(driver, number)
+    driver.updated("Running")
+    assert {task.shortage for task in driver.ledger.tasks.values() if task.uid.startswith("uid-w")} == {None}

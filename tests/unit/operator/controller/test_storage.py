@@ -1,0 +1,150 @@
+"""What Kubernetes shows of storage reaches the core: by itself before applications, or as attributes of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_operator.controller import recovery
+from muster_operator.controller.volume_binding import reaches
+from muster_operator.model.core_requests import (
+    ApplicationSubmitted,
+    ClusterObjectReported,
+    CoreRequest,
+    Node,
+    NodeCreated,
+    NodeUpdated,
+)
+from muster_operator.model.settings import Settings
+from muster_operator.runtime.objects import ObjectDecoder, fact_of, key_of
+from muster_operator.translate.nodes import read_node
+from muster_operator.translate.storage import read_volume
+from muster_si import keys
+from tests.unit.operator.controller.driver import live, waiting, whole
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import a_node
+from tests.unit.operator.controller.stores import a_claim, a_volume, claim_seen, gone, seen, volume_seen
+
+CLASS = {"metadata": {"name": "late"}, "provisioner": "p"}
+CSI_NODE = {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "d", "allocatable": {"count": 2}}]}}
+
+
+def an_attachment(volume: str = "disk", node: str = "n1") -> dict[str, Any]:
+    spec = {"attacher": "d", "nodeName": node, "source": {"persistentVolumeName": volume}}
+    return {"metadata": {"name": f"attached-{volume}"}, "spec": spec}
+
+
+def told(news: list[CoreRequest]) -> list[tuple[str, bool]]:
+    return [(item.fact.name, item.fact.gone) for item in news if isinstance(item, ClusterObjectReported)]
+
+
+def attributes(news: list[CoreRequest]) -> list[dict[str, Any]]:
+    """What nodes are said to attach: limits and handles."""
+    nodes = [item.node for item in news if isinstance(item, NodeUpdated | NodeCreated)]
+    tags = (keys.NODE_VOLUME_LIMITS, keys.NODE_ATTACHED)
+    return [{tag: orjson.loads(node.attributes[tag]) for tag in tags if tag in node.attributes} for node in nodes]
+
+
+def test_an_object_is_told_once_again_when_it_changes_and_when_it_is_gone() -> None:
+    driver = live()
+    assert told(driver.fact(claim_seen()).news) == [("dev/data", False)]
+    assert told(driver.fact(claim_seen()).news) == []
+    assert told(driver.fact(claim_seen(selected="n1")).news) == [("dev/data", False)]
+    assert told(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == [("dev/data", True)]
+    assert told(driver.fact(gone("persistentvolumeclaims", a_claim())).news) == []
+
+
+def test_a_session_begins_with_all_objects_before_the_first_application() -> None:
+    driver = live()
+    waiting(driver)
+    for fact in (claim_seen(), volume_seen(), seen("storageclasses", CLASS)):
+        driver.fact(fact)
+    news = whole(recovery.begin(driver.ledger, 0.0)).news
+    kinds = [type(item) for item in news]
+    assert kinds == [ClusterObjectReported] * (len(news) - 1) + [ApplicationSubmitted]
+    assert {"dev/data", "disk", "late"} <= {name for name, _ in told(news)}
+
+
+def test_a_node_is_told_with_what_it_attaches_and_has_attached() -> None:
+    driver = live()
+    disk = volume_seen(csi={"driver": "d", "volumeHandle": "h"})
+    assert attributes(driver.fact(seen("csinodes", CSI_NODE)).news) == [{keys.NODE_VOLUME_LIMITS: {"d": 2}}]
+    assert driver.fact(seen("volumeattachments", an_attachment())).news == [], "of a volume that nobody knows yet"
+    whole_node = {keys.NODE_VOLUME_LIMITS: {"d": 2}, keys.NODE_ATTACHED: {"d": ["h"]}}
+    assert attributes(driver.fact(disk).news) == [whole_node]
+    assert attributes(whole(recovery.report_nodes(driver.ledger, 0.0)).news) == [whole_node]
+    assert attributes(driver.fact(node_seen(a_node(labels={"a": "b"}))).news) == [whole_node]
+    assert attributes(driver.fact(gone("volumeattachments", an_attachment())).news) == [
+        {keys.NODE_VOLUME_LIMITS: {"d": 2}}
+    ]
+    assert attributes(driver.fact(gone("csinodes", CSI_NODE)).news) == [{}]
+
+
+def test_a_volume_that_goes_or_moves_is_attached_no_more() -> None:
+    driver = live("n1", "n2")
+    driver.fact(volume_seen(csi={"driver": "d", "volumeHandle": "h"}))
+    driver.fact(seen("volumeattachments", an_attachment()))
+    assert attributes(driver.fact(seen("volumeattachments", an_attachment(node="n2"))).news) == [
+        {},
+        {keys.NODE_ATTACHED: {"d": ["h"]}},
+    ]
+    assert attributes(driver.fact(gone("persistentvolumes", a_volume())).news) == [{}]
+
+
+MISSED = {
+    "persistentvolumes": a_volume(),
+    "persistentvolumeclaims": a_claim(),
+    "storageclasses": CLASS,
+    "csinodes": CSI_NODE,
+    "csidrivers": {"metadata": {"name": "d"}},
+    "csistoragecapacities": {"metadata": {"name": "p", "namespace": "dev"}},
+    "volumeattachments": an_attachment(),
+}
+
+
+@pytest.mark.parametrize("plural", MISSED)
+def test_what_vanished_unseen_is_found_by_a_list(plural: str) -> None:
+    at, raw = ObjectDecoder(Settings), MISSED[plural]
+    at.begin_list(plural, is_reset=False)
+    at.fact(plural, key_of(plural, raw), None, raw)
+    assert list(at.end_list(plural, "1")) == []
+    at.begin_list(plural, is_reset=False)
+    [(_, missed)] = at.end_list(plural, "2")
+    assert missed == fact_of(plural, "DELETED", raw, Settings())
+
+
+TERMS = {
+    "in": ({"key": "zone", "operator": "In", "values": ["a", "b"]}, True),
+    "not in": ({"key": "zone", "operator": "NotIn", "values": ["a"]}, False),
+    "not in what is absent": ({"key": "disk", "operator": "NotIn", "values": ["a"]}, True),
+    "exists": ({"key": "zone", "operator": "Exists"}, True),
+    "is absent": ({"key": "zone", "operator": "DoesNotExist"}, False),
+    "greater": ({"key": "gen", "operator": "Gt", "values": ["3"]}, True),
+    "less": ({"key": "gen", "operator": "Lt", "values": ["4"]}, False),
+    "no number": ({"key": "zone", "operator": "Gt", "values": ["3"]}, False),
+    "unknown": ({"key": "zone", "operator": "Like", "values": ["a"]}, False),
+}
+
+
+def a_zonal_node() -> Node:
+    node = read_node(a_node(labels={"zone": "a", "gen": "4"}), Settings())
+    assert node is not None
+    return node
+
+
+@pytest.mark.parametrize("requirement, holds", TERMS.values(), ids=TERMS)
+def test_a_node_reaches_a_volume_by_its_labels(requirement: dict[str, Any], holds: object) -> None:
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+    volume = read_volume(a_volume(nodeAffinity=affinity))
+    assert volume is not None
+    assert reaches(a_zonal_node(), volume) is holds
+
+
+def test_terms_are_alternatives_and_an_empty_one_is_none() -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    for terms, holds in (([{}], False), ([], False), ([{}, {"matchExpressions": [zone]}], True)):
+        volume = read_volume(a_volume(nodeAffinity={"required": {"nodeSelectorTerms": terms}}))
+        assert volume is not None
+        assert reaches(a_zonal_node(), volume) is holds

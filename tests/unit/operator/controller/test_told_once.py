@@ -1,0 +1,90 @@
+"""A restart repeats nothing that the API server shows was told before: 20,000 pods that wait are no storm of events."""
+
+from __future__ import annotations
+
+from muster_operator.controller import recovery
+from muster_operator.model.commands import SetCondition
+from muster_operator.model.core_responses import (
+    CoreEvent,
+    CoreEvents,
+    EventKind,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+)
+from tests.unit.operator.controller.driver import APP, Driver, events, orders, whole
+from tests.unit.operator.controller.objects import Raw, a_pod, gang_annotations
+from tests.unit.operator.controller.test_recovery import a_member, gathered, placeholder, recovered
+
+LACK = "0/4 nodes are available: 4 Insufficient cpu."
+ROOMIER = "0/4 nodes are available: 3 Insufficient cpu."
+
+
+def that_waited(raw: Raw, message: str = LACK) -> Raw:
+    """What the operator before wrote on it."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    raw["status"]["conditions"] = [condition]
+    return raw
+
+
+def restarted(raw: Raw) -> Driver:
+    driver = gathered(raw)
+    recovered(driver)
+    return driver
+
+
+def said(name: str, message: str) -> CoreEvents:
+    return CoreEvents((CoreEvent(EventKind.REQUEST, f"uid-{name}", "", message),))
+
+
+def test_why_a_pod_waits_is_not_told_again_where_its_condition_says_it() -> None:
+    driver = restarted(that_waited(a_pod("w0", app=APP)))
+    assert events(driver.told(said("w0", LACK))) == []
+    assert events(driver.told(said("w0", ROOMIER))) == []
+
+
+def test_another_reason_is_told() -> None:
+    driver = restarted(that_waited(a_pod("w0", app=APP)))
+    assert events(driver.told(said("w0", "0/4 nodes are available: 4 Too many pods."))) == [
+        ("w0", "Informational", "Informational")
+    ]
+
+
+def test_a_pod_without_that_condition_is_told() -> None:
+    driver = restarted(a_pod("w0", app=APP))
+    assert events(driver.told(said("w0", LACK))) == [("w0", "Informational", "Informational")]
+
+
+def test_a_condition_that_stands_is_not_written_again() -> None:
+    driver = restarted(that_waited(a_pod("w0", app=APP)))
+    change = SchedulingStateChanged(
+        APP, driver.ledger.applications[APP].originator.ref.uid, SchedulingState.FAILED, LACK
+    )
+    driver.now = 10.0
+    assert not driver.told(SchedulingStates((change,)))
+    other = SchedulingStateChanged(APP, change.key, SchedulingState.SKIPPED, "the queue is full")
+    assert [type(order) for order in orders(driver.told(SchedulingStates((other,))))] == [SetCondition]
+
+
+def test_a_gang_that_fits_nowhere_is_told_so_once() -> None:
+    impossible = "even an empty cluster could not hold the gang: 1 of 2 members of task group g would have no place"
+    event = CoreEvents((CoreEvent(EventKind.APP, APP, "g", impossible),))
+    fresh = restarted(a_member("w0"))
+    assert events(fresh.told(event)) == [("w0", "GangScheduling", "GangScheduling")]
+    assert events(fresh.told(event)) == []
+    assert events(restarted(that_waited(a_member("w0"), impossible)).told(event)) == []
+
+
+def test_a_definition_that_cannot_be_read_is_told_while_its_pod_waits() -> None:
+    broken = gang_annotations(member_of="g") | {"yunikorn.apache.org/task-groups": "[7"}
+    for node, expected in ((None, [("w0", "GangScheduling", "TaskGroupsError")]), ("n1", [])):
+        raw = a_pod("w0", app=APP, annotations=broken, **({"nodeName": node} if node else {}))
+        assert events(whole(recovery.begin(gathered(raw).ledger, 0.0))) == expected
+
+
+def test_how_far_a_gang_is_is_told_when_it_gets_further() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
+    recovered(driver)
+    assert [event for event in events(driver.wait(3)) if event[2] == "PlaceholderAllocated"] == []
+    driver.see(placeholder("ph1", nodeName="n1"))
+    assert ("w0", "GangScheduling", "PlaceholderAllocated") in events(driver.wait(5))

@@ -1,0 +1,141 @@
+"""What users cannot write: placeholders and outcomes count only with Muster's signature."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+
+from muster_operator.controller import recovery
+from muster_operator.controller.state import Ledger
+from muster_operator.model import names
+from muster_operator.model.cluster_events import KeysSeen
+from muster_operator.model.commands import CreatePlaceholder, DeletePod
+from muster_operator.model.core_requests import NodeCreated
+from muster_operator.model.signing import SigningKeys
+from tests.unit.operator.controller.driver import APP, Driver, asked, events, live, orders, whole
+from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.objects import APP_ID, TASK_GROUP_NAME, Raw, a_container, a_node, a_pod
+from tests.unit.operator.controller.test_recovery import a_member, gathered, older, placeholder, recovered
+from tests.unit.operator.model.signing import KEYS, OTHER_KEYS, sign_outcome, sign_placeholder
+
+ORDINAL, REQUESTS = names.ANNOTATION_PLACEHOLDER_ORDINAL, names.ANNOTATION_PLACEHOLDER_REQUESTS
+
+
+def change_requests(raw: Raw) -> None:
+    raw["spec"]["containers"] = [a_container("pause", cpu="2", memory="1Gi")]
+    raw["metadata"]["annotations"][REQUESTS] = '{"cpu": "2", "memory": "1Gi"}'
+
+
+FORGERIES: dict[str, Callable[[Raw], object]] = {
+    "name": lambda raw: raw["metadata"].update(name="ph9"),
+    "namespace": lambda raw: raw["metadata"].update(namespace="other"),
+    "owner": lambda raw: raw["metadata"]["ownerReferences"][0].update(uid="uid-w1"),
+    "application": lambda raw: raw["metadata"]["labels"].update({APP_ID: "another"}),
+    "group": lambda raw: raw["metadata"]["annotations"].update({TASK_GROUP_NAME: "h"}),
+    "ordinal": lambda raw: raw["metadata"]["annotations"].update({ORDINAL: "1"}),
+    "requests": change_requests,
+    "no signature": lambda raw: raw["metadata"]["annotations"].pop(names.ANNOTATION_PLACEHOLDER_SIGNATURE),
+}
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+def test_a_copied_signature_makes_no_placeholder(forge: Callable[[Raw], object]) -> None:
+    """With the mark, the owner, the field manager and a signature of another pod, a pod is still an ordinary one."""
+    forged = placeholder("ph0")
+    forged["metadata"]["managedFields"] = [{"manager": "muster-placeholder"}]
+    forge(forged)
+    driver = gathered(a_member("w0"), forged)
+    out = whole(recovery.begin(driver.ledger, 0.0))
+    assert not [command for command in out.commands if isinstance(command, DeletePod)]
+    pod = driver.ledger.pods[forged["metadata"]["uid"]]
+    assert not pod.membership.placeholder
+    assert "is reserved and ignored here" in pod.membership.conflicts[0]
+    assert pod.ref.uid in driver.ledger.applications[pod.membership.app].members
+
+
+def test_a_forged_placeholder_does_not_choose_the_originator() -> None:
+    forged = placeholder("ph0")
+    forged["metadata"]["ownerReferences"][0]["uid"] = "uid-evil"
+    driver = gathered(older(a_member("w0"), 30), a_member("evil"), forged)
+    recovered(driver)
+    assert driver.ledger.applications[APP].originator.ref.name == "w0"
+
+
+@pytest.mark.parametrize("keys", [None, OTHER_KEYS])
+def test_an_annotation_that_a_user_can_write_does_not_choose_the_originator(keys: SigningKeys | None) -> None:
+    evil = a_member("evil")
+    if keys is None:
+        evil["metadata"]["annotations"][names.ANNOTATION_GANG_OUTCOME] = names.GANG_RESUMED
+    else:
+        sign_outcome(evil, keys)
+    driver = gathered(older(a_member("w0"), 30), evil)
+    recovered(driver)
+    app = driver.ledger.applications[APP]
+    assert (app.originator.ref.name, app.gang is None) == ("w0", False)
+
+
+def unknown(name: str, **spec: object) -> Raw:
+    """A placeholder that was signed with a key that is not known."""
+    return sign_placeholder(placeholder(name, **spec), OTHER_KEYS)
+
+
+def test_a_placeholder_of_an_unknown_key_is_counted_on_its_node_and_neither_adopted_nor_deleted() -> None:
+    driver = gathered(a_member("w0"), unknown("ph0", nodeName="n1"), unknown("ph1"))
+    begun = whole(recovery.begin(driver.ledger, 0.0))
+    told = [event for event in events(begun) if event[1] == names.REASON_TASK_REJECTED]
+    assert [name for name, *_ in told] == ["ph0", "ph1"]
+    nodes, asks, _ = recovered(driver)
+    created = nodes.news[0]
+    assert isinstance(created, NodeCreated)
+    assert [(one.ask.key, one.ask.app) for one in created.existing] == [("uid-ph0", None)]
+    assert asked(asks) == []
+    assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
+    assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
+    assert driver.gone("ph0").news
+    assert driver.ledger.unverified == {"uid-ph1"}
+
+
+def test_a_key_that_becomes_known_makes_its_placeholders_count() -> None:
+    """Nobody waits for it any more: it goes, and its room is given back."""
+    driver = live()
+    driver.fact(node_seen(a_node("n1")))
+    driver.see(a_pod("w0", app=APP))
+    driver.accepted()
+    assert not orders(driver.see(unknown("ph0", nodeName="n1")))
+    out = driver.fact(KeysSeen(SigningKeys("muster", [b"n" * 32, b"a key that no Muster of a test has"])))
+    assert [command.pod.name for command in out.commands if isinstance(command, DeletePod)] == ["ph0"]
+    assert driver.ledger.unverified == set()
+
+
+def test_placeholders_of_the_previous_key_are_adopted() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
+    driver.fact(KeysSeen(SigningKeys("muster", [b"n" * 32, b"a key that signs in all the tests"])))
+    _, asks, _ = recovered(driver)
+    assert asked(asks) == ["uid-ph1"]
+    assert orders(asks) == []
+
+
+def test_without_keys_no_placeholder_is_created_until_there_are_some() -> None:
+    driver = live()
+    driver.ledger.keys = None
+    driver.see(a_member("w0"))
+    out = driver.accepted()
+    assert orders(out) == []
+    assert ("w0", names.REASON_GANG, names.ACTION_PLACEHOLDER_CREATE_FAILED) in events(out)
+    created = [one for one in driver.fact(KeysSeen(KEYS)).commands if isinstance(one, CreatePlaceholder)]
+    assert len(created) == 2
+    assert all(one.spec.signature for one in created)
+
+
+def test_keys_that_come_after_the_pods_are_in_force_in_the_recovery() -> None:
+    """A new leader reads the Secret while the pods are read already."""
+    driver = Driver(Ledger())
+    for raw in (a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1")):
+        assert not driver.see(copy.deepcopy(raw))
+    driver.fact(node_seen(a_node("n1")))
+    assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
+    driver.fact(KeysSeen(KEYS))
+    _, asks, _ = recovered(driver)
+    assert (asked(asks), orders(asks), driver.ledger.unverified) == (["uid-ph1"], [], set())

@@ -1,0 +1,222 @@
+"""Why a pod waits is written when it matters and changes, never more (semantics 6, 10, 28)."""
+
+from __future__ import annotations
+
+from muster_operator.model.commands import Command, EventType, Outcome, PostEvent, SetCondition
+from muster_operator.model.core_responses import (
+    CoreEvent,
+    CoreEvents,
+    EventKind,
+    NodeResponse,
+    SchedulingState,
+    SchedulingStateChanged,
+    SchedulingStates,
+)
+from muster_operator.model.ids import PodUid
+from muster_operator.model.pods import PodRef
+from tests.unit.operator.controller.driver import APP, Driver, asked, events, live, orders, refused, waiting
+from tests.unit.operator.controller.objects import a_group, a_pod, gang_annotations
+
+W0 = PodRef("dev", "w0", PodUid("uid-w0"))
+FULL = "0/1 nodes are available: 1 Insufficient cpu."
+FAILED, SKIPPED = SchedulingState.FAILED, SchedulingState.SKIPPED
+
+
+def state(driver: Driver, kind: SchedulingState, reason: str = FULL) -> Outcome:
+    change = SchedulingStateChanged(APP, PodUid("uid-w0"), kind, reason)
+    return driver.told(SchedulingStates((change,)))
+
+
+def unschedulable(message: str = FULL) -> list[Command]:
+    return [SetCondition(W0, "Unschedulable", message)]
+
+
+def test_a_pod_that_waits_briefly_gets_no_condition() -> None:
+    driver = live()
+    waiting(driver)
+    assert not state(driver, FAILED)
+    driver.allocated("uid-w0")
+    assert not driver.wait(10)
+
+
+def test_a_pod_that_waits_gets_its_condition_after_two_seconds() -> None:
+    driver = live()
+    waiting(driver)
+    assert not state(driver, FAILED)
+    assert not driver.wait(1.9)
+    assert driver.wait(0.2).commands == unschedulable()
+    assert not driver.wait(100)
+
+
+def test_a_pod_that_has_waited_gets_it_at_once() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    assert state(driver, FAILED).commands == unschedulable()
+    assert not state(driver, FAILED)
+
+
+def test_a_new_reason_is_written_at_once_and_a_new_count_later() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    state(driver, FAILED)
+    assert state(driver, SKIPPED, "queue root.dev is full").commands == [
+        SetCondition(W0, "SchedulingSkipped", "queue root.dev is full")
+    ]
+    assert state(driver, FAILED).commands == unschedulable()
+    assert not state(driver, FAILED, "0/2 nodes")
+    assert driver.wait(60).commands == unschedulable("0/2 nodes")
+
+
+def test_what_is_there_already_is_not_written_again() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
+    ]
+    driver.see(raw)
+    assert asked(driver.accepted()) == ["uid-w0"]
+    driver.wait(5)
+    assert not state(driver, FAILED)
+
+
+def test_a_shortage_that_ended_is_not_written() -> None:
+    driver = live()
+    waiting(driver)
+    state(driver, FAILED)
+    state(driver, SchedulingState.SCHEDULED, "")
+    assert not driver.wait(10)
+
+
+def test_a_pod_for_which_a_node_is_reserved_says_so_and_what_it_lacks() -> None:
+    driver = live()
+    waiting(driver)
+    state(driver, FAILED)
+    state(driver, SchedulingState.RESERVED, "node n1 is reserved for it")
+    expected = f"{FULL} Waiting: node n1 is reserved for it"
+    assert driver.wait(10).commands == unschedulable(expected)
+    assert not state(driver, SchedulingState.RESERVED, "node n2 is reserved for it")
+    assert driver.wait(100).commands == unschedulable(f"{FULL} Waiting: node n2 is reserved for it")
+
+
+def test_a_pod_for_which_a_node_was_reserved_before_anything_else_was_reported_says_so() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    assert state(driver, SchedulingState.RESERVED, "node n1 is reserved").commands == unschedulable(
+        "node n1 is reserved"
+    )
+
+
+def test_a_condition_that_could_not_be_written_is_written_with_the_next_change() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    [command] = orders(state(driver, FAILED))
+    driver.result(refused(command, 500))
+    assert state(driver, FAILED).commands == unschedulable()
+
+
+def test_an_empty_reason_says_what_autoscalers_know() -> None:
+    driver = live()
+    waiting(driver)
+    driver.wait(5)
+    expected = "request is waiting for cluster resources become available"
+    assert state(driver, FAILED, "").commands == unschedulable(expected)
+
+
+def test_the_core_speaks_on_the_pod_the_originator_and_the_node() -> None:
+    driver = live()
+    waiting(driver)
+    spoken = CoreEvents(
+        (
+            CoreEvent(EventKind.REQUEST, "uid-w0", "job", "larger than its placeholder"),
+            CoreEvent(EventKind.APP, "dev/job", "", "about the application"),
+            CoreEvent(EventKind.NODE, "n1", "", "about the node"),
+            CoreEvent(EventKind.QUEUE, "root", "", "nobody asked"),
+            CoreEvent(EventKind.REQUEST, "unknown", "job", "nobody there"),
+            CoreEvent(EventKind.APP, "unknown", "", "nobody there"),
+            CoreEvent(EventKind.NODE, "n9", "", "nobody there"),
+        )
+    )
+    out = driver.told(spoken)
+    assert events(out) == [
+        ("w0", "Informational", "Informational"),
+        ("w0", "GangScheduling", "GangScheduling"),
+        ("n1", "Informational", "Informational"),
+    ]
+    types = [command.type for command in out.commands if isinstance(command, PostEvent)]
+    assert types == [EventType.NORMAL, EventType.WARNING, EventType.NORMAL]
+    assert len(out.commands) == 3
+
+
+def test_the_core_is_repeated_on_a_pod_once_while_the_event_stands_whatever_it_counts() -> None:
+    driver = live()
+    waiting(driver)
+    said = 0
+    for second in range(3600):
+        words = f"queue root.dev has vcore={second} left" if second % 2 else f"0/{second} nodes are available"
+        said += len(events(driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", words),)))))
+        driver.wait(1)
+    assert said == 2
+    again = driver.told(CoreEvents((CoreEvent(EventKind.REQUEST, "uid-w0", "job", "0/1 nodes are available"),)))
+    assert events(again) == [("w0", "Informational", "Informational")]
+
+
+def test_a_gang_that_no_node_could_hold_is_told_as_event_and_condition_at_once() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    driver.accepted()
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "workers", "member workers needs 99 CPUs"),)))
+    assert isinstance(out.commands[0], PostEvent)
+    assert out.commands[1:] == unschedulable("member workers needs 99 CPUs")
+
+
+def test_other_words_about_a_gang_call_for_no_node() -> None:
+    driver = live()
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(a_group())))
+    driver.accepted()
+    out = driver.told(CoreEvents((CoreEvent(EventKind.APP, "dev/job", "", "the quota of its namespace is no quota"),)))
+    assert events(out) == [("w0", "GangScheduling", "GangScheduling")]
+    assert orders(out) == []
+
+
+def test_a_reason_that_goes_to_and_fro_costs_some_twenty_writes_an_hour() -> None:
+    driver = live()
+    waiting(driver)
+    written = 0
+    for second in range(3600):
+        kind, reason = (FAILED, FULL) if second % 2 else (SKIPPED, "queue root.dev is full")
+        written += len(state(driver, kind, reason).commands)
+        written += len(driver.wait(1).commands)
+    assert 10 < written <= 25
+    assert len(driver.ledger.deadlines) <= 2
+
+
+def test_an_hour_under_one_reason_costs_one_write() -> None:
+    driver = live()
+    waiting(driver)
+    state(driver, FAILED)
+    assert [len(driver.wait(60).commands) for _ in range(60)] == [1] + 59 * [0]
+
+
+def test_a_restart_does_not_write_a_reason_again_that_is_merely_counted_otherwise() -> None:
+    driver = live()
+    raw = a_pod("w0", app=APP)
+    raw["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    ]
+    driver.see(raw)
+    driver.accepted()
+    driver.wait(5)
+    assert not state(driver, FAILED)
+    assert not driver.wait(54)
+    assert driver.wait(1).commands == unschedulable()
+
+
+def test_a_refused_node_is_told_on_the_node() -> None:
+    driver = live()
+    name = next(iter(driver.ledger.nodes))
+    out = driver.told(NodeResponse(rejected={name: "absurd"}))
+    assert events(out) == [("n1", "NodeRejected", "NodeRejected")]

@@ -1,0 +1,165 @@
+"""An HTTP peer that speaks the few API paths the link uses, and misbehaves on request. Not a Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import kopf
+import orjson
+from aiohttp import web
+
+from muster_operator.kube.commands import Attempts, Kube, Placeholders
+from muster_operator.kube.http import Policies, Retry
+from muster_operator.kube.session import Credentials, KubeSession
+from muster_operator.model.commands import Result
+from muster_operator.translate.values import Raw
+
+CREATE_SOON = replace(Policies().create, first_s=0.01)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: str
+    body: dict[str, Any]
+    authorization: str = ""
+
+
+@dataclass
+class ApiServer:
+    """Answers what was planned for "METHOD /path", in order, then what the default handler says."""
+
+    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    planned: dict[str, list[Callable[[], web.Response] | float]] = field(default_factory=lambda: defaultdict(list))
+    url: str = ""
+    in_flight: int = 0
+    most_in_flight: int = 0
+    delay_s: float = 0.0
+
+    def plan(self, what: str, *answers: Callable[[], web.Response] | float) -> None:
+        """Answer so next time; a number = never answer, for that many seconds."""
+        self.planned[what].extend(answers)
+
+    def requests(self, method: str) -> list[Seen]:
+        """What arrived with this method."""
+        return [request for request in self.seen if request.method == method]
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Record, then answer."""
+        raw = await request.read()
+        body = orjson.loads(raw) if raw else {}
+        authorization = request.headers.get("Authorization", "")
+        self.seen.append(Seen(request.method, request.path, request.query_string, body, authorization))
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            return await self._answer(request, body)
+        finally:
+            self.in_flight -= 1
+
+    async def _answer(self, request: web.Request, body: dict[str, Any]) -> web.Response:
+        planned = self.planned[f"{request.method} {request.path}"]
+        if planned:
+            answer = planned.pop(0)
+            if callable(answer):
+                return answer()
+            await asyncio.sleep(answer)
+        await asyncio.sleep(self.delay_s)
+        return self._default(request, body)
+
+    def _default(self, request: web.Request, body: dict[str, Any]) -> web.Response:
+        name = request.path.split("/pods/")[-1].split("/")[0]
+        if request.method == "GET" and "/pods/" in request.path:
+            return reply(200, self.pods[name]) if name in self.pods else status(404, "NotFound")
+        if request.method == "DELETE":
+            return reply(200, {}) if self.pods.pop(name, None) else status(404, "NotFound")
+        if request.path.endswith("/binding"):
+            self.pods.setdefault(name, {}).setdefault("spec", {})["nodeName"] = body["target"]["name"]
+            return status(201, "Created")
+        return reply(201 if request.method == "POST" else 200, body)
+
+
+def reply(code: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
+    """A JSON answer."""
+    return web.Response(status=code, body=orjson.dumps(body), content_type="application/json", headers=headers)
+
+
+def status(code: int, reason: str, message: str = "", headers: dict[str, str] | None = None) -> web.Response:
+    """A Kubernetes Status object."""
+    return reply(code, {"kind": "Status", "reason": reason, "message": message or reason, "code": code}, headers)
+
+
+class FixedCredentials(Credentials):
+    """Credentials that a test hands over; each reading anew takes the next token."""
+
+    def __init__(self, url: str, tokens: list[str]) -> None:
+        super().__init__()
+        self.url, self.tokens = url, tokens
+
+    def _read(self) -> kopf.ConnectionInfo:
+        token = self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
+        return kopf.ConnectionInfo(server=self.url, token=token)
+
+
+@dataclass
+class Told:
+    """Takes what Kube tells."""
+
+    results: list[Result] = field(default_factory=list)
+    read: list[Raw] = field(default_factory=list)
+    retried: list[tuple[str, int]] = field(default_factory=list)
+    braked: list[str] = field(default_factory=list)
+
+    def result(self, result: Result) -> None:
+        self.results.append(result)
+
+    def read_pod(self, raw: Raw) -> None:
+        self.read.append(raw)
+
+
+@asynccontextmanager
+async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
+    """The server on a free port of this machine."""
+    app = web.Application(client_max_size=2**22)
+    app.router.add_route("*", "/{tail:.*}", server.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    server.url = f"http://{host}:{port}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def a_kube(
+    server: ApiServer, told: Told, tokens: list[str] | None = None, request_s: float = 5.0
+) -> AsyncIterator[Kube]:
+    """A Kube that talks to the server, impatiently."""
+    session = KubeSession(FixedCredentials(server.url, tokens or ["t"]), request_s=request_s)
+    policies = Policies(bind=Retry(attempts=3, first_s=0.01), read=Retry(attempts=2, first_s=0.01), create=CREATE_SOON)
+    placeholders = Placeholders(
+        manifest=lambda spec: {"metadata": {"name": spec.name}},
+        is_ours=lambda raw, spec: raw["metadata"].get("uid", "").startswith("ours"),
+    )
+    attempts = Attempts(
+        retried=lambda kind, code: told.retried.append((kind, code)),
+        ended=lambda kind, code: None,
+        braked=told.braked.append,
+    )
+    try:
+        yield Kube(session, placeholders, told, attempts, policies)
+    finally:
+        await session.close()

@@ -1,0 +1,213 @@
+"""One pool of connections: shared, kept, and made anew only where its certificates are."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+import kopf
+import pytest
+import trustme
+from aiohttp import web
+
+from muster_operator.kube import session as credentials_module
+from muster_operator.kube.http import named
+from muster_operator.kube.session import Credentials, KubeSession, Request
+from muster_operator.model.errors import Unreachable
+from tests.unit.operator.kube.apiserver import FixedCredentials
+
+
+@dataclass
+class Peer:
+    """An HTTP peer that knows its connections; `authority`: who signed its certificate, None = plain HTTP."""
+
+    authority: trustme.CA | None = None
+    url: str = ""
+    ports: list[int] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    agents: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    context: ssl.SSLContext | None = None
+
+    async def handle(self, request: web.Request) -> web.Response:
+        assert request.transport is not None
+        self.ports.append(request.transport.get_extra_info("peername")[1])
+        self.tokens.append(request.headers.get("Authorization", ""))
+        self.agents.add(request.headers["User-Agent"])
+        return web.json_response({"items": []}, status=401 if self.tokens[-1] in self.refused else 200)
+
+    def present(self, authority: trustme.CA) -> None:
+        """From the next handshake on, show a certificate of this authority."""
+        assert self.context is not None
+        authority.issue_cert("127.0.0.1").configure_cert(self.context)
+
+
+@asynccontextmanager
+async def serving(peer: Peer) -> AsyncIterator[Peer]:
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", peer.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    if peer.authority is not None:
+        peer.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        peer.present(peer.authority)
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=peer.context).start()
+    peer.url = f"http{'s' if peer.context else ''}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield peer
+    finally:
+        await runner.cleanup()
+
+
+class Filed(Credentials):
+    """Credentials whose authority is in a file."""
+
+    def __init__(self, url: str, authority: Path) -> None:
+        super().__init__()
+        self.url, self.authority = url, authority
+
+    def _read(self) -> kopf.ConnectionInfo:
+        return kopf.ConnectionInfo(server=self.url, ca_path=str(self.authority), token="t")
+
+
+@dataclass
+class Renewable:
+    """A peer, a session that looks at its file of the authority each time, and another authority for both."""
+
+    peer: Peer
+    session: KubeSession
+    file: Path
+    other: trustme.CA = field(default_factory=trustme.CA)
+
+    def renew_peer(self) -> None:
+        self.peer.present(self.other)
+
+    def renew_file(self) -> None:
+        self.other.cert_pem.write_to_path(self.file)
+
+    def another_session(self) -> KubeSession:
+        return KubeSession(Filed(self.peer.url, self.file))
+
+
+@pytest.fixture
+async def renewable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Renewable]:
+    monkeypatch.setattr(credentials_module, "LOOK_S", -1.0)
+    file, authority = tmp_path / "ca.crt", trustme.CA()
+    authority.cert_pem.write_to_path(file)
+    async with serving(Peer(authority)) as peer:
+        session = KubeSession(Filed(peer.url, file))
+        yield Renewable(peer, session, file)
+        await session.close()
+
+
+async def test_requests_and_streams_come_over_one_kept_connection() -> None:
+    async with serving(Peer()) as peer:
+        session = KubeSession(FixedCredentials(peer.url, ["t"]))
+        await session.get("/api/v1/pods")
+        streams = await session.for_streams()
+        async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true"):
+            pass
+        await streams.aiohttp_session.close()
+        await session.get("/api/v1/pods")
+        await session.close()
+    assert len(peer.ports) == 3
+    assert len(set(peer.ports)) == 1
+    assert peer.agents == {f"muster-operator/{version('muster-scheduler')}"}
+
+
+async def test_a_new_token_goes_out_on_the_connection_that_there_is() -> None:
+    async with serving(Peer(refused={"Bearer old"})) as peer:
+        session = KubeSession(FixedCredentials(peer.url, ["old", "new"]))
+        await session.get("/api/v1/pods")
+        await session.close()
+    assert peer.tokens == ["Bearer old", "Bearer new"]
+    assert len(set(peer.ports)) == 1
+
+
+async def test_an_authority_that_changed_under_its_path_means_new_connections(renewable: Renewable) -> None:
+    session = renewable.session
+    await session.get("/api/v1/pods")
+    await session.get("/api/v1/pods")
+    renewable.renew_peer()
+    renewable.renew_file()
+    await session.get("/api/v1/pods")
+    first, second, third = renewable.peer.ports
+    assert first == second != third
+
+
+async def test_what_is_under_way_on_old_connections_may_finish(renewable: Renewable) -> None:
+    session, path = renewable.session, renewable.file
+    streams = await session.for_streams()
+    async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true") as response:
+        path.write_bytes(path.read_bytes() + b"\n")
+        await session.get("/api/v1/pods")
+        assert await response.json() == {"items": []}
+    await streams.aiohttp_session.close()
+
+
+async def test_each_request_is_measured_by_verb_resource_and_answer() -> None:
+    measured: list[tuple[str, str, int]] = []
+    async with serving(Peer()) as peer:
+        credentials = FixedCredentials(peer.url, ["t"])
+        session = KubeSession(credentials, measure=lambda verb, what, code, _: measured.append((verb, what, code)))
+        await session.send(Request("POST", "/api/v1/namespaces/ns/pods/p/binding"))
+        streams = await session.for_streams()
+        async with streams.aiohttp_session.get(f"{streams.server}/api/v1/pods?watch=true"):
+            pass
+        await asyncio.sleep(0)
+        await streams.aiohttp_session.close()
+        await session.close()
+    assert measured == [("POST", "pods/binding", 200), ("WATCH", "pods", 200)]
+
+
+@pytest.mark.parametrize(
+    "method,path,expected",
+    [
+        ("GET", "/api/v1/pods?limit=500", ("LIST", "pods")),
+        ("GET", "/api/v1/pods?watch=true&resourceVersion=7", ("WATCH", "pods")),
+        ("GET", "/api/v1/namespaces", ("LIST", "namespaces")),
+        ("GET", "/api/v1/namespaces/dev", ("GET", "namespaces")),
+        ("GET", "/api/v1/namespaces/dev/pods/p", ("GET", "pods")),
+        ("PATCH", "/api/v1/namespaces/dev/pods/p/status?fieldManager=muster", ("PATCH", "pods/status")),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/dev/events", ("POST", "events")),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/muster/leases/muster", ("PUT", "leases")),
+        ("GET", "/api", ("GET", "discovery")),
+        ("GET", "/apis/apps/v1", ("GET", "discovery")),
+    ],
+)
+def test_a_request_is_named_without_the_name_of_an_object(method: str, path: str, expected: tuple[str, str]) -> None:
+    assert named(method, path) == expected
+
+
+async def test_writes_keep_a_connection_of_their_own_and_take_up_a_new_token() -> None:
+    async with serving(Peer(refused={"Bearer old"})) as peer:
+        session = KubeSession(FixedCredentials(peer.url, ["old", "new"]))
+        for _ in range(2):
+            assert (await session.send(a_write())).status == 200
+        await session.close()
+    assert peer.tokens == ["Bearer old", "Bearer new", "Bearer new"]
+    assert len(set(peer.ports)) == 1
+    assert peer.agents == {f"muster-operator/{version('muster-scheduler')}"}
+
+
+async def test_writes_go_over_new_connections_once_the_authority_is_another(renewable: Renewable) -> None:
+    session, late = renewable.session, renewable.another_session()
+    await session.send(a_write())
+    await session.send(a_write())
+    renewable.renew_peer()
+    with pytest.raises(Unreachable):
+        await late.send(a_write())  # it trusts the old one
+    await late.close()
+    renewable.renew_file()
+    assert (await session.send(a_write())).json() == {"items": []}
+    first, second, third = renewable.peer.ports
+    assert first == second != third
+
+
+def a_write() -> Request:
+    return Request("POST", "/api/v1/namespaces/ns/pods/p/binding", b"{}")

@@ -1,0 +1,76 @@
+"""Only `fieldsV1` is lost on the way from JSON to an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_operator.kube.watch import decoded_event, decoded_object
+
+MANAGER = {
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "manager": "kubelet",
+    "operation": "Update",
+    "subresource": "status",
+    "time": "2026-01-01T00:00:00Z",
+}
+METADATA: dict[str, Any] = {
+    "annotations": {"a": "b"},
+    "creationTimestamp": "2026-01-01T00:00:00Z",
+    "deletionGracePeriodSeconds": 30,
+    "deletionTimestamp": "2026-01-01T00:00:00Z",
+    "finalizers": ["x"],
+    "generateName": "p-",
+    "generation": 2,
+    "labels": {"a": "b"},
+    "managedFields": [MANAGER],
+    "name": "p",
+    "namespace": "ns",
+    "ownerReferences": [{"kind": "Job", "name": "j", "uid": "u"}],
+    "resourceVersion": "7",
+    "uid": "uid-p",
+}
+OBJECTS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"containers": [{"name": "c"}], "any": 1},
+        "status": {"phase": "Running"},
+    },
+    {"apiVersion": "v1", "kind": "Node", "spec": {"unschedulable": True}, "status": {"capacity": {"cpu": "1"}}},
+    {"apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": []}, "status": {"phase": "Active"}},
+    {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "binaryData": {"c": "ZA=="}, "immutable": True},
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 7, "globalDefault": False}
+    | {"description": "d", "preemptionPolicy": "Never"},
+]
+
+
+@pytest.mark.parametrize("made", OBJECTS, ids=lambda made: made["kind"])
+def test_an_object_keeps_everything_but_who_wrote_which_field(made: dict[str, Any]) -> None:
+    whole = made | {
+        "metadata": METADATA | {"managedFields": [MANAGER | {"fieldsV1": {"f:spec": {"f:containers": {}}}}]}
+    }
+    assert decoded_object(orjson.dumps(whole)) == made | {"metadata": METADATA}
+    event = {"type": "ADDED", "object": whole}
+    assert decoded_event(orjson.dumps(event)) == {"type": "ADDED", "object": made | {"metadata": METADATA}}
+
+
+def test_an_error_says_what_it_says() -> None:
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old"}
+    event = {"type": "ERROR", "object": status | {"reason": "Expired", "code": 410, "details": {"uid": "x"}}}
+    assert decoded_event(orjson.dumps(event)) == event
+
+
+@pytest.mark.parametrize("odd", [{"type": "ADDED", "object": {"metadata": 7}}, {"type": "ADDED", "object": []}, 3])
+def test_what_has_another_shape_is_handed_on_as_it_is(odd: object) -> None:
+    assert decoded_event(orjson.dumps(odd)) == odd
+    assert decoded_object(orjson.dumps(odd)) == odd if not isinstance(odd, dict) else True
+
+
+def test_what_is_no_json_is_an_error_that_ends_the_stream_only() -> None:
+    for broken in (b'{"type":', b""):
+        with pytest.raises(ValueError, match=r"."):
+            decoded_event(broken)

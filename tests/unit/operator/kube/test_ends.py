@@ -1,0 +1,53 @@
+"""A stop and a lost lease are obeyed at any moment, also while the API server is away and nothing has been read yet."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from muster_operator.assembly import Options, Ways, assembled
+from muster_operator.config.settings import parse
+from muster_operator.handlers.framework import Watching
+from muster_operator.kube.leadership import NoElection
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.model.errors import LeadershipLost
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.serving import serve
+from muster_si.transport.administration import AdministrationClient
+from tests.unit.operator.kube.apiserver import FixedCredentials
+from tests.unit.operator.si.scheduler import Peer
+
+#: Nobody listens there.
+NOWHERE = "http://127.0.0.1:9"
+
+
+class Loser(NoElection):
+    """A leader that loses the lease at once."""
+
+    async def run(self) -> None:
+        raise LeadershipLost("muster", "somebody else")
+
+
+async def served(stop: asyncio.Event, leading: NoElection) -> None:
+    """The operator without an API server, until it ends."""
+    session = KubeSession(FixedCredentials(NOWHERE, ["t"]))
+    ways = Ways(Peer(), AdministrationClient("unix:///nowhere.sock"))
+    parts = assembled(parse({}), session, Metrics(), ways, Options())
+    try:
+        async with asyncio.timeout(5):
+            await serve(parts, leading, Watching(parts.memo, session, "muster"), stop)
+    finally:
+        await session.close()
+
+
+async def test_a_stop_is_obeyed_while_the_api_server_is_away_at_the_start() -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.3, stop.set)
+    await served(stop, NoElection(LeadershipGuard()))
+
+
+async def test_a_lost_lease_ends_the_operator_while_the_api_server_is_away_at_the_start() -> None:
+    with pytest.raises(LeadershipLost):
+        await served(asyncio.Event(), Loser(LeadershipGuard()))

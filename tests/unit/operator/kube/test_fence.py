@@ -1,0 +1,84 @@
+"""The fence stops writes that are not sent yet and cuts off those under way; reads and exempt requests pass."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from muster_operator.kube.session import KubeSession, Request
+from muster_operator.kube.write_guard import LeadershipGuard, running_s
+from muster_operator.model.errors import NotLeading, Unreachable
+from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, serving
+
+WRITE = Request("POST", "/api/v1/namespaces/ns/pods/p/binding", b'{"target":{"name":"n"}}')
+
+
+@asynccontextmanager
+async def behind(fence: LeadershipGuard, server: ApiServer, request_s: float = 5.0) -> AsyncIterator[KubeSession]:
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]), fence, request_s=request_s)
+        try:
+            yield session
+        finally:
+            await session.close()
+
+
+async def test_a_closed_fence_stops_writes_and_counts_them() -> None:
+    refused: list[None] = []
+    server = ApiServer()
+    async with behind(LeadershipGuard(refused=lambda: refused.append(None)), server) as session:
+        with pytest.raises(NotLeading):
+            await session.send(WRITE)
+    assert server.seen == []
+    assert len(refused) == 1
+
+
+async def test_reads_and_exempt_writes_pass_a_closed_fence() -> None:
+    server = ApiServer(pods={"p": {}})
+    async with behind(LeadershipGuard(), server) as session:
+        assert (await session.send(Request("GET", "/api/v1/namespaces/ns/pods/p"))).ok
+        assert (await session.send(Request("PUT", "/lease", b"{}", is_fenced=False))).ok
+
+
+async def test_what_is_under_way_is_cut_off_when_it_closes() -> None:
+    fence, server = LeadershipGuard(), ApiServer()
+    server.plan(f"POST {WRITE.path}", 30.0)
+    async with behind(fence, server, request_s=60.0) as session:
+        fence.open_until(running_s() + 60)
+        writing = asyncio.create_task(session.send(WRITE))
+        async with asyncio.timeout(5):
+            while not server.seen:  # noqa: ASYNC110 - the peer tells nobody when it has read a request
+                await asyncio.sleep(0.01)
+            fence.close()
+            await fence.emptied()
+        with pytest.raises(NotLeading):
+            await writing
+
+
+async def test_what_is_under_way_lives_as_long_as_the_lease_is_renewed() -> None:
+    fence, server = LeadershipGuard(), ApiServer(delay_s=1.0)
+    async with behind(fence, server) as session:
+        fence.open_until(running_s() + 0.7)
+        writing = asyncio.create_task(session.send(WRITE))
+        await asyncio.sleep(0.05)
+        fence.open_until(running_s() + 60)
+        assert (await writing).ok
+
+
+async def test_a_request_that_takes_too_long_by_itself_is_not_blamed_on_the_fence() -> None:
+    fence, server = LeadershipGuard(), ApiServer(delay_s=30.0)
+    fence.open_until(float("inf"))
+    async with behind(fence, server, request_s=0.1) as session:
+        with pytest.raises(Unreachable, match=r"no answer in 0\.1 s") as raised:
+            await session.send(WRITE)
+    assert not isinstance(raised.value, NotLeading)
+
+
+def test_it_closes_by_the_clock_alone() -> None:
+    now = [0.0]
+    fence = LeadershipGuard(lambda: now[0])
+    fence._until = 7.0
+    assert fence.left_s == 7
+    now[0] = 7.0
+    assert fence.left_s == 0

@@ -1,0 +1,318 @@
+"""What the answers of the API server mean for each kind of command, and when it is asked again."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+from structlog.testing import capture_logs
+
+from muster_operator.kube.write_queue import WritePriority
+from muster_operator.model.commands import CommandFailed, CommandSucceeded, CommandUnanswered, CreatePlaceholder
+from tests.unit.operator.kube.apiserver import ApiServer, Told, a_kube, reply, serving, status
+from tests.unit.operator.kube.commands import a_bind, a_condition, a_create, a_delete, a_mark, a_pod, an_event
+
+BIND = "POST /api/v1/namespaces/ns/pods/p/binding"
+
+
+async def run(server: ApiServer, *commands: object) -> Told:
+    told = Told()
+    async with serving(server), a_kube(server, told) as kube:
+        for command in commands:
+            await kube.execute(command)  # type: ignore[arg-type] # each test passes commands
+    return told
+
+
+async def test_a_bind_names_the_pods_uid_and_its_node() -> None:
+    server = ApiServer()
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+    [request] = server.seen
+    assert request.body["metadata"]["uid"] == "uid-p"
+    assert request.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+    assert request.query == "fieldManager=muster"
+
+
+async def test_a_contested_bind_has_succeeded_if_the_pod_is_on_that_node() -> None:
+    server = ApiServer(pods={"p": a_pod(node="n1")})
+    server.plan(BIND, lambda: status(409, "Conflict", "already assigned"))
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+    assert [raw["spec"]["nodeName"] for raw in told.read] == ["n1"]
+
+
+async def test_a_contested_bind_has_failed_if_the_pod_is_elsewhere() -> None:
+    server = ApiServer(pods={"p": a_pod(node="n2")})
+    server.plan(BIND, lambda: status(409, "Conflict"))
+    told = await run(server, a_bind())
+    assert told.results == [CommandFailed(a_bind(), 409, "AlreadyBound", "the pod is on node n2")]
+
+
+async def test_a_bind_of_a_pod_made_again_under_its_name_touches_nothing() -> None:
+    server = ApiServer(pods={"p": a_pod(uid="another")})
+    server.plan(BIND, lambda: status(409, "Conflict"))
+    told = await run(server, a_bind())
+    assert told.results == [CommandFailed(a_bind(), 404, "NotFound", "the pod is gone")]
+    assert told.read == []
+    assert len(server.requests("POST")) == 1
+
+
+async def test_a_bind_that_was_not_answered_is_settled_by_reading_and_not_sent_again_blindly() -> None:
+    server = ApiServer(pods={"p": a_pod(node="n1")})
+    server.plan(BIND, lambda: status(504, "Timeout"))
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+    assert [request.method for request in server.seen] == ["POST", "GET"]
+
+
+async def test_a_bind_that_did_not_happen_is_sent_again() -> None:
+    server = ApiServer(pods={"p": a_pod()})
+    server.plan(BIND, lambda: status(500, "InternalError"))
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+    assert [request.method for request in server.seen] == ["POST", "GET", "POST"]
+    assert told.retried == [("BindPod", 500)]
+
+
+async def test_a_throttled_bind_waits_as_long_as_it_is_told_and_is_sent_again_unread() -> None:
+    server = ApiServer()
+    server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "0"}))
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+    assert [request.method for request in server.seen] == ["POST", "POST"]
+
+
+async def test_a_hanging_server_ends_in_a_time_out_and_the_pod_is_read() -> None:
+    server, told = ApiServer(pods={"p": a_pod()}), Told()
+    server.plan(BIND, 5.0)
+    async with serving(server), a_kube(server, told, request_s=0.2) as kube:
+        await kube.execute(a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+    assert told.retried == [("BindPod", 0)]
+
+
+async def test_a_recalled_bind_is_not_tried_again() -> None:
+    """Semantics 20: what a session decided that is over may take room that the next one gives away."""
+    server, told = ApiServer(pods={"p": a_pod()}), Told()
+    server.plan(BIND, lambda: status(429, "TooManyRequests", headers={"Retry-After": "20"}))
+    async with serving(server), a_kube(server, told) as kube, asyncio.timeout(5):
+        executing = asyncio.create_task(kube.execute(a_bind()))
+        while not server.requests("POST"):  # noqa: ASYNC110 - a level that nobody signals
+            await asyncio.sleep(0.001)
+        kube.recall.now()
+        await executing
+    assert len(server.requests("POST")) == 1
+    assert [type(result) for result in told.results] == [CommandFailed]
+
+
+async def test_a_bind_that_nobody_answers_ends_unanswered() -> None:
+    told = Told()
+    server = ApiServer(url="http://127.0.0.1:9")
+    async with a_kube(server, told) as kube:
+        await kube.execute(a_bind())
+    assert told.results == [CommandUnanswered(a_bind())]
+
+
+async def test_a_delete_names_the_uid_and_leaves_the_pod_its_grace() -> None:
+    server = ApiServer(pods={"p": a_pod()})
+    told = await run(server, a_delete())
+    [request] = server.seen
+    assert request.body["preconditions"] == {"uid": "uid-p"}
+    assert "gracePeriodSeconds" not in request.body
+    assert told.results == [CommandSucceeded(a_delete())]
+
+
+@pytest.mark.parametrize("code,reason", [(404, "NotFound"), (409, "Conflict")])
+@pytest.mark.parametrize("there", [{}, {"p": a_pod(uid="another")}])
+async def test_a_delete_of_what_is_gone_has_succeeded_and_is_sent_once(
+    code: int, reason: str, there: dict[str, dict[str, object]]
+) -> None:
+    server = ApiServer(pods=there)
+    server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(code, reason))
+    told = await run(server, a_delete())
+    assert told.results == [CommandSucceeded(a_delete())]
+    assert len(server.requests("DELETE")) == 1
+
+
+async def test_a_delete_that_meets_a_conflict_has_not_succeeded_while_its_pod_is_there() -> None:
+    server = ApiServer(pods={"p": a_pod()})
+    server.plan("DELETE /api/v1/namespaces/ns/pods/p", lambda: status(409, "Conflict", "the object was modified"))
+    told = await run(server, a_delete())
+    assert told.results == [CommandFailed(a_delete(), 409, "Conflict", "the object was modified")]
+
+
+async def test_a_placeholder_is_created_under_the_field_manager_that_marks_it() -> None:
+    server = ApiServer()
+    told = await run(server, a_create())
+    assert server.seen[0].query == "fieldManager=muster-placeholder"
+    assert told.results == [CommandSucceeded(a_create())]
+
+
+async def test_a_placeholder_that_exists_is_accepted_if_it_is_ours() -> None:
+    server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="ours-1")})
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists"))
+    told = await run(server, a_create())
+    assert told.results == [CommandSucceeded(a_create())]
+    assert len(told.read) == 1
+
+
+async def test_a_placeholder_name_that_a_user_took_is_a_failure() -> None:
+    server = ApiServer(pods={"tg-1": a_pod("tg-1", uid="theirs")})
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "AlreadyExists", "exists"))
+    told = await run(server, a_create())
+    assert told.results == [CommandFailed(a_create(), 409, "AlreadyExists", "exists")]
+
+
+async def test_a_create_that_met_another_on_a_quota_object_is_sent_again() -> None:
+    server = ApiServer()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(409, "Conflict", "resourcequotas modified"))
+    told = await run(server, a_create())
+    assert told.results == [CommandSucceeded(a_create())]
+
+
+async def test_a_forbidden_create_is_final_at_once() -> None:
+    server = ApiServer()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(403, "Forbidden", "exceeded quota"))
+    told = await run(server, a_create())
+    assert told.results == [CommandFailed(a_create(), 403, "Forbidden", "exceeded quota")]
+    assert len(server.seen) == 1
+
+
+async def test_rights_that_are_missing_may_be_on_their_way() -> None:
+    server = ApiServer()
+    denied = (
+        'pods is forbidden: User "system:serviceaccount:muster:muster-operator" cannot create resource "pods/binding"'
+    )
+    server.plan(BIND, lambda: status(403, "Forbidden", denied))
+    told = await run(server, a_bind())
+    assert told.results == [CommandSucceeded(a_bind())]
+
+
+async def test_a_condition_goes_to_the_status_of_the_pod_of_that_uid() -> None:
+    server = ApiServer()
+    await run(server, a_condition())
+    [request] = server.seen
+    assert request.path.endswith("/pods/p/status")
+    assert request.body["metadata"] == {"uid": "uid-p"}
+    assert request.body["status"]["conditions"][0]["status"] == "False"
+
+
+async def test_a_preempted_pod_has_the_condition_that_jobs_know_preemption_by() -> None:
+    """Kubernetes, pod disruptions: type DisruptionTarget, reason PreemptionByScheduler."""
+    server = ApiServer()
+    await run(server, a_mark())
+    [request] = server.seen
+    [condition] = request.body["status"]["conditions"]
+    assert condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "for job high",
+    }
+
+
+async def test_events_of_one_series_are_one_event_that_counts() -> None:
+    server = ApiServer()
+    told = await run(server, *(an_event(f"{bound} of 3 bound", series="gang") for bound in (1, 2, 3)))
+    assert [request.method for request in server.seen] == ["POST", "PATCH", "PATCH"]
+    assert server.seen[0].path == "/apis/events.k8s.io/v1/namespaces/ns/events"
+    name = server.seen[0].body["metadata"]["name"]
+    assert server.seen[2].path == f"/api/v1/namespaces/ns/events/{name}"
+    assert server.seen[2].body["series"]["count"] == 3
+    assert server.seen[2].body["message"] == "3 of 3 bound"
+    assert len(told.results) == 3
+
+
+async def test_a_series_that_expired_at_the_server_begins_anew() -> None:
+    server = ApiServer()
+    told = Told()
+    async with serving(server), a_kube(server, told) as kube:
+        await kube.execute(an_event(series="gang"))
+        name = server.seen[0].body["metadata"]["name"]
+        server.plan(f"PATCH /api/v1/namespaces/ns/events/{name}", lambda: status(404, "NotFound"))
+        await kube.execute(an_event(series="gang"))
+    assert [request.method for request in server.seen] == ["POST", "PATCH", "POST"]
+
+
+async def test_an_event_that_waited_tells_when_it_happened() -> None:
+    server = ApiServer()
+    await run(server, replace(an_event(), at=1_700_000_000.25))
+    assert server.seen[0].body["eventTime"] == "2023-11-14T22:13:20.250000Z"
+
+
+async def test_an_event_longer_than_the_api_takes_is_shortened() -> None:
+    server = ApiServer()
+    await run(server, an_event("ü" * 2000))
+    assert len(server.seen[0].body["note"].encode()) <= 1024
+
+
+async def test_a_refused_token_is_read_again_once() -> None:
+    server = ApiServer()
+    server.plan(BIND, lambda: status(401, "Unauthorized"))
+    told = Told()
+    async with serving(server), a_kube(server, told, tokens=["old", "new"]) as kube:
+        await kube.execute(a_bind())
+    assert [request.authorization for request in server.seen] == ["Bearer old", "Bearer new"]
+    assert told.results == [CommandSucceeded(a_bind())]
+
+
+async def test_an_answer_that_is_not_json_is_told_as_it_is() -> None:
+    server = ApiServer()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: reply(403, {}))
+    told = await run(server, a_create())
+    assert isinstance(told.results[0], CommandFailed)
+
+
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code: int) -> None:
+    server, told = ApiServer(), Told()
+    told_to_wait = status(code, "TooManyRequests", headers={"Retry-After": "1"})
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: told_to_wait)
+    async with serving(server), a_kube(server, told) as kube:
+        creating = asyncio.create_task(kube.execute(a_create()))
+        while not told.retried:  # noqa: ASYNC110 - a level that nobody signals
+            await asyncio.sleep(0.001)
+        held, free = kube.brakes.left_s(WritePriority.CREATE), kube.brakes.left_s(WritePriority.BIND)
+        creating.cancel()
+    assert 0.5 < held <= 1.0
+    assert free == 0
+    assert told.braked == ["create"]
+
+
+async def test_a_quiet_429_holds_back_only_the_one_that_met_it() -> None:
+    server, told = ApiServer(), Told()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(429, "TooManyRequests"))
+    async with serving(server), a_kube(server, told) as kube:
+        await kube.execute(a_create())
+    assert told.results == [CommandSucceeded(a_create())]
+    assert told.braked == []
+
+
+async def test_a_log_line_of_a_command_names_what_it_writes_to_and_never_what_it_writes() -> None:
+    secret = "what-only-its-user-may-read"
+    create = a_create()
+    group = dataclasses.replace(create.spec.group, annotations={"note": secret * 1000})
+    create = CreatePlaceholder(dataclasses.replace(create.spec, group=group))
+    server = ApiServer()
+    server.plan("POST /api/v1/namespaces/ns/pods", lambda: status(403, "Forbidden", "exceeded quota" + "x" * 10_000))
+    with capture_logs() as lines:
+        await run(server, create)
+    [line] = [line for line in lines if line["event"] == "a command failed"]
+    assert (line["command"], line["object"], line["status"]) == ("CreatePlaceholder", "ns/tg-1", 403)
+    assert line["message"].startswith("exceeded quota")
+    assert len(str(lines)) < 1_000
+    assert secret not in str(lines)
+
+
+async def test_a_log_line_of_an_unanswered_command_has_no_spec() -> None:
+    with capture_logs() as lines:
+        async with a_kube(ApiServer(url="http://127.0.0.1:9"), Told()) as kube:
+            await kube.execute(a_create())
+    [line] = [line for line in lines if line["event"] == "a command was not answered"]
+    assert {name: line[name] for name in line if name not in {"event", "log_level"}} == {
+        "command": "CreatePlaceholder",
+        "object": "ns/tg-1",
+    }

@@ -1,0 +1,72 @@
+"""Who may take the lease, by one clock only; what the object says."""
+
+import pytest
+
+from muster_operator.kube.leases import NEVER_HELD, NO_HOLDER, Lease, LeaseObservation, body, read
+
+A = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="7", uid="u")
+
+
+def test_nobodys_lease_is_free() -> None:
+    assert LeaseObservation().free_in_s("b", 0.0) == 0
+    assert LeaseObservation().seeing(A.given_back("t2"), 5.0).free_in_s("b", 5.0) == 0
+
+
+@pytest.mark.parametrize("looks", [[0.0], [0.0, 4.0, 9.0]])
+def test_a_lease_that_does_not_change_is_free_when_it_has_been_seen_for_its_duration(looks: list[float]) -> None:
+    sight = LeaseObservation()
+    for moment in looks:
+        sight = sight.seeing(A, moment)
+    assert sight.free_in_s("b", 9.0) == 1
+    assert sight.free_in_s("b", 10.0) == 0
+
+
+def test_a_renewal_counts_from_when_it_was_seen_whatever_time_it_names() -> None:
+    sight = LeaseObservation().seeing(A, 0.0).seeing(A.renewed_by_holder(10, "long ago"), 9.0)
+    assert sight.free_in_s("b", 10.0) == 9
+
+
+def test_somebodys_label_on_it_is_no_renewal() -> None:
+    labelled = Lease("a", 10, acquired="t0", renewed="t1", transitions=3, version="8", uid="u")
+    sight = LeaseObservation().seeing(A, 0.0).seeing(labelled, 9.0)
+    assert sight.free_in_s("b", 10.0) == 0
+    assert sight.lease.version == "8"
+
+
+def test_its_own_lease_a_candidate_may_take_at_once() -> None:
+    assert LeaseObservation().seeing(A, 0.0).free_in_s("a", 0.0) == 0
+
+
+def test_a_lease_that_was_deleted_under_its_holder_is_not_free_before_it_runs_out() -> None:
+    sight = LeaseObservation().seeing(A, 0.0).seeing(None, 1.0)
+    assert sight.free_in_s("b", 1.0) == 9
+    assert "resourceVersion" not in body("ns", "muster", sight.lease)["metadata"]
+
+
+def test_changes_of_hands_are_counted_and_renewals_are_not() -> None:
+    assert NEVER_HELD.taken_by("a", 10, "t").transitions == 0
+    assert A.renewed_by_holder(10, "t2") == Lease("a", 10, "t0", "t2", 3)
+    assert A.taken_by("a", 10, "t2") == Lease("a", 10, "t2", "t2", 3)
+    assert A.taken_by("b", 20, "t2") == Lease("b", 20, "t2", "t2", 4)
+    assert A.given_back("t2").taken_by("b", 10, "t3").transitions == 4
+
+
+def test_other_hands_show_also_when_they_have_let_go() -> None:
+    taken = A.taken_by("b", 10, "t2")
+    for state, shown in [(A, False), (A.given_back("t"), False), (taken, True), (taken.given_back("t"), True)]:
+        assert LeaseObservation().seeing(state, 0.0).shows_other_hands(A) is shown
+    assert not LeaseObservation().seeing(A.renewed_by_holder(10, "t2"), 0.0).shows_other_hands(A)
+    assert LeaseObservation().seeing(A.taken_by("a", 10, "t2"), 0.0).shows_other_hands(A)
+
+
+def test_the_object_says_what_it_was_made_from() -> None:
+    raw = body("ns", "muster", A)
+    assert read(raw) == A
+    assert raw["metadata"]["resourceVersion"] == "7"
+    assert (raw["kind"], raw["apiVersion"]) == ("Lease", "coordination.k8s.io/v1")
+
+
+@pytest.mark.parametrize("raw", [{}, {"spec": None, "metadata": None}, {"spec": {"holderIdentity": None}}])
+def test_an_empty_object_is_nobodys(raw: dict[str, object]) -> None:
+    assert read(raw).holder == NO_HOLDER
+    assert "acquireTime" not in body("ns", "muster", read(raw))["spec"]

@@ -1,0 +1,136 @@
+"""One pod bears the mark of who leads: it is taken from all others at once, and put on ours when our core knows all."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import orjson
+import pytest
+
+from muster_operator.kube import leadership
+from muster_operator.kube.leadership import PERIOD_S, LeaderLabel, pause_s
+from muster_operator.kube.session import MERGE_PATCH, KubeSession, Reply, Request
+from muster_operator.model.errors import NotLeading, Unreachable
+from muster_operator.model.names import LABEL_ROLE, ROLE_LEADER
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Pods(KubeSession):
+    """The pods of one namespace behind an API server. `closed`: the fence is; `denies`: so are our rights."""
+
+    roles: dict[str, str | None]
+    uids: dict[str, str] = field(default_factory=dict)
+    written: list[Request] = field(default_factory=list)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    is_down: bool = False
+    closed: bool = False
+    denies: bool = False
+
+    async def send(self, request: Request) -> Reply:
+        if self.is_down:
+            raise Unreachable(request.name, "down")
+        url = urlsplit(request.path)
+        if request.method == "GET":
+            assert parse_qs(url.query)["labelSelector"] == [f"{LABEL_ROLE}={ROLE_LEADER}"]
+            found = [self._pod(name) for name, role in self.roles.items() if role == ROLE_LEADER]
+            return Reply(200, orjson.dumps({"items": found}))
+        if self.closed:
+            raise NotLeading(request.name)
+        self.written.append(request)
+        self.heard.set()
+        return Reply(
+            self._patched(url.path.removesuffix("/status").rpartition("/")[2], orjson.loads(request.body)["metadata"]),
+            b"{}",
+        )
+
+    def _pod(self, name: str) -> Json:
+        return {"metadata": {"name": name, "uid": f"old-{name}", "labels": {LABEL_ROLE: self.roles[name]}}}
+
+    def _patched(self, name: str, metadata: Json) -> int:
+        if self.denies:
+            return 403
+        if name not in self.roles:
+            return 404
+        if metadata.get("uid", f"old-{name}") != self.uids.get(name, f"old-{name}"):
+            return 409
+        self.roles[name] = metadata["labels"][LABEL_ROLE]
+        return 200
+
+
+def ours(pods: Pods, *, recovered: bool = True) -> LeaderLabel:
+    event = asyncio.Event()
+    if recovered:
+        event.set()
+    return LeaderLabel(pods, "muster", "ours", event)
+
+
+async def test_it_is_put_on_our_pod_and_taken_from_all_others() -> None:
+    pods = Pods({"ours": None, "before": ROLE_LEADER, "long-before": ROLE_LEADER})
+    assert await ours(pods).look()
+    assert pods.roles == {"ours": ROLE_LEADER, "before": None, "long-before": None}
+    assert all(one.content_type == MERGE_PATCH and one.is_fenced for one in pods.written)
+
+
+async def test_it_is_taken_from_others_before_our_core_knows_the_cluster_and_put_on_ours_only_then() -> None:
+    pods = Pods({"ours": None, "before": ROLE_LEADER})
+    mark = ours(pods, recovered=False)
+    assert await mark.look()
+    assert pods.roles == {"ours": None, "before": None}
+    mark.recovered.set()
+    assert await mark.look()
+    assert pods.roles == {"ours": ROLE_LEADER, "before": None}
+
+
+async def test_it_is_taken_from_others_by_a_later_look_where_the_first_one_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leadership, "AGAIN_S", 0.01)
+    pods = Pods({"ours": None, "before": ROLE_LEADER}, is_down=True)
+    task = asyncio.create_task(ours(pods, recovered=False).run())
+    await asyncio.sleep(0)
+    pods.is_down = False
+    async with asyncio.timeout(2):
+        await pods.heard.wait()
+    assert pods.roles == {"ours": None, "before": None}, "our core knows nothing yet"
+    task.cancel()
+
+
+async def test_nothing_is_written_where_it_is_right() -> None:
+    pods = Pods({"ours": ROLE_LEADER, "other": None})
+    assert await ours(pods).look()
+    assert pods.written == []
+
+
+async def test_a_pod_that_keeps_it_from_a_life_before_keeps_it_while_its_core_recovers() -> None:
+    """It was ours all the time: a container that was killed is started in the same pod, and nobody else led."""
+    pods = Pods({"ours": ROLE_LEADER})
+    assert await ours(pods, recovered=False).look()
+    assert pods.roles == {"ours": ROLE_LEADER}
+
+
+async def test_a_pod_that_went_or_is_another_one_by_now_is_left_alone() -> None:
+    pods = Pods({"ours": None, "again": ROLE_LEADER}, uids={"again": "new"})
+    assert await ours(pods).look()
+    assert pods.roles == {"ours": ROLE_LEADER, "again": ROLE_LEADER}
+    mark = LeaderLabel(pods, "muster", "gone", asyncio.Event())
+    mark.recovered.set()
+    assert await mark.look()
+
+
+@pytest.mark.parametrize("trouble", ["is_down", "closed", "denies"])
+async def test_a_look_that_fails_says_so_and_the_next_one_puts_it_right(trouble: str) -> None:
+    pods = Pods({"ours": None, "before": ROLE_LEADER})
+    setattr(pods, trouble, True)
+    assert not await ours(pods).look()
+    assert pods.roles == {"ours": None, "before": ROLE_LEADER}
+    setattr(pods, trouble, False)
+    assert await ours(pods).look()
+    assert pods.roles == {"ours": ROLE_LEADER, "before": None}
+
+
+def test_a_look_that_failed_is_soon_repeated_and_one_that_fails_for_ever_is_no_flood() -> None:
+    assert [pause_s(failed) for failed in (1, 2, 3, 100_000)] == [1.0, 2.0, 4.0, PERIOD_S]
+    assert pause_s(0) == PERIOD_S

@@ -1,0 +1,449 @@
+"""Urgency, order per pod, bounded concurrency, and events that never delay a bind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+from msgspec import structs
+
+from muster_operator.kube import write_queue
+from muster_operator.kube.write_queue import EventBuffer, Limits, Pool, Throttle, WritePriority
+from muster_operator.model.commands import (
+    BindPod,
+    CancelCreations,
+    Command,
+    CreatePlaceholder,
+    DeletePod,
+    Importance,
+    PostEvent,
+    SetCondition,
+)
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import PodRef
+from tests.unit.operator.kube.commands import a_bind, a_condition, a_create, a_delete, an_event
+
+
+@dataclass
+class Api:
+    """Takes commands and holds each until the gate opens."""
+
+    started: list[Command] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    running: set[str] = field(default_factory=set)
+    most: int = 0
+    dropped: int = 0
+
+    def drop(self) -> None:
+        self.dropped += 1
+
+    async def execute(self, command: Command) -> None:
+        self.started.append(command)
+        self.running.add(str(command))
+        self.most = max(self.most, len(self.running))
+        await self.gate.wait()
+        self.running.discard(str(command))
+
+
+@asynccontextmanager
+async def a_pool(api: Api, limits: Limits) -> AsyncIterator[Pool]:
+    pool = Pool(api.execute, limits, on_drop=api.drop)
+    task = asyncio.create_task(pool.run())
+    try:
+        yield pool
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def finished(pool: Pool, api: Api) -> list[Command]:
+    api.gate.set()
+    async with asyncio.timeout(2):
+        await pool.drained()
+    return api.started
+
+
+async def test_binds_go_before_deletes_before_creates_before_patches_before_events() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        commands: list[Command] = [an_event(), a_condition("c"), a_create(), a_delete("d"), a_bind("b")]
+        for command in commands:
+            pool.submit(command)
+        assert await finished(pool, api) == commands[::-1]
+
+
+async def test_writes_to_one_pod_run_one_at_a_time_in_their_order() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=8)) as pool:
+        for command in (a_condition(), a_bind(), a_delete()):
+            pool.submit(command)
+        await asyncio.sleep(0.01)
+        assert api.started == [a_condition()]
+        assert await finished(pool, api) == [a_condition(), a_bind(), a_delete()]
+        assert api.most == 1
+
+
+async def test_a_bind_lends_its_urgency_to_the_patch_of_its_pod_that_waits_before_it() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_create())
+        pool.submit(a_condition("p"))
+        pool.submit(a_bind("p"))
+        assert await finished(pool, api) == [a_condition("p"), a_bind("p"), a_create()]
+
+
+async def test_no_more_writes_are_in_flight_than_allowed() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=3)) as pool:
+        for number in range(10):
+            pool.submit(a_bind(f"p{number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 3
+        assert len(await finished(pool, api)) == 10
+
+
+async def test_a_full_buffer_drops_the_least_important_event_and_counts_it() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1, events=2)) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for note, importance in (("problem", Importance.PROBLEM), ("old", Importance.PROGRESS)):
+            pool.submit(an_event(note, importance=importance))
+        pool.submit(an_event("result", importance=Importance.RESULT))
+        notes = [command.note for command in await finished(pool, api) if isinstance(command, PostEvent)]
+        assert notes == ["problem", "result"]
+        assert api.dropped == 1
+
+
+async def test_a_series_that_waits_is_overtaken_by_its_newest_word() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for bound in range(5):
+            pool.submit(an_event(f"{bound} bound", series="gang"))
+        assert await finished(pool, api) == [a_bind(), an_event("4 bound", series="gang")]
+
+
+async def test_events_leave_room_for_writes() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=4, event_writers=2)) as pool:
+        for number in range(10):
+            pool.submit(an_event(f"note {number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 2
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        assert api.started[-1] == a_bind()
+        assert len(await finished(pool, api)) == 11
+
+
+async def test_an_event_waits_until_no_other_write_is_under_way_nor_was_a_moment_ago() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=4, quiet_s=0.03)) as pool:
+        pool.submit(a_bind())
+        pool.submit(an_event())
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind()]
+        api.gate.set()
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind()]
+        assert await finished(pool, api) == [a_bind(), an_event()]
+
+
+async def test_an_event_that_has_waited_for_long_goes_beside_a_write_that_hangs() -> None:
+    told = asyncio.Event()
+
+    async def execute(command: Command) -> None:
+        if isinstance(command, PostEvent):
+            told.set()
+        await asyncio.Event().wait()
+
+    pool = Pool(execute, Limits(patience_s=0.03))
+    task = asyncio.create_task(pool.run())
+    pool.submit(a_bind())
+    pool.submit(an_event())
+    async with asyncio.timeout(2):
+        await told.wait()
+    task.cancel()
+
+
+def test_a_series_whose_word_is_renewed_has_waited_as_long_as_its_first_word() -> None:
+    buffer = EventBuffer(10, lambda: None)
+    buffer.put(an_event("1 bound", series="gang"), at=100)
+    buffer.put(an_event("other"), at=101)
+    buffer.put(an_event("2 bound", series="gang"), at=105)
+    assert buffer.oldest() == 100
+    assert [(event.note, event.at) for event in (buffer.take(), buffer.take()) if event] == [
+        ("2 bound", 105),
+        ("other", 101),
+    ]
+
+
+async def test_an_event_knows_when_it_was_ordered_however_long_it_waits() -> None:
+    api = Api()
+    async with a_pool(api, Limits()) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        pool.submit(an_event("first"))
+        await asyncio.sleep(0.02)
+        pool.submit(an_event("second"))
+        first, second = (command for command in await finished(pool, api) if isinstance(command, PostEvent))
+        assert second.at - first.at > 0.015
+
+
+async def test_a_rate_limit_spreads_writes_after_the_burst() -> None:
+    api = Api()
+    api.gate.set()
+    async with a_pool(api, Limits(qps=50, burst=5)) as pool:
+        began = asyncio.get_running_loop().time()
+        for number in range(15):
+            pool.submit(a_bind(f"p{number}"))
+        await finished(pool, api)
+        assert asyncio.get_running_loop().time() - began > 0.15
+
+
+async def test_creates_in_flight_leave_places_for_binds_that_come_now() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=8)) as pool:
+        for number in range(5000):
+            pool.submit(a_create(f"tg-{number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 5
+        for number in range(3):
+            pool.submit(a_bind(f"p{number}"))
+        await asyncio.sleep(0.01)
+        assert api.started[5:] == [a_bind(f"p{number}") for number in range(3)]
+        assert len(await finished(pool, api)) == 5003
+
+
+async def test_deletes_and_creates_together_fill_the_pool_and_no_more() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=8)) as pool:
+        for number in range(20):
+            pool.submit(a_create(f"tg-{number}"))
+            pool.submit(a_delete(f"old-{number}"))
+        await asyncio.sleep(0.01)
+        assert len(api.started) == 8
+        assert sum(command == a_delete(f"old-{n}") for n in range(20) for command in api.started) == 6
+        assert len(await finished(pool, api)) == 40
+
+
+async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() -> None:
+    api = Api()
+    api.gate.set()
+    now = 0.0
+    brakes = Throttle(clock=lambda: now)
+    pool = Pool(api.execute, Limits(quiet_s=0.0), brakes=brakes)
+    task = asyncio.create_task(pool.run())
+    brakes.hold(WritePriority.CREATE, 0.05)
+    pool.submit(a_create())
+    pool.submit(a_bind())
+    pool.submit(an_event())
+    await asyncio.sleep(0.01)
+    assert api.started == [a_bind(), an_event()]
+    now = 1.0
+    async with asyncio.timeout(2):
+        await pool.drained()  # nobody wakes it but the end of the brake
+    assert api.started[2:] == [a_create()]
+    task.cancel()
+
+
+@pytest.mark.parametrize("looks", range(1, 12))
+async def test_a_kind_that_may_go_on_between_two_looks_at_the_clock_is_not_forgotten(looks: int) -> None:
+    ticks = itertools.count()
+    brakes = Throttle(clock=lambda: next(ticks) / 1000)
+    api = Api()
+    pool = Pool(api.execute, Limits(), brakes=brakes)
+    task = asyncio.create_task(pool.run())
+    brakes.hold(WritePriority.BIND, looks / 1000)
+    pool.submit(a_bind("p0"))
+    assert await finished(pool, api) == [a_bind("p0")]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_equal_events_that_wait_are_one() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for _ in range(3):
+            pool.submit(an_event("no room"))
+        pool.submit(an_event("no room", name="other"))
+        assert await finished(pool, api) == [a_bind(), an_event("no room"), an_event("no room", name="other")]
+
+
+async def test_series_of_two_objects_do_not_overtake_each_other() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_bind())
+        await asyncio.sleep(0.01)
+        for name in ("p", "q"):
+            pool.submit(an_event("1 bound", series="gang", name=name))
+        events = [an_event("1 bound", series="gang", name=name) for name in ("p", "q")]
+        assert await finished(pool, api) == [a_bind(), *events]
+
+
+async def test_five_thousand_pods_that_are_bound_at_once_keep_all_their_events() -> None:
+    api = Api()
+    async with a_pool(api, Limits()) as pool:
+        for number in range(5000):
+            pool.submit(a_bind(f"p{number}"))
+        for number in range(5000):
+            pool.submit(an_event("bound", name=f"p{number}"))
+        assert len(await finished(pool, api)) == 10_000
+        assert api.dropped == 0
+
+
+async def test_events_that_wait_do_not_hold_up_the_end_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_queue, "LAST_EVENTS_S", 0.05)
+    api = Api()
+    async with a_pool(api, Limits()) as pool:
+        for number in range(100):
+            pool.submit(an_event(f"note {number}"))
+        async with asyncio.timeout(2):
+            await pool.drained()  # the gate is shut: none of them ends
+
+
+async def test_recalled_binds_are_dropped_those_in_flight_end_and_other_writes_go_on() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=2)) as pool:
+        for command in (a_bind("a"), a_condition("b"), a_bind("b"), a_delete("b"), a_bind("c"), a_bind("d")):
+            pool.submit(command)
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind("a"), a_condition("b")]
+        assert pool.binds_in_flight == 2  # one of them has the urgency of the bind that waits behind it
+        pool.recall_binds()
+        pool.submit(a_bind("e"))
+        assert await finished(pool, api) == [a_bind("a"), a_condition("b"), a_bind("e"), a_delete("b")]
+        assert pool.binds_in_flight == 0
+
+
+async def test_a_bind_that_waits_for_the_rate_is_recalled_too() -> None:
+    api = Api()
+    async with a_pool(api, Limits(qps=20, burst=1)) as pool:
+        pool.submit(a_bind("a"))
+        pool.submit(a_bind("b"))
+        pool.submit(a_delete("b"))
+        await asyncio.sleep(0.01)
+        assert api.started == [a_bind("a")]
+        pool.recall_binds()
+        assert await finished(pool, api) == [a_bind("a"), a_delete("b")]
+
+
+async def test_a_write_behind_a_recalled_bind_that_never_started_is_not_forgotten() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_create())
+        await asyncio.sleep(0.01)
+        pool.submit(a_bind("b"))
+        pool.submit(a_delete("b"))
+        pool.recall_binds()
+        assert await finished(pool, api) == [a_create(), a_delete("b")]
+
+
+def of_namespace(namespace: str, name: str) -> PodRef:
+    return PodRef(namespace, name, PodUid(f"{namespace}/{name}"))
+
+
+def a_create_of(app: str, namespace: str, number: int) -> CreatePlaceholder:
+    spec = a_create(f"tg-{app}-{number}").spec
+    return CreatePlaceholder(replace(spec, app=AppId(app), owner=of_namespace(namespace, "driver")))
+
+
+FLOODS: dict[str, Callable[[str, int], Command]] = {
+    "binds": lambda namespace, number: BindPod(of_namespace(namespace, f"p{number}"), NodeName("n1")),
+    "deletes": lambda namespace, number: DeletePod(of_namespace(namespace, f"p{number}"), "released"),
+    "creates": lambda namespace, number: a_create_of("app", namespace, number),
+    "patches": lambda namespace, number: SetCondition(of_namespace(namespace, f"p{number}"), "Unschedulable", "no"),
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+async def test_a_flood_of_one_namespace_delays_another_by_no_more_than_its_turns(kind: str) -> None:
+    api, make = Api(), FLOODS[kind]
+    async with a_pool(api, Limits(writers=1)) as pool:
+        for number in range(1000):
+            pool.submit(make("noisy", number))
+        theirs = [make("quiet", number) for number in range(10)]
+        for command in theirs:
+            pool.submit(command)
+        started = await finished(pool, api)
+    assert [command for command in started if command in theirs] == theirs
+    assert max(started.index(command) for command in theirs) <= 2 * len(theirs) + 1
+    assert len(started) == 1010
+
+
+async def test_creations_of_an_application_that_wait_are_cancelled_together_and_others_go_on() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        for number in range(500):
+            pool.submit(a_create_of("given-up", "ns", number))
+        pool.submit(a_create_of("other", "ns", 0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        pool.submit(CancelCreations(AppId("given-up")))
+        assert pool.depths()["writes"] == 1
+        assert await finished(pool, api) == [a_create_of("given-up", "ns", 0), a_create_of("other", "ns", 0)]
+
+
+async def test_what_waits_behind_a_cancelled_creation_goes_on() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_bind("first"))
+        await asyncio.sleep(0.01)
+        create = a_create_of("given-up", "ns", 0)
+        delete = DeletePod(of_namespace("ns", create.spec.name), "released")
+        pool.submit(create)
+        pool.submit(delete)
+        pool.submit(CancelCreations(AppId("given-up")))
+        assert await finished(pool, api) == [a_bind("first"), delete]
+
+
+async def test_creations_that_were_cancelled_take_no_memory() -> None:
+    """Also while the API server lets none of them through."""
+    api, brakes = Api(), Throttle()
+    brakes.hold(WritePriority.CREATE, 60)
+    pool = Pool(api.execute, Limits(), brakes=brakes)
+    queue = pool._queues[WritePriority.CREATE]
+    for _ in range(20):
+        for number in range(100):
+            pool.submit(a_create_of("given-up", "ns", number))
+        pool.submit(CancelCreations(AppId("given-up")))
+    assert not queue
+    assert pool.depths()["writes"] == 0
+
+
+async def test_creations_that_wait_end_with_their_session() -> None:
+    api = Api()
+    async with a_pool(api, Limits(writers=1)) as pool:
+        pool.submit(a_delete("p"))
+        await asyncio.sleep(0.01)
+        pool.submit(a_create())
+        pool.recall_binds()
+        assert await finished(pool, api) == [a_delete("p")]
+
+
+def noted(namespace: str, number: int) -> PostEvent:
+    return structs.replace(
+        an_event(f"{number}", name=f"p{number}", importance=Importance.PROGRESS), namespace=namespace
+    )
+
+
+def test_a_noisy_namespace_pushes_no_events_of_others_out_of_a_full_buffer() -> None:
+    buffer = EventBuffer(100, lambda: None)
+    for number in range(10):
+        buffer.put(noted("quiet", number), float(number))
+    for number in range(1000):
+        buffer.put(noted("noisy", number), float(number))
+    assert len(buffer) == 100
+    taken = list(iter(buffer.take, None))
+    theirs = [place for place, event in enumerate(taken) if event.namespace == "quiet"]
+    assert len(theirs) == 10
+    assert max(theirs) <= 20
+    assert [event.note for event in taken if event.namespace == "noisy"][-1] == "999"

@@ -1,0 +1,86 @@
+"""Commands as HTTP requests: each names the pod's uid and touches only what it is about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from muster_operator.kube import commands
+from muster_operator.kube.session import Request
+from muster_operator.model.commands import (
+    BindPod,
+    DeletePod,
+    EventType,
+    FailPod,
+    MarkDisrupted,
+    MarkResumed,
+    PostEvent,
+    SetCondition,
+    Subject,
+)
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pods import PodRef
+
+POD = PodRef("dev", "w0", PodUid("uid-w0"))
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def body(request: Request) -> dict[str, Any]:
+    decoded: dict[str, Any] = orjson.loads(request.body or b"")
+    return decoded
+
+
+def an_event(note: str, subject: Subject = Subject.POD, namespace: str = "dev") -> dict[str, Any]:
+    event = PostEvent(subject, namespace, "w0", "uid-w0", EventType.WARNING, "GangScheduling", "TaskGroupsError", note)
+    return body(commands.event(event, "w0.1", "muster-0", NOW))
+
+
+def test_a_binding_names_the_pods_uid_and_the_node() -> None:
+    found = body(commands.bind(BindPod(POD, NodeName("n1"))))
+    assert found["metadata"] == {"name": "w0", "namespace": "dev", "uid": "uid-w0"}
+    assert found["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+
+def test_a_delete_leaves_a_pod_its_own_grace_unless_it_is_forced() -> None:
+    assert "gracePeriodSeconds" not in body(commands.delete(DeletePod(POD, "why")))
+    assert body(commands.delete(DeletePod(POD, "why", force=True)))["gracePeriodSeconds"] == 0
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        commands.condition(SetCondition(POD, "Unschedulable", "no room"), NOW),
+        commands.fail(FailPod(POD, "ApplicationRejected", "why")),
+        commands.mark_resumed(MarkResumed(POD)),
+        commands.mark_disrupted(MarkDisrupted(POD, "why"), NOW),
+    ],
+    ids=["condition", "failure", "resumed", "disrupted"],
+)
+def test_a_patch_is_for_the_pod_of_that_uid_only(request_: Request) -> None:
+    assert body(request_)["metadata"]["uid"] == "uid-w0"
+
+
+def test_patches_touch_only_what_they_are_about() -> None:
+    failed = body(commands.fail(FailPod(POD, "ApplicationRejected", "why")))
+    assert failed["status"] == {"phase": "Failed", "reason": "ApplicationRejected", "message": "why"}
+    [condition] = body(commands.condition(SetCondition(POD, "Unschedulable", "no room"), NOW))["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "Unschedulable")
+    assert list(body(commands.mark_resumed(MarkResumed(POD)))["metadata"]["annotations"].values()) == ["resumed"]
+
+
+def test_an_event_is_complete() -> None:
+    found = an_event("note")
+    assert found["regarding"] == {"apiVersion": "v1", "kind": "Pod", "name": "w0", "uid": "uid-w0", "namespace": "dev"}
+    assert (found["reason"], found["action"], found["type"]) == ("GangScheduling", "TaskGroupsError", "Warning")
+
+
+def test_an_event_of_a_node_lives_in_the_default_namespace() -> None:
+    assert an_event("note", Subject.NODE, "")["metadata"] == {"name": "w0.1", "namespace": "default"}
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "漢"])
+def test_a_long_note_is_cut_to_what_kubernetes_takes(character: str) -> None:
+    assert len(an_event(character * 5000)["note"].encode()) <= 1024

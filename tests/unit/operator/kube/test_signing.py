@@ -1,0 +1,128 @@
+"""All replicas sign by the same keys, and no state of the Secret ends the operator."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.signing import CURRENT, PREVIOUS, SECRET, SigningSecret
+from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.model.signing import SigningKeys, Validity
+from tests.unit.operator.kube.apiserver import FixedCredentials
+from tests.unit.operator.webhook.cluster_peer import Peer, a_session
+
+PATH = f"/api/v1/namespaces/muster/secrets/{SECRET}"
+
+
+@dataclass
+class Replica:
+    """What one replica was told."""
+
+    session: KubeSession
+    told: list[SigningKeys] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.secret = SigningSecret(self.session, "muster", self.told.append)
+
+
+def data(peer: Peer) -> dict[str, Any]:
+    return dict(peer.objects[PATH]["data"])
+
+
+async def test_the_first_creates_the_key_and_the_second_reads_it() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        one, other = Replica(session), Replica(session)
+        for replica in (one, other, one):
+            await replica.secret.ready()
+    assert one.told == other.told
+    assert len(one.told) == 1
+    assert peer.writes == [f"POST {PATH}"]
+    assert (peer.objects[PATH]["type"], set(data(peer))) == ("Opaque", {CURRENT})
+
+
+async def test_of_two_that_create_it_at_once_one_wins_and_both_use_its_key() -> None:
+    winner, peer = Peer(), Peer()
+    async with a_session(winner) as session:
+        won = Replica(session)
+        await won.secret.ready()
+    peer.rivals.append((PATH, winner.objects[PATH]))
+    async with a_session(peer) as session:
+        lost = Replica(session)
+        await lost.secret.ready()
+    assert lost.told == won.told
+    assert peer.writes == []
+
+
+async def test_a_key_that_was_moved_to_previous_still_verifies_and_a_new_one_signs_once_it_is_stored() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        await replica.secret.ready()
+        old = replica.told[0].sign(["x"])
+        peer.put(PATH, {**peer.objects[PATH], "data": {PREVIOUS: data(peer)[CURRENT]}})
+        peer.denied.add("PUT")
+        assert not await replica.secret.look()
+        assert len(replica.told) == 1, "nothing signs with a key that is not stored"
+        peer.denied.clear()
+        assert await replica.secret.look()
+    assert replica.told[1].verify(old, ["x"]) is Validity.VALID
+    assert replica.told[1].sign(["x"]) != old
+    assert set(data(peer)) == {CURRENT, PREVIOUS}
+
+
+async def test_a_deleted_secret_is_created_again_with_the_same_keys() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        await replica.secret.ready()
+        before = data(peer)
+        del peer.objects[PATH]
+        assert await replica.secret.look()
+    assert data(peer) == before
+    assert len(replica.told) == 1
+
+
+@pytest.mark.parametrize("garbage", ["!", base64.b64encode(b"short").decode(), "", None])
+async def test_a_garbled_key_is_replaced_and_the_previous_one_stays(garbage: str | None) -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        await replica.secret.ready()
+        good = data(peer)[CURRENT]
+        peer.put(PATH, {**peer.objects[PATH], "data": {CURRENT: garbage, PREVIOUS: good}})
+        assert await replica.secret.look()
+    assert data(peer)[PREVIOUS] == good
+    assert data(peer)[CURRENT] not in {garbage, good}
+
+
+async def test_a_secret_that_cannot_be_read_leaves_the_keys_in_memory_and_ends_nothing() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        await replica.secret.ready()
+        peer.denied.add("GET")
+        assert not await replica.secret.look()
+        assert replica.secret.count == 1
+        fresh = Replica(session)
+        assert not await fresh.secret.look()
+    assert (fresh.told, fresh.secret.count) == ([], 0)
+
+
+async def test_a_replica_that_does_not_lead_creates_no_key() -> None:
+    peer = Peer()
+    async with a_session(peer) as leader:
+        follower = KubeSession(FixedCredentials(leader._credentials.current().server, ["t"]), LeadershipGuard())
+        try:
+            replica = Replica(follower)
+            assert not await replica.secret.look()
+            assert peer.writes == []
+            await Replica(leader).secret.ready()
+            assert await replica.secret.look()
+        finally:
+            await follower.close()
+    assert replica.secret.count == 1

@@ -1,0 +1,33 @@
+"""What the operator does at its start when the API server does not serve it yet."""
+
+import pytest
+
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.errors import StartupRefused
+from muster_operator.running import configured
+from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, serving, status
+
+CONFIG = "GET /api/v1/namespaces/muster/configmaps/muster-defaults"
+
+
+async def test_an_api_server_that_is_busy_or_does_not_know_its_roles_yet_is_asked_again() -> None:
+    async with serving(ApiServer()) as server:
+        server.plan(CONFIG, lambda: status(503, "ServiceUnavailable"), lambda: status(403, "Forbidden"))
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        try:
+            configuration = await configured(session, "muster")
+        finally:
+            await session.close()
+        assert "muster" in configuration.settings.scheduler_names
+        assert server.planned[CONFIG] == []
+
+
+async def test_a_request_that_will_never_do_ends_the_start_at_once() -> None:
+    async with serving(ApiServer()) as server:
+        server.plan(CONFIG, lambda: status(400, "BadRequest", "no such namespace"))
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        try:
+            with pytest.raises(StartupRefused, match="no such namespace"):
+                await configured(session, "muster")
+        finally:
+            await session.close()

@@ -1,0 +1,150 @@
+"""Volumes and claims are changed only as they were read: what is sent, what is contested, what is taken back."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from muster_operator.kube.write_queue import WritePriority, key_of, write_priority_of
+from muster_operator.model.commands import (
+    ClaimVolume,
+    CommandFailed,
+    CommandSucceeded,
+    Result,
+    SelectNode,
+    StorageCommand,
+)
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pods import PodRef
+from muster_operator.model.storage import ClaimRef
+from tests.unit.operator.kube.apiserver import ApiServer, Told, a_kube, reply, serving, status
+
+POD = PodRef("dev", "p", PodUid("uid-p"))
+DATA = ClaimRef("dev", "data", "uid-data")
+CLAIM = ClaimVolume(POD, DATA, "disk")
+FREE = ClaimVolume(POD, DATA, "disk", undo=True)
+SELECT = SelectNode(POD, DATA, NodeName("n1"))
+UNSELECT = SelectNode(POD, DATA, NodeName("n1"), undo=True)
+VOLUME_PATH = "/api/v1/persistentvolumes/disk"
+CLAIM_PATH = "/api/v1/namespaces/dev/persistentvolumeclaims/data"
+OURS = {"namespace": "dev", "name": "data", "uid": "uid-data"}
+BY_CONTROLLER = {"pv.kubernetes.io/bound-by-controller": "yes"}
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def a_volume(claim: dict[str, str] | None = None, *, phase: str = "Available", **annotations: str) -> dict[str, Any]:
+    spec = {"claimRef": claim} if claim else {}
+    return {
+        "metadata": {"uid": "uid-disk", "resourceVersion": "7", "annotations": annotations},
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def a_claim(selected: str = "", *, uid: str = "uid-data", volume: str = "") -> dict[str, Any]:
+    annotations = {SELECTED: selected} if selected else {}
+    metadata = {"uid": uid, "resourceVersion": "7", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"volumeName": volume}}
+
+
+async def run(command: StorageCommand, *found: dict[str, Any], refused: int = 0) -> tuple[Result, list[dict[str, Any]]]:
+    """How it ends on objects that look so, one after the other, where the first patches meet 409; what was patched."""
+    server, told = ApiServer(), Told()
+    path = VOLUME_PATH if isinstance(command, ClaimVolume) else CLAIM_PATH
+    for raw in found:
+        server.plan(f"GET {path}", partial(reply, 200, raw))
+    for _ in range(refused):
+        server.plan(f"PATCH {path}", lambda: status(409, "Conflict"))
+    for _ in found:
+        server.plan(f"PATCH {path}", partial(reply, 200, {}))
+    async with serving(server), a_kube(server, told) as kube:
+        await kube.execute(command)
+    [result] = told.results
+    return result, [request.body for request in server.requests("PATCH")]
+
+
+async def test_a_free_volume_is_marked_as_kube_scheduler_does_and_as_it_was_read() -> None:
+    result, [patch] = await run(CLAIM, a_volume())
+    assert result == CommandSucceeded(CLAIM)
+    assert patch == {
+        "metadata": {"uid": "uid-disk", "resourceVersion": "7", "annotations": BY_CONTROLLER},
+        "spec": {"claimRef": {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **OURS}},
+    }
+
+
+async def test_a_volume_that_its_owner_keeps_for_the_claim_gets_its_uid_and_stays_its_owners() -> None:
+    result, [patch] = await run(CLAIM, a_volume({"namespace": "dev", "name": "data"}))
+    assert result == CommandSucceeded(CLAIM)
+    assert patch["spec"]["claimRef"]["uid"] == "uid-data"
+    assert "annotations" not in patch["metadata"]
+
+
+async def test_a_volume_that_is_the_claims_already_is_not_written() -> None:
+    assert await run(CLAIM, a_volume(OURS)) == (CommandSucceeded(CLAIM), [])
+
+
+async def test_a_volume_that_another_claim_has_is_refused_and_not_written() -> None:
+    result, patches = await run(CLAIM, a_volume({**OURS, "name": "other"}))
+    message = 'persistentvolume "disk" was taken by claim dev/other'
+    assert result == CommandFailed(CLAIM, 409, "Contested", message)
+    assert patches == []
+
+
+async def test_a_write_that_met_another_is_looked_at_again() -> None:
+    """Its controller wrote at the same moment: harmless the first time, another claim's the second."""
+    result, patches = await run(CLAIM, a_volume(), a_volume(), refused=1)
+    assert (result, len(patches)) == (CommandSucceeded(CLAIM), 2)
+    result, patches = await run(CLAIM, a_volume(), a_volume({**OURS, "uid": "uid-new"}), refused=1)
+    assert isinstance(result, CommandFailed)
+    assert len(patches) == 1
+
+
+async def test_a_volume_that_we_marked_is_free_again_but_never_one_that_is_bound() -> None:
+    annotations = {"annotations": {"pv.kubernetes.io/bound-by-controller": None}}
+    _, [patch] = await run(FREE, a_volume(OURS, **BY_CONTROLLER))
+    assert patch["spec"] == {"claimRef": None}
+    assert patch["metadata"]["annotations"] == annotations["annotations"]
+    for kept in (a_volume(OURS, phase="Bound", **BY_CONTROLLER), a_volume({**OURS, "uid": "uid-new"}), a_volume()):
+        assert await run(FREE, kept) == (CommandSucceeded(FREE), [])
+
+
+async def test_a_volume_that_its_owner_keeps_for_the_claim_is_kept_for_it() -> None:
+    _, [patch] = await run(FREE, a_volume(OURS))
+    assert patch["spec"]["claimRef"]["uid"] is None
+
+
+async def test_a_claim_gets_its_node_once() -> None:
+    result, [patch] = await run(SELECT, a_claim())
+    assert result == CommandSucceeded(SELECT)
+    assert patch["metadata"] == {"uid": "uid-data", "resourceVersion": "7", "annotations": {SELECTED: "n1"}}
+    assert await run(SELECT, a_claim("n1")) == (CommandSucceeded(SELECT), [])
+
+
+async def test_a_claim_that_has_another_node_or_is_another_one_is_refused() -> None:
+    for found in (a_claim("n2"), a_claim(uid="uid-new")):
+        result, patches = await run(SELECT, found)
+        assert isinstance(result, CommandFailed)
+        assert patches == []
+
+
+async def test_a_claim_loses_our_node_unless_it_has_its_volume() -> None:
+    _, [patch] = await run(UNSELECT, a_claim("n1"))
+    assert patch["metadata"]["annotations"] == {SELECTED: None}
+    for kept in (a_claim("n2"), a_claim("n1", volume="v"), a_claim("n1", uid="uid-new"), a_claim()):
+        assert await run(UNSELECT, kept) == (CommandSucceeded(UNSELECT), [])
+
+
+async def test_what_is_gone_ends_the_command_with_404() -> None:
+    server, told = ApiServer(), Told()
+    server.plan(f"GET {VOLUME_PATH}", lambda: status(404, "NotFound"))
+    async with serving(server), a_kube(server, told) as kube:
+        await kube.execute(CLAIM)
+    [result] = told.results
+    assert isinstance(result, CommandFailed)
+    assert result.status == 404
+
+
+def test_what_comes_before_a_bind_goes_with_binds_and_what_is_taken_back_outlives_the_session() -> None:
+    assert {write_priority_of(CLAIM), write_priority_of(SELECT)} == {WritePriority.BIND}
+    assert {write_priority_of(FREE), write_priority_of(UNSELECT)} == {WritePriority.PATCH}
+    assert key_of(CLAIM) == key_of(FREE) != key_of(SELECT) == key_of(UNSELECT)

@@ -1,0 +1,205 @@
+"""A stream that is cut goes on where it was; what only a list can tell is listed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
+
+import pytest
+from aiohttp import web
+
+from muster_operator.kube import watch
+from muster_operator.model.cluster_events import PodGone
+from muster_operator.model.ids import PodUid
+from muster_operator.runtime.inbox import EventReceived, Listed
+from tests.unit.operator.handlers.test_framework import Cluster, a_pod, change, seen, until, watching
+
+PODS = "/api/v1/pods"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "BACKOFF_S", (0.01,))
+
+
+def bookmark(version: int) -> dict[str, object]:
+    return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}
+
+
+def refusal(status: int, **headers: str) -> Callable[[], web.Response]:
+    body = {"kind": "Status", "status": "Failure", "code": status, "message": "no"}
+    return lambda: web.json_response(body, status=status, headers=headers)
+
+
+async def began(server: Cluster) -> str:
+    """At which version the next watch of pods began."""
+    async with asyncio.timeout(10):
+        return await server.watches.get()
+
+
+def is_list(request: web.Request) -> bool:
+    """Whether it asks for all pods, as pages or as a stream."""
+    return "watch" not in request.query or ("sendInitialEvents" in request.query and request["is_served"])
+
+
+def lists(server: Cluster) -> int:
+    """How often pods were listed so far."""
+    found = [server.lists.get_nowait() for _ in range(server.lists.qsize())]
+    for path in found:
+        server.lists.put_nowait(path)
+    return found.count(PODS)
+
+
+async def test_a_cut_stream_is_taken_up_at_the_last_event_without_a_list() -> None:
+    server = Cluster(pods=[a_pod("a")])
+    server.lines.put_nowait(change("MODIFIED", a_pod("a", 7)))
+    async with watching(server) as inbox:
+        await until(inbox, 3)
+        assert await began(server) == "1"
+        server.lines.put_nowait(None)
+        assert await began(server) == "7"
+        server.lines.put_nowait(change("MODIFIED", a_pod("a", 8)))
+        assert await until(inbox, 1) == [seen(a_pod("a", 8))]
+    assert lists(server) == 1
+
+
+async def test_a_bookmark_moves_the_place_on_where_nothing_happens() -> None:
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        await began(server)
+        for line in (bookmark(50), None):
+            server.lines.put_nowait(line)
+        assert await began(server) == "50"
+    assert lists(server) == 1
+
+
+async def test_an_error_that_the_watch_reports_does_not_cost_a_list() -> None:
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        await began(server)
+        server.lines.put_nowait({"type": "ERROR", "object": {"code": 500, "message": "etcd is away"}})
+        assert await began(server) == "1"
+    assert lists(server) == 1
+
+
+async def test_a_version_that_is_refused_again_and_again_is_given_up() -> None:
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        for _ in range(watch.REFUSALS):
+            await began(server)
+            for line in ({"type": "ERROR", "object": {"code": 400, "message": "no such version"}}, None):
+                server.lines.put_nowait(line)
+        assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
+
+
+async def test_a_watch_that_is_refused_with_410_lists_anew() -> None:
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        await began(server)
+        server.refusals.append(refusal(410))
+        server.lines.put_nowait(None)
+        assert await until(inbox, 1) == [Listed("pods")]
+
+
+async def test_a_store_that_was_set_back_lists_anew() -> None:
+    """A restored backup: what it serves now was never after our version, and nothing of it would be told."""
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        for line in (bookmark(50), bookmark(20)):
+            server.lines.put_nowait(line)
+        assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
+
+
+@pytest.mark.parametrize("told", ["0", format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_watch_that_shall_come_back_later_comes_back_and_goes_on(status: int, told: str) -> None:
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(status, **{"Retry-After": told})])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        assert [await began(server), await began(server)] == ["1", "1"]
+        server.lines.put_nowait(change("MODIFIED", a_pod("a", 2)))
+        assert await until(inbox, 1) == [seen(a_pod("a", 2))]
+
+
+async def test_a_watch_that_is_told_how_long_to_stay_away_does() -> None:
+    """Left to kopf it would be back after 0.2 s: it reads the header after 429 only."""
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(503, **{"Retry-After": "1"})])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        await began(server)
+        since = asyncio.get_running_loop().time()
+        await began(server)
+        assert asyncio.get_running_loop().time() - since > 0.9
+
+
+async def test_a_watch_whose_token_is_refused_goes_on_with_the_next_one() -> None:
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(401)])
+    async with watching(server, ["old", "new"]) as inbox:
+        await until(inbox, 2)
+        assert [await began(server), await began(server)] == ["1", "1"]
+    tokens = [request.headers["Authorization"] for request in server.seen if "watch" in request.query]
+    assert {"Bearer old", "Bearer new"} == set(tokens)
+
+
+async def test_a_token_that_stays_refused_is_a_stream_that_is_tried_again() -> None:
+    server = Cluster(pods=[a_pod("a")], refusals=[refusal(401)] * 4)
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        server.lines.put_nowait(change("MODIFIED", a_pod("a", 2)))
+        assert seen(a_pod("a", 2)) in await until(inbox, 1)
+
+
+@pytest.mark.parametrize("lists", ["streamed", "in pages"])
+async def test_a_comparison_runs_next_to_the_watch_and_finds_what_no_event_reported(lists: str) -> None:
+    server = Cluster(pods=[a_pod("a", 1), a_pod("b", 2)], streams_lists=lists == "streamed", version=2)
+    async with watching(server) as inbox:
+        await until(inbox, 3)
+        assert await began(server) == "2"
+        server.pods[:], server.version = [a_pod("a", 1), a_pod("c", 8)], 9
+        inbox.suspect("pods")
+        found = await until(inbox, 3)
+        assert found == [seen(a_pod("c", 8)), EventReceived(PodGone(PodUid("uid-b"))), Listed("pods")]
+        server.lines.put_nowait(change("MODIFIED", a_pod("a", 10)))
+        assert await until(inbox, 1) == [seen(a_pod("a", 10))]
+    assert server.watches.empty(), "the watch was cut for the list"
+    [first, second] = [request.query for request in server.seen if request.path == PODS and is_list(request)]
+    assert ("resourceVersion" in first, second["resourceVersion"]) == (False, "2")
+    assert second["resourceVersionMatch"] == "NotOlderThan"
+
+
+async def test_a_pod_that_changes_while_a_comparison_is_under_way_keeps_its_newer_state() -> None:
+    server = Cluster(pods=[a_pod("a", 1)], version=2)
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        await began(server)
+        server.held = asyncio.Event()
+        inbox.suspect("pods")
+        async with asyncio.timeout(10):
+            await server.waiting.wait()
+        server.lines.put_nowait(change("MODIFIED", a_pod("a", 10)))
+        server.lines.put_nowait(change("ADDED", a_pod("new", 11)))
+        assert await until(inbox, 2) == [seen(a_pod("a", 10)), seen(a_pod("new", 11))]
+        server.held.set()
+        assert await until(inbox, 1) == [Listed("pods")]
+
+
+async def test_a_list_that_is_streamed_and_never_ends_is_read_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SILENT_LIST_S", 0.05)
+    server = Cluster(pods=[a_pod("a")], streams_lists=True, ends_lists=False)
+    async with watching(server) as inbox:
+        assert await until(inbox, 2) == [seen(a_pod("a")), Listed("pods")]
+
+
+async def test_streams_say_who_we_are_and_come_over_our_connections() -> None:
+    server = Cluster(pods=[a_pod("a")])
+    async with watching(server) as inbox:
+        await until(inbox, 2)
+        await began(server)
+    assert {request.headers["User-Agent"].partition("/")[0] for request in server.seen} == {"muster-operator"}

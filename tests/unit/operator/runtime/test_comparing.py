@@ -1,0 +1,172 @@
+"""A session's ledgers are compared as long as it lives; who does not answer is given up (ADR 0015)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from muster_operator.controller.state import Ledger
+from muster_operator.model.ids import AppId
+from muster_operator.runtime.inbox import Input
+from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.runtime.session import Comparing
+from muster_operator.si.encode import Encoder
+from muster_operator.si.session import Session
+from muster_si import muster_pb2, si_pb2
+from muster_si.errors import RefusalCode, Refused
+from tests.unit.operator.runtime.test_loop import Operator, a_node, a_pod, running
+from tests.unit.operator.si.scheduler import Peer
+
+Node = muster_pb2.NodeInventory
+WHOLE = muster_pb2.ApplicationInventory(
+    applicationID="ns/app",
+    askKeys=["uid-waiting"],
+    allocations=[muster_pb2.AllocationInventory(allocationKey="uid-bound", allocationID="uid-bound-0", nodeID="n1")],
+)
+
+
+def comparing(*inventories: muster_pb2.Inventory) -> Operator:
+    """An operator that compares without a pause, and a core that shows these one after the other."""
+    operator = Operator(Peer(inventories=[*inventories]))
+    operator.loop = Loop(operator.ledger, operator.inbox, operator.commands.append, operator.metrics, 0.001)
+    return operator
+
+
+def counted(operator: Operator, what: str) -> float:
+    value = operator.metrics.registry.get_sample_value("muster_operator_repairs_total", {"difference": what})
+    return value or 0.0
+
+
+async def at_work(operator: Operator) -> None:
+    await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
+    await operator.ready()
+
+
+async def test_what_the_core_lacks_is_told_again_and_counted() -> None:
+    lacks = muster_pb2.Inventory(
+        applications=[muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=WHOLE.allocations)]
+    )
+    async with running(comparing(lacks)) as operator:
+        await at_work(operator)
+        await operator.until(lambda: counted(operator, "ask missing") == 1.0)
+        await operator.until(lambda: isinstance(operator.peer.said[-1], si_pb2.AllocationRequest))
+    told = operator.peer.said[-1]
+    assert isinstance(told, si_pb2.AllocationRequest)
+    assert [ask.allocationKey for ask in told.asks] == ["uid-waiting"]
+
+
+async def test_the_question_counts_what_was_said_and_the_parts_follow_one_another() -> None:
+    first = muster_pb2.Inventory(applications=[WHOLE], last="ns/app")
+    nodes = muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)])
+    async with running(comparing(first, muster_pb2.Inventory(), nodes)) as operator:
+        await at_work(operator)
+        await operator.until(lambda: len(operator.peer.asked) >= 3)
+    asked = operator.peer.asked[:3]
+    assert [(request.part, request.beyond) for request in asked] == [(0, ""), (0, "ns/app"), (1, "")]
+    assert (asked[0].after.applicationRequests, asked[0].after.nodeRequests, asked[0].after.allocationRequests) == (
+        1,
+        2,
+        1,
+    )
+    assert [counted(operator, what) for what in ("ask missing", "node missing", "application missing")] == [0, 0, 0]
+
+
+async def test_an_answer_waits_until_all_that_it_rests_on_was_heard() -> None:
+    """The core has given the waiting pod its node, and its word is still on the way."""
+    moved = muster_pb2.ApplicationInventory(applicationID="ns/app", allocations=[*WHOLE.allocations])
+    moved.allocations.add(allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1")
+    async with running(comparing(muster_pb2.Inventory(words=2, applications=[moved], last="ns/app"))) as operator:
+        await at_work(operator)
+        await operator.until(lambda: len(operator.peer.asked) == 1)
+        await operator.settled()
+        word = si_pb2.Allocation(
+            applicationID="ns/app", allocationKey="uid-waiting", allocationID="uid-waiting-0", nodeID="n1"
+        )
+        operator.peer.callback.update_allocation(si_pb2.AllocationResponse(new=[word]))
+        await operator.until(lambda: len(operator.peer.asked) > 1)
+    assert counted(operator, "allocation left over") == counted(operator, "ask missing") == 0
+
+
+async def test_an_application_whose_end_is_still_on_its_way_is_not_missed() -> None:
+    """The core has ended it and its word, on the other stream, comes later: one word more than was heard."""
+    async with running(comparing(muster_pb2.Inventory(words=2))) as operator:
+        await at_work(operator)
+        await operator.until(lambda: len(operator.peer.asked) == 1)
+        await operator.settled()
+        ended = si_pb2.UpdatedApplication(applicationID="ns/app", state="Failed")
+        operator.peer.callback.update_application(si_pb2.ApplicationResponse(updated=[ended]))
+        await operator.until(lambda: len(operator.peer.asked) > 1)
+    assert counted(operator, "application missing") == 0
+
+
+async def test_a_comparison_that_fails_is_not_the_last_one() -> None:
+    first = muster_pb2.Inventory(applications=[WHOLE])
+    async with running(comparing(first, muster_pb2.Inventory(nodes=[Node(nodeID="n1", schedulable=True)]))) as operator:
+        await at_work(operator)
+        operator.ledger.applications[AppId("dev/broken")] = 7  # type: ignore[assignment]  # a bug somewhere else
+        await operator.until(lambda: len(operator.peer.asked) > 1)
+        del operator.ledger.applications[AppId("dev/broken")]
+    failures = operator.metrics.registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Compared"})
+    assert failures == 1.0
+
+
+async def test_a_core_without_our_application_is_told_everything_anew() -> None:
+    async with running(comparing(muster_pb2.Inventory())) as operator:
+        await at_work(operator)
+        await operator.until(lambda: len(operator.peer.registrations) == 2)
+    assert counted(operator, "application missing") == 1.0
+
+
+class Heard:
+    """A listener that keeps why sessions ended."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def session_up(self, session: Session) -> None:
+        """Not looked at."""
+
+    def session_lost(self, session: Session, reason: str) -> None:
+        self.lost.append(reason)
+
+    def said(self, session: Session, message: object) -> None:
+        """Not looked at."""
+
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None:
+        """Not looked at."""
+
+
+class Silent(Peer):
+    """Takes questions and never answers."""
+
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        await asyncio.Event().wait()
+        raise NotImplementedError
+
+
+class Older(Peer):
+    """Does not know the question."""
+
+    async def take_inventory(self, request: muster_pb2.InventoryRequest) -> muster_pb2.Inventory:
+        raise Refused(RefusalCode.FAILED_PRECONDITION, "unknown method")
+
+
+async def ends_of(peer: Peer) -> list[str]:
+    """Why sessions with this core end within some questions."""
+    inbox: list[Input] = []
+    listener = Heard()
+    session = Session(peer, Encoder("rm", "default"), listener)
+    comparing = Comparing(Ledger(), inbox.append, Metrics(), 0.001, 0.02)
+    comparing.begin(session)
+    await asyncio.sleep(0.2)
+    comparing.end()
+    session.close()
+    return listener.lost
+
+
+async def test_a_core_that_takes_questions_and_never_answers_is_given_up() -> None:
+    assert await ends_of(Silent()) == ["the core has not answered for 0.02 s"]
+
+
+async def test_a_core_that_does_not_know_the_question_is_kept() -> None:
+    assert await ends_of(Older()) == []

@@ -1,0 +1,58 @@
+"""What becomes a fact at the door, and what is turned away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_operator.model.cluster_events import PodGone, PodSeen
+from muster_operator.model.pods import ForeignPod, Pod
+from muster_operator.model.settings import Settings
+from muster_operator.runtime import objects
+from muster_operator.runtime.inbox import Inbox, Unreadable
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.runtime.objects import READ, ObjectDecoder
+
+
+def a_pod(version: int, scheduler: str = "muster") -> dict[str, Any]:
+    metadata = {"name": "p", "namespace": "ns", "uid": "uid-p", "resourceVersion": str(version)}
+    return {"metadata": metadata, "spec": {"schedulerName": scheduler}}
+
+
+def test_the_same_state_twice_is_one_fact() -> None:
+    at = ObjectDecoder(Settings)
+    assert isinstance(at.fact("pods", "uid-p", None, a_pod(1)), PodSeen)
+    assert at.fact("pods", "uid-p", None, a_pod(1)) is None
+    assert isinstance(at.fact("pods", "uid-p", "MODIFIED", a_pod(2)), PodSeen)
+
+
+def test_a_read_that_is_older_than_the_stream_is_no_fact() -> None:
+    at = ObjectDecoder(Settings)
+    at.fact("pods", "uid-p", "MODIFIED", a_pod(5))
+    assert at.fact("pods", "uid-p", READ, a_pod(4)) is None
+    assert isinstance(at.fact("pods", "uid-p", "DELETED", a_pod(6)), PodGone)
+    assert at.fact("pods", "uid-p", READ, a_pod(5)) is None
+
+
+def test_settings_that_change_hold_for_the_next_object() -> None:
+    settings = Settings(scheduler_names=frozenset({"muster"}))
+    at = ObjectDecoder(lambda: settings)
+    first = at.fact("pods", "uid-p", None, a_pod(1, "mine"))
+    settings = Settings(scheduler_names=frozenset({"mine"}))
+    second = at.fact("pods", "uid-p", "MODIFIED", a_pod(2, "mine"))
+    assert isinstance(first, PodSeen)
+    assert isinstance(second, PodSeen)
+    assert (type(first.pod), type(second.pod)) == (ForeignPod, Pod)
+
+
+async def test_an_object_that_breaks_the_reader_is_told_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(objects, "fact_of", broken)
+    inbox = Inbox(Metrics())
+    await inbox.watched("pods", "ADDED", a_pod(1))
+    item = inbox.take()
+    assert isinstance(item, Unreadable)
+    assert isinstance(item.error, ZeroDivisionError)

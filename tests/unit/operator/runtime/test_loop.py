@@ -1,0 +1,371 @@
+"""One task owns the ledger: the recovery's order, lists that show missed deletes, and inputs that fail alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from muster_operator.config.settings import parse
+from muster_operator.controller import applications
+from muster_operator.controller.state import Application, Ledger, Task
+from muster_operator.model.commands import BindPod, CommandSucceeded, Order
+from muster_operator.model.ids import NodeName, PodUid
+from muster_operator.model.pods import Pod, PodRef
+from muster_operator.runtime.inbox import CommandEnded, Inbox, Unreadable
+from muster_operator.runtime.loop import Loop
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.runtime.session import NEEDED, Stage
+from muster_operator.si.encode import Encoder
+from muster_operator.si.session import CoreLink
+from muster_si import keys, muster_pb2, si_pb2
+from tests.unit.operator.model.signing import KEYS
+from tests.unit.operator.si.scheduler import Peer
+
+
+def a_node(name: str, version: int = 1) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(version)},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
+
+
+def a_pod(name: str, node: str = "", version: int = 1, app: str = "app") -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": str(version),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"applicationId": app},
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            **({"nodeName": node} if node else {}),
+        },
+        "status": {"phase": "Running" if node else "Pending"},
+    }
+
+
+@dataclass
+class Operator:
+    """A loop with its inbox, a peer for a core, and the commands that came out."""
+
+    peer: Peer = field(default_factory=Peer)
+    metrics: Metrics = field(default_factory=Metrics)
+    commands: list[Order] = field(default_factory=list)
+    binds_in_flight: int = 0
+    recalls: int = 0
+    clock_ahead_s: float = 0.0
+
+    def recall_binds(self) -> None:
+        self.recalls += 1
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.metrics)
+        self.ledger = Ledger(keys=KEYS)
+        self.loop = Loop(self.ledger, self.inbox, self.commands.append, self.metrics, binds=self)
+        self.loop.use_clock(lambda: self.clock_ahead_s)
+        self.link = CoreLink(self.peer, Encoder("rm", "default"), parse({}), self.inbox, lambda: None)
+
+    async def lists(self, **objects: list[dict[str, Any]]) -> None:
+        """A complete list of every resource."""
+        for plural in sorted(NEEDED):
+            self.inbox.list_begun(plural)
+            for raw in objects.get(plural, []):
+                await self.inbox.watched(plural, None, raw)
+            await self.inbox.listed(plural)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(10):
+            while not holds():  # noqa: ASYNC110 - a level that nobody signals
+                await asyncio.sleep(0.001)
+
+    async def ready(self) -> None:
+        """Wait until it is recovered, and the core has heard the last of it."""
+        await self.until(lambda: not self.loop.missing and self.fences()[-1:] == [False])
+
+    async def settled(self) -> None:
+        """Let everything that can happen now happen."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    def fences(self) -> list[bool]:
+        """Of each fence, whether there is more to tell before scheduling may begin."""
+        return [message.more for message in self.peer.said if isinstance(message, muster_pb2.FenceRequest)]
+
+    def nodes_said(self) -> list[tuple[str, int]]:
+        """Node actions in the order in which the core heard them."""
+        requests = [message for message in self.peer.said if isinstance(message, si_pb2.NodeRequest)]
+        return [(node.nodeID, node.action) for request in requests for node in request.nodes]
+
+
+@asynccontextmanager
+async def running(operator: Operator) -> AsyncIterator[Operator]:
+    tasks = [asyncio.create_task(operator.loop.run()), asyncio.create_task(operator.link.run())]
+    try:
+        yield operator
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+INFO = si_pb2.NodeInfo
+
+
+async def test_a_recovery_tells_applications_then_nodes_with_their_pods_then_asks_then_fence_then_opens() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1"), a_pod("waiting")])
+        await operator.until(lambda: operator.fences() == [True, False])
+    kinds = [type(message).__name__ for message in operator.peer.said]
+    assert kinds == [
+        "ApplicationRequest",
+        "NodeRequest",
+        "AllocationRequest",
+        "FenceRequest",
+        "NodeRequest",
+        "FenceRequest",
+    ]
+    assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+    first = next(message for message in operator.peer.said if isinstance(message, si_pb2.NodeRequest))
+    assert [allocation.allocationKey for allocation in first.nodes[0].existingAllocations] == ["uid-bound"]
+
+
+async def test_times_of_objects_reach_the_core_by_our_clock_and_not_by_the_api_servers() -> None:
+    """Else a clock that is 15 minutes ahead ends every gang that reserves, at a restart."""
+    bound = a_pod("bound", "n1")
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
+    bound["status"]["conditions"] = [scheduled]
+    async with running(Operator(clock_ahead_s=900.0)) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[bound])
+        await operator.ready()
+    created_s = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+    [request] = [said for said in operator.peer.said if isinstance(said, si_pb2.ApplicationRequest)]
+    assert request.new[0].tags[keys.APP_TAG_CREATION_TIME] == str(created_s + 900)
+    node = next(said for said in operator.peer.said if isinstance(said, si_pb2.NodeRequest)).nodes[0]
+    assert node.existingAllocations[0].allocationTags[keys.TAG_ALLOCATED_AT] == str((created_s + 910) * 1000)
+
+
+async def test_nothing_is_told_before_every_list_is_complete() -> None:
+    async with running(Operator()) as operator:
+        operator.inbox.list_begun("pods")
+        await operator.inbox.watched("pods", None, a_pod("waiting"))
+        await operator.inbox.listed("pods")
+        await operator.settled()
+        assert operator.loop.missing == "waiting for the first lists of the cluster"
+    assert operator.peer.said == []
+
+
+async def test_an_application_that_is_not_answered_keeps_the_operator_from_being_ready() -> None:
+    async with running(Operator(Peer(accepts=False))) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.settled()
+        assert operator.loop.missing == "waiting for the core to answer the applications"
+        assert operator.nodes_said() == []
+
+
+async def test_a_lost_session_is_replayed_whole() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        operator.peer.said.clear()
+        operator.peer.callback.session_lost("gone")
+        await operator.until(lambda: len(operator.nodes_said()) == 2)
+    assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+
+
+async def test_an_allocation_of_the_core_becomes_a_bind() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        operator.peer.callback.update_allocation(
+            si_pb2.AllocationResponse(
+                new=[si_pb2.Allocation(applicationID="ns/app", allocationKey="uid-waiting", nodeID="n1")]
+            )
+        )
+        await operator.until(lambda: bool(operator.commands))
+    assert [type(command) for command in operator.commands] == [BindPod]
+
+
+async def test_a_word_of_an_older_session_is_not_obeyed() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        older = operator.peer.callback
+        older.session_lost("gone")
+        await operator.until(lambda: len(operator.peer.callbacks) == 2)
+        await operator.ready()
+        older.update_allocation(
+            si_pb2.AllocationResponse(
+                new=[si_pb2.Allocation(applicationID="ns/app", allocationKey="uid-waiting", nodeID="n1")]
+            )
+        )
+        await operator.settled()
+    assert operator.commands == []
+
+
+async def test_what_vanished_unseen_is_found_by_the_next_list() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1"), a_node("n2")], pods=[a_pod("bound", "n1")])
+        await operator.ready()
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.until(lambda: len(operator.nodes_said()) == 5)
+    assert operator.nodes_said()[-1] == ("n2", INFO.DECOMISSION)
+    assert "uid-bound" not in operator.ledger.pods
+    assert (
+        operator.metrics.registry.get_sample_value("muster_operator_resync_repairs_total", {"resource": "pods"}) == 1.0
+    )
+
+
+async def test_a_pod_that_appears_while_a_list_is_on_its_way_is_not_taken_for_a_lost_one() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        operator.inbox.list_begun("pods")
+        operator.inbox.read_pod(a_pod("new"))
+        await operator.inbox.listed("pods")
+        await operator.settled()
+    assert "uid-new" in operator.ledger.pods
+
+
+async def test_a_pod_read_before_it_was_deleted_does_not_come_back_to_life() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", version=5)])
+        await operator.ready()
+        await operator.inbox.watched("pods", "DELETED", a_pod("p", version=7))
+        operator.inbox.read_pod(a_pod("p", version=6))
+        await operator.settled()
+    assert operator.ledger.pods == {}
+
+
+async def test_an_older_state_that_was_read_does_not_undo_what_the_watch_has_shown() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p", "n1", version=9)])
+        await operator.ready()
+        operator.inbox.read_pod(a_pod("p", version=8))
+        await operator.settled()
+        [pod] = operator.ledger.pods.values()
+        assert pod.node == "n1"
+
+
+async def test_an_input_that_the_agent_fails_on_costs_only_itself() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        await operator.inbox.watched("pods", "ADDED", {"metadata": {"uid": 7, "name": ["no", "name"]}, "spec": 3})
+        operator.inbox.put(CommandEnded("no result"))  # type: ignore[arg-type] # a bug somewhere else
+        await operator.inbox.watched("pods", "ADDED", a_pod("p"))
+        await operator.settled()
+        assert "uid-p" in operator.ledger.pods
+        assert operator.loop.missing == ""
+    failures = operator.metrics.registry.get_sample_value(
+        "muster_operator_loop_failures_total", {"kind": "CommandEnded"}
+    )
+    assert failures == 1.0
+
+
+async def test_a_step_of_the_recovery_that_fails_takes_nothing_of_a_good_input_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gated = a_pod("p")
+    gated["spec"]["schedulingGates"] = [{"name": "later"}]
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        monkeypatch.setattr(operator.loop._current, "stage", Stage.OPENING)
+        monkeypatch.setattr(operator.loop._current, "next_step", lambda now: next(iter(())))
+        await operator.inbox.watched("pods", "ADDED", gated)
+        await operator.until(lambda: bool(operator.commands))
+    assert "later" in str(operator.commands[0])
+
+
+async def test_an_object_that_cannot_be_read_does_not_end_a_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner could otherwise change it again and again, and no recovery would ever end."""
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")])
+        await operator.ready()
+        current = operator.loop._current
+        monkeypatch.setattr(current, "stage", Stage.ANSWERS)
+        monkeypatch.setattr(current, "next_step", lambda now: None)
+        operator.inbox.put(Unreadable("pods", a_pod("p"), ValueError("broken")))
+        registry = operator.metrics.registry
+        await operator.until(
+            lambda: registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Unreadable"}) == 1.0
+        )
+        assert current.session is not None
+        assert not current.session.over.done()
+
+
+async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attach = applications.attach
+
+    def broken(ledger: Ledger, app: Application, pod: Pod) -> Task:
+        if pod.ref.name == "broken":
+            raise ZeroDivisionError
+        return attach(ledger, app, pod)
+
+    monkeypatch.setattr(applications, "attach", broken)
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("broken", "n1"), a_pod("fine", app="fine")])
+        await operator.ready()
+        assert [task.pod.ref.name for task in operator.ledger.tasks.values()] == ["fine"]
+        registry = operator.metrics.registry
+        assert registry.get_sample_value("muster_operator_loop_failures_total", {"kind": "Pod"}) == 1.0
+        assert len(operator.peer.registrations) == 1
+
+
+async def test_the_ledger_is_given_to_the_core_as_json() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("p")])
+        await operator.ready()
+        operator.peer.callback.call_back(muster_pb2.Callback(stateDump=muster_pb2.StateDumpQuestion(id=7)))
+        await operator.until(lambda: len(operator.peer.answered) == 2)
+    answer = operator.peer.answered[-1].stateDump
+    assert answer.id == 7
+    told = json.loads(answer.json)
+    [app] = told["applications"].values()
+    assert app["members"]["uid-p"]["pod"]["ref"]["name"] == told["pods"]["uid-p"]["ref"]["name"] == "p"
+
+
+async def test_a_draining_operator_obeys_nobody() -> None:
+    async with running(Operator()) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
+        await operator.ready()
+        operator.loop.drain()
+        operator.peer.callback.update_allocation(
+            si_pb2.AllocationResponse(
+                new=[si_pb2.Allocation(applicationID="ns/app", allocationKey="uid-waiting", nodeID="n1")]
+            )
+        )
+        await operator.settled()
+        assert operator.loop.missing == "shutting down"
+    assert operator.commands == []
+
+
+async def test_a_session_begins_when_the_last_bind_of_the_one_before_has_ended_and_knows_its_node() -> None:
+    """Semantics 20: else it would give room away that a late bind takes."""
+    operator = Operator(binds_in_flight=1)
+    async with running(operator):
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late")])
+        await operator.until(lambda: operator.recalls > 0)
+        await operator.settled()
+        assert operator.loop.missing == "waiting for the last binds of the session before"
+        assert operator.peer.said == []
+        operator.binds_in_flight = 0
+        bind = BindPod(PodRef("ns", "late", PodUid("uid-late")), NodeName("n1"))
+        operator.inbox.put(CommandEnded(CommandSucceeded(bind)))
+        await operator.ready()
+    told = next(message for message in operator.peer.said if isinstance(message, si_pb2.NodeRequest))
+    assert [allocation.allocationKey for allocation in told.nodes[0].existingAllocations] == ["uid-late"]

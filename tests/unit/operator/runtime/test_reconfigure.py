@@ -1,0 +1,228 @@
+"""A changed ConfigMap is put in force or refused, and its author is told what is odd about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from muster_operator.config.settings import parse
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
+from muster_operator.model.commands import Command, PostEvent, Subject
+from muster_operator.model.errors import BadSetting
+from muster_operator.model.pods import Placement
+from muster_operator.runtime import reconfigure
+from muster_operator.runtime.inbox import Inbox
+from muster_operator.runtime.metrics import Metrics
+from muster_operator.runtime.reconfigure import Reconfigurer, Tell, report_end
+from muster_operator.si.encode import Encoder
+from muster_operator.si.session import CoreLink
+from muster_si import muster_pb2
+from muster_si.api import AdministrationAPI
+from muster_si.errors import RefusalCode, Refused, SessionLost
+from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, reply, serving, status
+from tests.unit.operator.si.scheduler import Peer
+
+CONFIGS = "GET /api/v1/namespaces/muster/configmaps/"
+EVENTS = "POST /apis/events.k8s.io/v1/namespaces/muster/events"
+#: Changes that the server of a test can tell of.
+MOST_CHANGES = 6
+
+
+@dataclass
+class Judge:
+    """What the core would say of a configuration. Not a core."""
+
+    findings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    is_away: bool = False
+
+    async def validate_configuration(
+        self, request: muster_pb2.ValidateConfigurationRequest
+    ) -> muster_pb2.ValidateConfigurationResponse:
+        if self.is_away:
+            raise SessionLost("away")
+        return muster_pb2.ValidateConfigurationResponse(findings=self.findings, warnings=self.warnings)
+
+
+class Author:
+    """Who writes `muster-configs`, and what follows for Kubernetes."""
+
+    def __init__(self, peer: Peer, judge: Judge, session: KubeSession, started: Mapping[str, str]) -> None:
+        self.data: dict[str, str] = {}
+        self.commands: list[Command] = []
+        self.facts: list[ClusterEvent] = []
+        self.inbox = Inbox(Metrics())
+        self.link = CoreLink(peer, Encoder("rm", "default"), parse(started), self.inbox, lambda: None)
+        self._reconfigurer = Reconfigurer(
+            session,
+            "muster",
+            self.link,
+            cast("AdministrationAPI", judge),
+            Tell(self.commands.append, self.facts.append),
+        )
+
+    async def writes(self, data: dict[str, str]) -> list[PostEvent]:
+        """The events that follow when the ConfigMap comes to hold this data."""
+        self.data = data
+        self.commands.clear()
+        await self._reconfigurer.changed("muster-configs")
+        return [command for command in self.commands if isinstance(command, PostEvent)]
+
+
+@asynccontextmanager
+async def an_author(
+    peer: Peer, started: Mapping[str, str] | None = None, *, judge: Judge | None = None, leads: bool = True
+) -> AsyncIterator[Author]:
+    server = ApiServer()
+
+    def configs() -> Any:
+        return reply(200, {"metadata": {"name": "muster-configs", "uid": "u-1"}, "data": author.data})
+
+    for _ in range(MOST_CHANGES):
+        server.plan(f"{CONFIGS}muster-defaults", lambda: status(404, "NotFound"))
+        server.plan(f"{CONFIGS}muster-configs", configs)
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        author = Author(peer, judge or Judge(), session, started or {})
+        running = asyncio.create_task(author.link.run() if leads else asyncio.sleep(0))
+        await author.inbox.something(5.0 if leads else 0.0)
+        try:
+            yield author
+        finally:
+            running.cancel()
+            await session.close()
+
+
+async def test_a_changed_queue_configuration_is_told_to_the_core() -> None:
+    peer = Peer()
+    async with an_author(peer) as author:
+        assert await author.writes({"queues.yaml": "new"}) == []
+    assert [request.config for request in peer.configurations] == ["new"]
+
+
+async def test_a_config_map_that_says_what_is_in_force_is_not_told() -> None:
+    peer = Peer()
+    async with an_author(peer, {"queues.yaml": "same"}) as author:
+        assert await author.writes({"queues.yaml": "same"}) == []
+    assert peer.configurations == []
+
+
+async def test_hot_refresh_off_means_a_restart() -> None:
+    peer = Peer()
+    async with an_author(peer, {"service.enableConfigHotRefresh": "false"}) as author:
+        assert await author.writes({"queues.yaml": "new"}) == []
+    assert peer.configurations == []
+
+
+async def test_hot_refresh_that_was_switched_off_stays_off() -> None:
+    peer = Peer()
+    async with an_author(peer) as author:
+        await author.writes({"service.enableConfigHotRefresh": "false"})
+        await author.writes({"service.enableConfigHotRefresh": "true", "queues.yaml": "new"})
+    assert [request.config for request in peer.configurations] == [""]
+
+
+@pytest.mark.parametrize(
+    "data,said",
+    [({"log.level": "loud"}, "log.level = 'loud'"), ({"queues.yaml": "bad"}, "the core says no")],
+)
+async def test_a_refused_configuration_is_a_warning_on_the_config_map(data: dict[str, str], said: str) -> None:
+    async with an_author(
+        Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "the core says no"))
+    ) as author:
+        [event] = await author.writes(data)
+    assert (event.subject, event.namespace, event.name, event.uid) == (
+        Subject.CONFIG_MAP,
+        "muster",
+        "muster-configs",
+        "u-1",
+    )
+    assert event.reason == reconfigure.REFUSED
+    assert said in event.note
+
+
+async def test_what_the_core_would_refuse_is_not_tried_nor_kept_by_one_that_stands_by() -> None:
+    peer = Peer()
+    async with an_author(peer, judge=Judge(findings=["queues.yaml:3: no"]), leads=False) as author:
+        [event] = await author.writes({"queues.yaml": "bad"})
+        assert event.reason == reconfigure.REFUSED
+        assert "queues.yaml:3: no" in event.note
+        assert author.link.configuration.queues == ""
+    assert peer.configurations == []
+
+
+async def test_what_the_core_accepts_with_a_word_is_told_on_the_config_map() -> None:
+    async with an_author(Peer(), judge=Judge(warnings=["partitions[0].x: 0 means unlimited"])) as author:
+        [event] = await author.writes({"queues.yaml": "odd"})
+        assert (event.reason, event.note) == (reconfigure.DOUBTED, "partitions[0].x: 0 means unlimited")
+        assert author.link.configuration.queues == "odd"
+
+
+async def test_a_core_that_does_not_judge_now_is_told_all_the_same() -> None:
+    peer = Peer()
+    async with an_author(peer, judge=Judge(is_away=True)) as author:
+        assert await author.writes({"queues.yaml": "new"}) == []
+    assert [request.config for request in peer.configurations] == ["new"]
+
+
+async def test_an_unknown_key_is_told_once_with_the_one_that_was_meant() -> None:
+    misspelt = {"service.placeholderImag": "pause"}
+    async with an_author(Peer()) as author:
+        [event] = await author.writes(misspelt)
+        assert event.reason == reconfigure.DOUBTED
+        assert event.note == "service.placeholderImag is not a setting of Muster; is service.placeholderImage meant?"
+        assert await author.writes(misspelt | {"gang.waitTimeout": "1h"}) == []
+        assert await author.writes({}) == []
+        assert len(await author.writes(misspelt)) == 1
+
+
+async def test_a_setting_that_takes_a_restart_says_so_until_it_is_as_it_was() -> None:
+    async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
+        [event] = await author.writes({"service.placeholderImage": "pause:2"})
+        assert event.note == "service.placeholderImage = pause:2 counts after a restart; now it is pause:1"
+        assert await author.writes({"service.placeholderImage": "pause:1"}) == []
+        assert author.link.configuration.settings.placeholder_image == "pause:1"
+
+
+async def test_another_placement_of_gangs_counts_at_once_and_a_wrong_one_does_not() -> None:
+    async with an_author(Peer(), {"service.placeholderImage": "pause:1"}) as author:
+        assert await author.writes({"gang.placement": "Direct", "service.placeholderImage": "pause:1"}) == []
+        settings = author.link.configuration.settings
+        assert (settings.gang_placement, settings.placeholder_image) == (Placement.DIRECT, "pause:1")
+        [event] = await author.writes({"gang.placement": "direct", "service.placeholderImage": "pause:1"})
+        assert "gang.placement = 'direct' is wrong: Write Reserve, Atomic or Direct." in event.note
+        assert author.link.configuration.settings.gang_placement is Placement.DIRECT
+        assert author.facts == [PlacementChosen(Placement.DIRECT)]
+
+
+async def test_an_end_at_the_start_is_told_on_the_config_map_at_fault() -> None:
+    server = ApiServer()
+    server.plan(f"{CONFIGS}muster-defaults", lambda: reply(200, {"metadata": {"name": "muster-defaults"}}))
+    server.plan(
+        f"{CONFIGS}muster-configs",
+        lambda: reply(200, {"metadata": {"name": "muster-configs", "uid": "u-1"}, "data": {"a": ""}}),
+    )
+    server.plan(EVENTS, lambda: reply(201, {}))
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        await report_end(session, "muster", BadSetting("a", "x", "write b"))
+        await session.close()
+    [body] = [seen.body for seen in server.seen if seen.method == "POST"]
+    assert body["regarding"]["name"] == "muster-configs"
+    assert body["note"] == "Muster cannot start: setting a = 'x' is wrong: write b"
+
+
+async def test_an_end_that_cannot_be_told_is_no_other_error() -> None:
+    server = ApiServer()
+    server.plan(f"{CONFIGS}muster-defaults", lambda: status(403, "Forbidden"))
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]))
+        await report_end(session, "muster", BadSetting("a", "x", "write b"))
+        await session.close()
+    assert len(server.seen) == 1

@@ -1,0 +1,250 @@
+"""Sessions are opened again and again, news keeps its order, and a refused beginning ends the operator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from muster_operator.config.settings import parse
+from muster_operator.model.core_requests import ApplicationRemoved, NodeOpened
+from muster_operator.model.errors import StartupRefused
+from muster_operator.model.ids import AppId, NodeName
+from muster_operator.si import session
+from muster_operator.si.encode import Encoder
+from muster_operator.si.session import CoreLink, FromCore, Session
+from muster_si import keys, muster_pb2, si_pb2
+from muster_si.api import SI_VERSION
+from muster_si.errors import RefusalCode, Refused, SessionLost
+from tests.unit.operator.si.scheduler import Peer
+
+
+@dataclass
+class Ear:
+    """Hears what happens to sessions."""
+
+    up: list[Session] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    messages: list[FromCore] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def session_up(self, session: Session) -> None:
+        self.up.append(session)
+        self.changed.set()
+
+    def session_lost(self, session: Session, reason: str) -> None:
+        self.lost.append(reason)
+        self.changed.set()
+
+    def said(self, session: Session, message: FromCore) -> None:
+        self.messages.append(message)
+
+    def core_is_slow(self, session: Session, *, is_slow: bool) -> None: ...
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+@asynccontextmanager
+async def linked(peer: Peer, ear: Ear) -> AsyncIterator[CoreLink]:
+    configuration = parse({"queues.yaml": "partitions: []", "event.maxStreams": "3"})
+    link = CoreLink(peer, Encoder("rm", "default"), configuration, ear, lambda: None)
+    task = asyncio.create_task(link.run())
+    try:
+        yield link
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_registration_carries_version_configuration_and_the_wish_for_a_fence() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+    [request] = peer.registrations
+    assert (request.rmID, request.version, request.policyGroup) == ("rm", SI_VERSION, "queues")
+    assert request.config == "partitions: []"
+    assert dict(request.extraConfig) == {"event.maxStreams": "3", keys.EXTRA_FENCE: "true"}
+    assert peer.answered[0].attendance.stateDump
+
+
+async def test_a_lost_session_is_opened_again() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        peer.callback.session_lost("the core went away")
+        await ear.until(lambda: len(ear.up) == 2)
+    assert ear.lost == ["the core went away"]
+    assert len(peer.registrations) == 2
+
+
+async def test_a_core_that_is_not_there_yet_is_tried_again() -> None:
+    peer, ear = Peer(refusals=[SessionLost("no answer"), SessionLost("no answer")]), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+
+
+@pytest.mark.parametrize("code", [RefusalCode.INVALID_ARGUMENT, RefusalCode.FAILED_PRECONDITION])
+async def test_a_refused_first_registration_ends_the_operator_with_the_cores_reason(code: RefusalCode) -> None:
+    peer = Peer(refusals=[Refused(code, "queues.yaml: partitions[0].queues is missing")])
+    link = CoreLink(peer, Encoder("rm", "default"), parse({}), Ear(), lambda: None)
+    with pytest.raises(StartupRefused, match=r"queues\.yaml: partitions\[0\]\.queues is missing"):
+        await link.run()
+
+
+async def test_a_later_refusal_is_waited_out() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        peer.refusals.append(Refused(RefusalCode.INVALID_ARGUMENT, "no"))
+        peer.callback.session_lost("bye")
+        await ear.until(lambda: len(ear.up) == 2)
+
+
+async def test_the_core_may_ask_for_a_new_registration() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        peer.callback.call_back(muster_pb2.Callback(reregister=muster_pb2.Reregister(reason="ledger in doubt")))
+        await ear.until(lambda: len(ear.up) == 2)
+    assert ear.lost == ["the core asks for it: ledger in doubt"]
+
+
+async def test_news_goes_out_in_order_and_the_fence_counts_it() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName("n1")), ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n2"))])
+        await ear.up[0].fence()
+    fence = peer.said[-1]
+    assert isinstance(fence, muster_pb2.FenceRequest)
+    assert (fence.nodeRequests, fence.applicationRequests, fence.allocationRequests) == (2, 1, 0)
+    nodes = [message.nodes[0].nodeID for message in peer.said if isinstance(message, si_pb2.NodeRequest)]
+    assert nodes == ["n1", "n2"]
+
+
+async def test_a_fence_waits_for_what_was_said_before_it_however_much_is_said_meanwhile() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        for number in range(10):
+            ear.up[0].send([NodeOpened(NodeName(f"before-{number}"))])
+        fence = asyncio.create_task(ear.up[0].fence())
+        await asyncio.sleep(0)
+        said = 0
+        while not fence.done():
+            assert said < 1000, "it never comes to an end"
+            for name in (f"n{said}", f"m{said}", f"o{said}"):
+                ear.up[0].send([NodeOpened(NodeName(name))])
+            said += 1
+            await asyncio.sleep(0)
+    [fence_said] = [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
+    assert fence_said.nodeRequests == 10
+    assert said, "it was through before anything was said meanwhile"
+
+
+class Slow(Peer):
+    """It never takes a message about nodes."""
+
+    async def update_node(self, request: si_pb2.NodeRequest) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_nobody_waits_for_an_outbox_that_is_closed_nor_is_a_fence_sent_for_it() -> None:
+    peer, ear = Slow(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        session = ear.up[0]
+        session.send([NodeOpened(NodeName("n"))])
+        flushed, fence = asyncio.create_task(session.flushed()), asyncio.create_task(session.fence())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not flushed.done()
+        peer.callback.session_lost("bye")
+        await ear.until(lambda: len(ear.up) == 2)
+        async with asyncio.timeout(5):
+            await flushed
+            with pytest.raises(SessionLost):
+                await fence
+            await session.flushed()
+    assert not [message for message in peer.said if isinstance(message, muster_pb2.FenceRequest)]
+
+
+async def test_a_broken_stream_ends_the_session_and_what_waits_is_not_said_to_the_next() -> None:
+    peer, ear = Peer(broken=True), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName("n1"))])
+        await ear.until(lambda: len(ear.up) == 2)
+        peer.broken = False
+        ear.up[0].send([NodeOpened(NodeName("n1"))])
+        await ear.up[1].flushed()
+    assert peer.said == []
+
+
+async def test_an_outbox_over_its_limit_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "OUTBOX_LIMIT", 2)
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        for number in range(3):
+            ear.up[0].send([NodeOpened(NodeName(str(number)))])
+        await ear.until(lambda: len(ear.up) == 2)
+    assert ear.lost == ["more than 2 messages wait for the core"]
+
+
+async def test_a_new_configuration_is_told_and_kept_for_the_next_registration() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear) as link:
+        await ear.until(lambda: len(ear.up) == 1)
+        await link.reconfigure(parse({"queues.yaml": "new"}))
+        peer.callback.session_lost("bye")
+        await ear.until(lambda: len(ear.up) == 2)
+    assert [request.config for request in peer.configurations] == ["new"]
+    assert peer.registrations[-1].config == "new"
+
+
+async def test_a_refused_configuration_leaves_the_old_one_in_force() -> None:
+    peer, ear = Peer(configuration_refusal=Refused(RefusalCode.INVALID_ARGUMENT, "no root")), Ear()
+    async with linked(peer, ear) as link:
+        await ear.until(lambda: len(ear.up) == 1)
+        with pytest.raises(Refused):
+            await link.reconfigure(parse({"queues.yaml": "new"}))
+        assert link.configuration.queues == "partitions: []"
+
+
+async def test_the_goodbye_names_us() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear) as link:
+        await ear.until(lambda: len(ear.up) == 1)
+        await link.leave()
+    assert peer.said == [muster_pb2.UnregisterRequest(rmID="rm")]
+
+
+async def test_a_message_that_cannot_be_made_ends_the_session_and_the_next_one_says_everything_again() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName("n1")), NodeOpened(7)])  # type: ignore[arg-type] # a bug somewhere else
+        await ear.until(lambda: len(ear.lost) == 1)
+        assert "could not be made" in ear.lost[0]
+        await ear.until(lambda: len(ear.up) == 2)
+
+
+async def test_others_have_a_turn_while_a_recovery_is_told() -> None:
+    peer, ear = Peer(), Ear()
+    turns = 0
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeOpened(NodeName(f"n{number}")) for number in range(2000)])
+        flushed = asyncio.create_task(ear.up[0].flushed())
+        while not flushed.done():
+            await asyncio.sleep(0)
+            turns += 1
+    assert turns >= 2000 // 100

@@ -1,0 +1,56 @@
+"""Asks that are copied from a form say what they would say alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+
+from muster_operator.model.core_requests import AskSpec, AskSubmitted, CoreRequest
+from muster_operator.model.ids import AppId, PodUid
+from muster_operator.si.encode import Encoder
+from muster_si import keys, si_pb2
+
+COMMON = {keys.TAG_NAMESPACE: "ns", keys.TAG_POD_LABEL_PREFIX + "app": "job", keys.TAG_CONSTRAINTS: "{}"}
+ENCODER = Encoder("rm", "default")
+
+
+def an_ask(number: int, **other: Any) -> AskSpec:
+    own = {keys.TAG_POD_NAME: f"pod-{number}", keys.TAG_CREATION_TIME: str(number)}
+    ask = AskSpec(
+        PodUid(f"uid-{number}"), AppId("app"), {"vcore": 100, "pods": 1}, tags={**COMMON, **own}, common=COMMON
+    )
+    return structs.replace(ask, **other)
+
+
+def said(*asks: AskSpec) -> list[si_pb2.AllocationAsk]:
+    news: list[CoreRequest] = [AskSubmitted(ask) for ask in asks]
+    [batch] = ENCODER.batches(news)
+    request = ENCODER.encoded(batch)
+    assert isinstance(request, si_pb2.AllocationRequest)
+    return list(request.asks)
+
+
+def test_an_ask_of_a_class_says_what_it_would_say_alone() -> None:
+    avoiding = {**an_ask(3).tags, keys.TAG_AVOID_NODES: "n1", keys.TAG_TERMINATING: "true"}
+    asks = [
+        an_ask(1),
+        an_ask(2),
+        an_ask(3, tags=avoiding),
+        an_ask(4, originator=True),
+        an_ask(5, app=AppId("other"), task_group="g", placeholder=True),
+        an_ask(6, priority=7, allow_preempt_self=False),
+        an_ask(7, allow_preempt_other=False),
+        an_ask(8, resources={"vcore": 200}),
+        an_ask(9),
+    ]
+    alone = [said(structs.replace(ask, common={}))[0] for ask in asks]
+    assert said(*asks) == alone
+    assert {ask.allocationKey for ask in alone} == {f"uid-{number}" for number in range(1, 10)}
+    assert alone[2].tags[keys.TAG_AVOID_NODES] == "n1"
+
+
+def test_what_is_written_on_one_ask_is_not_on_the_next() -> None:
+    first, second = said(an_ask(1, tags={**an_ask(1).tags, keys.TAG_AVOID_NODES: "n1"}), an_ask(2))
+    assert first.tags[keys.TAG_AVOID_NODES] == "n1"
+    assert keys.TAG_AVOID_NODES not in second.tags

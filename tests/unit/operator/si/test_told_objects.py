@@ -1,0 +1,63 @@
+"""Facts about other objects go before the applications behind them, in force by then; the core's doubts are logged."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from muster_operator.model.core_requests import ApplicationRemoved, ClusterObjectReported, NodeOpened
+from muster_operator.model.ids import AppId, NodeName
+from muster_operator.model.limits import MESSAGE_ITEMS
+from muster_operator.model.storage import ClusterObject, ObjectKind
+from muster_si import keys, muster_pb2, si_pb2
+from tests.unit.operator.si.scheduler import Peer
+from tests.unit.operator.si.test_core import Ear, linked
+from tests.unit.operator.si.test_si_codec import messages_of
+
+CLAIM = ClusterObjectReported(ClusterObject(ObjectKind.CLAIM, "default/data", {keys.FACT_OBJECT: "{}"}))
+
+
+async def test_applications_wait_until_the_core_has_answered_the_facts_before_them() -> None:
+    peer, ear = Peer(), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([CLAIM, ApplicationRemoved(AppId("a")), NodeOpened(NodeName("n"))])
+        await ear.up[0].fence()
+    told = [message for message in peer.said if not isinstance(message, si_pb2.NodeRequest)]
+    facts, application, fence = told
+    assert facts == muster_pb2.FactsRequest(
+        rmID="rm",
+        partitionName="default",
+        facts=[
+            muster_pb2.Fact(
+                kind=muster_pb2.Fact.CLAIM, name="default/data", attributes={keys.FACT_OBJECT: "{}"}, gone=False
+            )
+        ],
+    )
+    assert isinstance(application, si_pb2.ApplicationRequest)
+    assert isinstance(fence, muster_pb2.FenceRequest)
+    assert fence.applicationRequests == 1, "facts are answered; a fence that waited for them would wait for ever"
+
+
+async def test_a_fact_that_the_core_cannot_read_is_logged_with_the_reason() -> None:
+    reason = "attributes: is no JSON"
+    rejected = muster_pb2.RejectedFact(kind=muster_pb2.Fact.CLAIM, name="default/data", reason=reason)
+    peer, ear = Peer(rejected_facts=[rejected]), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        with capture_logs() as logs:
+            ear.up[0].send([CLAIM])
+            await ear.up[0].flushed()
+    [line] = [line for line in logs if line["log_level"] == "warning"]
+    assert (line["kind"], line["name"], line["reason"]) == ("CLAIM", "default/data", reason)
+
+
+def test_a_message_has_at_most_a_hundred_facts() -> None:
+    requests = messages_of([CLAIM] * (MESSAGE_ITEMS + 1))
+    assert [len(each.facts) for each in requests if isinstance(each, muster_pb2.FactsRequest)] == [100, 1]
+
+
+def test_every_kind_has_its_number() -> None:
+    [request] = messages_of(ClusterObjectReported(ClusterObject(kind, "x", gone=True)) for kind in ObjectKind)
+    assert isinstance(request, muster_pb2.FactsRequest)
+    assert [muster_pb2.Fact.Kind.Name(fact.kind) for fact in request.facts] == list(ObjectKind)
+    assert all(fact.gone for fact in request.facts)

@@ -1,0 +1,34 @@
+"""Whose a pod is does not come with its binding, nor does the mark of placeholders."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.model.names import ANNOTATION_BINDING_SIGNATURE as BINDING
+from muster_operator.webhook.context import AdmissionAnswer, Operation, Review, Submitter
+from muster_operator.webhook.decisions import decide
+from tests.unit.operator.webhook.reviews import CONTROLLER, KNOWN, PLACEHOLDER, SETTINGS, USER_INFO
+
+
+def binding(written: dict[str, str], who: Submitter = CONTROLLER, namespace: str = "dev") -> AdmissionAnswer:
+    thing = {"kind": "Binding", "metadata": {"name": "pod", "annotations": written}, "target": {"name": "node"}}
+    return decide(Review(Operation.CREATE, "Binding", namespace, "pod", who, thing), KNOWN, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    "written", [{USER_INFO: '{"user":"boss"}'}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {BINDING: ""}]
+)
+def test_nobody_writes_them_not_even_the_trusted(written: dict[str, str]) -> None:
+    said = binding(written)
+    assert next(iter(written)) in said.refusal
+    assert not said.is_allowed
+    assert binding(written, namespace="kube-system").is_allowed
+
+
+def test_a_binding_with_other_annotations_goes_through_as_it_is() -> None:
+    assert binding({"gpu": "0"}) == AdmissionAnswer()
+    assert binding({}) == AdmissionAnswer()
+
+
+def test_musters_own_binding_carries_its_signature() -> None:
+    assert binding({BINDING: "v1:0:0"}, Submitter(KNOWN.account)) == AdmissionAnswer()

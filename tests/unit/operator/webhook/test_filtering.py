@@ -1,0 +1,77 @@
+"""Which namespaces are served and labelled: the annotation says so, else the lists (contract 1.6, 3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster_operator.webhook.context import ClusterSnapshot
+from tests.unit.operator.webhook.reviews import KNOWN, PLACEHOLDER, USER_INFO, a_pod, creating, settings
+
+PREFIX = "yunikorn.apache.org/namespace."
+
+
+def is_served(namespace: str, annotation: str = "", **entries: str) -> bool:
+    known = replace(KNOWN, namespaces={namespace: {f"{PREFIX}enableYuniKorn": annotation} if annotation else {}})
+    return creating(a_pod(), namespace=namespace, known=known, how=settings(**entries)).object is not None
+
+
+@pytest.mark.parametrize(
+    "namespace, entries, served",
+    [
+        ("dev", {}, True),
+        ("dev", {"processNamespaces": "^prod"}, False),
+        ("prod-1", {"processNamespaces": "^prod"}, True),
+        ("my-prod", {"processNamespaces": "prod"}, True),
+        ("dev", {"processNamespaces": "^prod, ^dev$"}, True),
+        ("prod-x", {"processNamespaces": "^prod", "bypassNamespaces": "x$"}, False),
+        ("dev", {"bypassNamespaces": ""}, True),
+        ("dev", {"bypassNamespaces": "dev"}, False),
+    ],
+)
+def test_the_lists_decide(namespace: str, entries: dict[str, str], *, served: bool) -> None:
+    assert is_served(namespace, **entries) == served
+
+
+@pytest.mark.parametrize("said, served", [("true", True), ("false", False), ("True", False), ("yes", False)])
+def test_the_namespaces_own_word_wins_over_the_lists(said: str, *, served: bool) -> None:
+    assert is_served("dev", said) == served
+    assert is_served("dev", said, bypassNamespaces="dev") == served
+
+
+def test_yunikorns_documented_spelling_counts_where_the_other_is_not() -> None:
+    misspelt = f"{PREFIX}enableYunikorn"
+    known = replace(KNOWN, namespaces={"dev": {misspelt: "false"}})
+    assert creating(a_pod(), known=known).object is None
+    both = replace(KNOWN, namespaces={"dev": {misspelt: "false", f"{PREFIX}enableYuniKorn": "true"}})
+    assert creating(a_pod(), known=both).object is not None
+
+
+@pytest.mark.parametrize(
+    "said, entries, labelled",
+    [
+        ("", {}, True),
+        ("", {"labelNamespaces": "prod"}, False),
+        ("", {"labelNamespaces": "dev", "noLabelNamespaces": "dev"}, False),
+        ("true", {"noLabelNamespaces": "dev"}, True),
+        ("false", {}, False),
+    ],
+)
+def test_ids_are_generated_as_the_namespace_says_or_the_lists(
+    said: str, entries: dict[str, str], *, labelled: bool
+) -> None:
+    known = replace(KNOWN, namespaces={"dev": {f"{PREFIX}generateAppId": said} if said else {}})
+    made = creating(a_pod(), known=known, how=settings(**entries)).object
+    assert made is not None
+    assert bool(made["metadata"]["labels"]) == labelled
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "muster", "elsewhere"])
+def test_the_control_plane_and_our_own_namespace_are_never_touched(namespace: str) -> None:
+    """Whatever the settings say: what runs there has to start before us."""
+    known = ClusterSnapshot(home="elsewhere" if namespace == "elsewhere" else "muster")
+    served = replace(known, namespaces={namespace: {f"{PREFIX}enableYuniKorn": "true"}})
+    for pod in (a_pod(), a_pod(schedulerName="muster", annotations={USER_INFO: "forged", PLACEHOLDER: "true"})):
+        answer = creating(pod, namespace=namespace, known=served, how=settings(bypassNamespaces=""))
+        assert (answer.is_allowed, answer.object) == (True, None)

@@ -1,0 +1,47 @@
+"""Before anything is registered: who we are to the API server, and whether it would keep our conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.model.errors import StartupRefused
+from muster_operator.webhook.registration import discover_api
+from tests.unit.operator.kube.apiserver import ApiServer, FixedCredentials, reply, serving, status
+
+WHO = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+async def introduction(server: ApiServer) -> str:
+    """As a standby, who may write nothing but may ask."""
+    async with serving(server):
+        session = KubeSession(FixedCredentials(server.url, ["t"]), LeadershipGuard())
+        try:
+            return await discover_api(session)
+        finally:
+            await session.close()
+
+
+async def test_the_api_server_says_who_we_are() -> None:
+    server = ApiServer()
+    server.plan("GET /version", lambda: reply(200, {"major": "1", "minor": "28+"}))
+    server.plan(WHO, lambda: reply(201, {"status": {"userInfo": {"username": "system:serviceaccount:muster:m"}}}))
+    assert await introduction(server) == "system:serviceaccount:muster:m"
+
+
+async def test_it_is_asked_again_while_it_starts() -> None:
+    server = ApiServer()
+    server.plan(
+        "GET /version", lambda: status(503, "ServiceUnavailable"), lambda: reply(200, {"major": "1", "minor": "34"})
+    )
+    server.plan(WHO, lambda: reply(201, {"status": {"userInfo": {"username": "m"}}}))
+    assert await introduction(server) == "m"
+
+
+@pytest.mark.parametrize("minor", ["27", "24+"])
+async def test_one_that_drops_conditions_is_refused_for_failing_closed_would_stop_the_cluster(minor: str) -> None:
+    server = ApiServer()
+    server.plan("GET /version", lambda: reply(200, {"major": "1", "minor": minor}))
+    with pytest.raises(StartupRefused, match=r"needs Kubernetes 1\.28"):
+        await introduction(server)

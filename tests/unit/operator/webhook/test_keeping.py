@@ -1,0 +1,172 @@
+"""Round after round, certificates and registration are kept; what goes wrong is said, and the next round goes on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from muster_operator.kube.session import KubeSession
+from muster_operator.kube.write_guard import LeadershipGuard
+from muster_operator.webhook.certificates import (
+    RETIRE,
+    SECRET,
+    SETTLE,
+    AuthoritySecret,
+    BadCertificate,
+    Leaf,
+    issue,
+    split,
+)
+from muster_operator.webhook.registration import MUTATING, NAME, Registrar, Registration, bundle_of
+from muster_operator.webhook.service import GivenSource, OwnSource, WebhookReconciler
+from tests.unit.operator.kube.apiserver import FixedCredentials
+from tests.unit.operator.webhook.cluster_peer import Peer, a_session
+from tests.unit.operator.webhook.test_certificates import HOST, a_pair, accepts
+from tests.unit.operator.webhook.test_registration import DOOR, OURS
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+SECRET_PATH = f"/api/v1/namespaces/muster/secrets/{SECRET}"
+
+
+class Replica:
+    """A keeper and what it serves."""
+
+    def __init__(self, session: KubeSession) -> None:
+        self.served: list[Leaf] = []
+        source = OwnSource(AuthoritySecret(session, "muster"), [HOST])
+        self.keeper = WebhookReconciler(source, Registrar(session, Registration(DOOR, OURS)), self.served.append)
+
+    async def at(self, now: datetime) -> Leaf:
+        await self.keeper.attempt(now)
+        return self.served[-1]
+
+
+def trusted(peer: Peer) -> tuple[bytes, ...]:
+    return split(bundle_of(peer.objects[f"{MUTATING}/{NAME}"]))
+
+
+async def test_a_replica_that_starts_is_registered_after_one_round() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        assert replica.keeper.missing == "there is no certificate yet"
+        leaf = await replica.at(NOW)
+        assert replica.keeper.missing == ""
+    assert accepts(trusted(peer), leaf, NOW)
+
+
+async def test_two_replicas_are_trusted_at_every_moment_of_a_year_and_through_a_lost_secret() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replicas = [Replica(session), Replica(session)]
+        now = NOW
+        for day in range(0, 400, 9):
+            now = NOW + timedelta(days=day)
+            if day == 351:
+                peer.put(SECRET_PATH, {**peer.objects[SECRET_PATH], "data": {}})
+            for second in (0, 6):
+                for replica in replicas:
+                    leaf = await replica.at(now + second * SECOND)
+                    assert all(accepts(trusted(peer), one.served[-1], now) for one in replicas if one.served), day
+                    assert replica.keeper.missing == ""
+                    assert leaf.not_after > now
+    assert len(replicas[0].served) > 15
+    assert len(trusted(peer)) <= 4
+
+
+async def test_a_lost_secret_is_served_anew_only_after_the_new_authorities_are_known() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        first = await replica.at(NOW)
+        del peer.objects[SECRET_PATH]
+        assert await replica.at(NOW + SECOND) is first
+        assert set(first.authorities) < set(trusted(peer))
+        second = await replica.at(NOW + SETTLE + SECOND)
+        assert second is not first
+        await replica.at(NOW + SECOND + RETIRE)
+        assert set(trusted(peer)) == set(second.authorities)
+
+
+async def test_without_rights_it_serves_what_it_has_and_says_where_the_rights_are() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        first = await replica.at(NOW)
+        peer.denied.add("GET")
+        assert await replica.at(NOW + SECOND) is first
+        assert replica.keeper.missing == ""
+        fresh = Replica(session)
+        await fresh.keeper.attempt(NOW)
+        assert "deploy/rbac.yaml" in fresh.keeper.missing
+
+
+async def test_a_standby_serves_what_the_leader_registered_and_writes_nothing() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        behind_the_fence = KubeSession(
+            FixedCredentials(session._credentials.current().server, ["t"]), LeadershipGuard()
+        )
+        standby, leader = Replica(behind_the_fence), Replica(session)
+        await standby.keeper.attempt(NOW)
+        assert standby.served == []
+        await leader.at(NOW)
+        written = list(peer.writes)
+        leaf = await standby.at(NOW + SECOND)
+        assert standby.keeper.missing == ""
+        assert accepts(trusted(peer), leaf, NOW)
+        assert peer.writes == written
+        del peer.objects[SECRET_PATH]
+        await leader.at(NOW + 2 * SECOND)
+        registered = peer.objects[f"{MUTATING}/{NAME}"]
+        drifted = [{**hook, "timeoutSeconds": 9} for hook in registered["webhooks"]]
+        peer.put(f"{MUTATING}/{NAME}", {**registered, "webhooks": drifted})  # the leader's to put right, who is gone
+        written = list(peer.writes)
+        assert await standby.at(NOW + 3 * SECOND) is leaf
+        assert await standby.at(NOW + 3 * SECOND + SETTLE) is not leaf
+        peer.put(f"{MUTATING}/{NAME}", {"metadata": {"name": NAME}, "webhooks": []})
+        await standby.keeper.attempt(NOW + 30 * SECOND)
+        assert standby.keeper.missing == "not registered yet"
+        await behind_the_fence.close()
+    assert peer.writes == written
+
+
+async def test_given_files_are_read_again_when_they_change_and_kept_while_they_are_garbled(tmp_path: Path) -> None:
+    pair = a_pair()
+    first, second = issue(pair, [HOST], NOW), issue(pair, [HOST], NOW)
+    chain, key, authority = (tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt"))
+    source = GivenSource(chain, key, authority)
+    with pytest.raises(BadCertificate, match=r"tls\.crt"):
+        await source.leaf(NOW)
+    for leaf in (first, second):
+        chain.write_bytes(leaf.chain)
+        key.write_bytes(leaf.key)
+        authority.write_bytes(b"".join(leaf.authorities))
+        read = await source.leaf(NOW)
+        assert read is not None
+        assert read.chain == leaf.chain
+        assert await source.leaf(NOW) is read
+    key.write_bytes(first.key)
+    with pytest.raises(BadCertificate, match="does not belong"):
+        await source.leaf(NOW)
+
+
+async def test_authorities_that_ended_while_the_cluster_was_off_are_waited_for_until_somebody_leads() -> None:
+    """The first round comes before the lease is ours; an operator that ended then would never get it."""
+    peer = Peer()
+    async with a_session(peer) as session:
+        await Replica(session).at(NOW)
+        fence = LeadershipGuard()
+        own = KubeSession(FixedCredentials(session._credentials.current().server, ["t"]), fence)
+        starting = Replica(own)
+        later = NOW + timedelta(days=400)
+        await starting.keeper.attempt(later)
+        assert starting.served == []
+        assert starting.keeper.missing == "there is no certificate yet"
+        fence.open_until(float("inf"))
+        leaf = await starting.at(later + SECOND)
+        await own.close()
+    assert accepts(trusted(peer), leaf, later)

@@ -1,0 +1,106 @@
+"""The published weaknesses that the contract names at its top, each shown not to be here.
+
+The panic in the parsing of LDAP groups (CVE-2026-78243) is the core's:
+tests/unit/core/runtime/test_ldap.py::test_attribute_names_in_lower_case_are_read_like_others.
+What follows when nobody answers is shown on a real API server, too:
+tests/e2e/admission/test_webhooks.py::test_bad_configurations_are_refused_and_without_us_only_our_own_pods_are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster_operator.webhook.context import KINDS as KNOWN_KINDS
+from muster_operator.webhook.context import Ours
+from muster_operator.webhook.registration import WebhookClientConfig, mutating
+from tests.unit.operator.webhook.reviews import (
+    ANN,
+    BOB,
+    KNOWN,
+    PLACEHOLDER,
+    USER_INFO,
+    WORKLOADS,
+    a_description,
+    a_pod,
+    a_thing,
+    creating,
+    info,
+    owner_of,
+    updating,
+)
+
+KINDS = ("Pod", *WORKLOADS)
+#: What users may write on their things: that of CVE-2026-97146, and others that look as if they meant something.
+SWITCHES = [
+    {"app": "yunikorn"},
+    {"app": "muster"},
+    {"app.kubernetes.io/name": "yunikorn"},
+    {"app.kubernetes.io/name": "muster"},
+    {"component": "yunikorn-scheduler"},
+    {"admission.yunikorn.apache.org/ignore": "true"},
+    {"disableStateAware": "true"},
+]
+
+
+def forged(kind: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
+    switches = labels or {}
+    description = a_description(labels=switches, annotations={**switches, USER_INFO: info(ANN)})
+    return a_thing(kind, description, labels={**description["metadata"]["labels"], **switches})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cve_2026_92393_an_update_is_checked_like_a_create(kind: str) -> None:
+    """A forged user got in by changing a workload that was made without one."""
+    innocent = a_thing(kind, a_description())
+    assert creating(innocent, BOB).is_allowed
+    assert not creating(forged(kind), BOB).is_allowed
+    assert not updating(innocent, forged(kind), BOB).is_allowed
+    mine = a_thing(kind, a_description(annotations={USER_INFO: info(BOB)}))
+    assert not updating(mine, forged(kind), BOB).is_allowed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("labels", SWITCHES, ids=lambda labels: next(iter(labels.items())).__str__())
+def test_cve_2026_97146_no_label_switches_a_check_off(kind: str, labels: dict[str, str]) -> None:
+    """Labels and annotations are what users write; only who they are and where they write counts."""
+    assert not creating(forged(kind, labels), BOB).is_allowed
+    assert not updating(a_thing(kind, a_description()), forged(kind, labels), BOB).is_allowed
+    switched = a_thing(kind, a_description(labels=labels, annotations=labels))
+    assert owner_of(kind, creating(switched, BOB).object) == info(BOB)
+    marked = a_thing(kind, a_description(labels=labels, annotations={PLACEHOLDER: "true"}))
+    assert not creating(marked, BOB).is_allowed
+
+
+def test_the_webhook_does_not_fail_open_for_what_is_ours() -> None:
+    """Both of YuniKorn's do: while it is down its users' pods go to another scheduler, unchecked."""
+    ours = Ours(KNOWN.scheduler_names, KNOWN.account, KNOWN.home)
+    hooks = mutating(WebhookClientConfig(KNOWN.home, "muster"), ours, [])["webhooks"]
+    closed = [rule for hook in hooks if hook["failurePolicy"] == "Fail" for rule in hook["rules"]]
+    for operation in ("CREATE", "UPDATE"):
+        named = {
+            (group, name)
+            for rule in closed
+            if operation in rule["operations"]
+            for group in rule["apiGroups"]
+            for name in rule["resources"]
+        }
+        assert named >= {(kind.group, kind.resource) for kind in KNOWN_KINDS.values()}
+
+
+def test_a_users_pod_is_not_taken_for_a_static_one() -> None:
+    """The same idea with the annotation that kubelets write."""
+    mirrored = a_pod(annotations={"kubernetes.io/config.mirror": "x", USER_INFO: info(ANN)}, nodeName="n1")
+    assert not creating(mirrored, BOB).is_allowed
+
+
+def test_a_replication_controller_forges_no_owner_through_its_controller() -> None:
+    """Its pods come from an account that is trusted; where its template is not read, anybody is somebody else."""
+    assert not creating(forged("ReplicationController"), BOB).is_allowed
+
+
+def test_a_pod_that_names_us_in_a_bypassed_namespace_has_an_owner() -> None:
+    """Else one left one's limits behind by moving there."""
+    pod = a_pod(schedulerName="muster")
+    assert owner_of("Pod", creating(pod, BOB, namespace="bypassed").object) == info(BOB)

@@ -1,0 +1,94 @@
+"""The mark of placeholders is Muster's, by every way in which one could write it (semantics 18)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster_operator.model.names import INTERNAL_PREFIX, SIGNATURES
+from muster_operator.webhook.context import Submitter
+from tests.unit.operator.webhook.reviews import (
+    ANN,
+    CONTROLLER,
+    KNOWN,
+    PLACEHOLDER,
+    WORKLOADS,
+    a_description,
+    a_pod,
+    a_thing,
+    creating,
+    settings,
+    updating,
+)
+
+KINDS = ("Pod", *WORKLOADS)
+US = Submitter(KNOWN.account, ("system:serviceaccounts",))
+
+
+def marked(kind: str, value: str = "true", **spec: Any) -> dict[str, Any]:
+    return a_thing(kind, a_description(annotations={PLACEHOLDER: value}, **spec))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", [ANN, CONTROLLER])
+@pytest.mark.parametrize("value", ["true", "1", "false", ""])
+def test_nobody_else_writes_it_on_something_new(kind: str, who: Submitter, value: str) -> None:
+    refusal = creating(marked(kind, value), who).refusal
+    assert refusal.endswith(f"metadata.annotations[{PLACEHOLDER}] is written by Muster only: leave it out")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nor_by_a_change(kind: str) -> None:
+    assert not updating(a_thing(kind, a_description()), marked(kind)).is_allowed
+    assert not updating(marked(kind, "false"), marked(kind, "true")).is_allowed
+
+
+@pytest.mark.parametrize("entries", [{"bypassAuth": "true"}, {"externalUsers": "ann"}])
+def test_no_setting_lets_one(entries: dict[str, str]) -> None:
+    assert not creating(marked("Pod"), how=settings(**entries)).is_allowed
+
+
+def test_we_make_our_placeholders_as_they_are() -> None:
+    answer = creating(marked("Pod", schedulerName="muster"), US)
+    assert (answer.is_allowed, answer.object) == (True, None)
+
+
+def test_an_account_of_our_name_elsewhere_is_not_us() -> None:
+    other = Submitter("system:serviceaccount:dev:muster-operator")
+    assert not creating(marked("Pod"), other).is_allowed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_has_it_from_before_can_be_changed_and_freed_of_it(kind: str) -> None:
+    assert updating(marked(kind), marked(kind, schedulerName="muster")).is_allowed
+    assert updating(marked(kind), a_thing(kind, a_description())).is_allowed
+
+
+@pytest.mark.parametrize("key", sorted(SIGNATURES))
+def test_a_pod_that_muster_signed_keeps_what_muster_wrote(key: str) -> None:
+    real = a_pod(annotations={PLACEHOLDER: "true", key: "v1:0:0"}, schedulerName="muster")
+    bare = {**real, "metadata": {**real["metadata"], "annotations": {}}}
+    assert "delete the pod" in updating(real, bare).refusal
+    assert updating(real, bare, CONTROLLER).is_allowed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["gang-outcome", "binding-signature", "anything-new", ""])
+def test_every_annotation_of_the_internal_prefix_is_written_by_muster_only(kind: str, name: str) -> None:
+    key = INTERNAL_PREFIX + name
+    written = a_thing(kind, a_description(annotations={key: "resumed"}))
+    for who in (ANN, CONTROLLER):
+        assert key in creating(written, who).refusal
+        assert key in updating(a_thing(kind, a_description()), written, who).refusal
+    assert updating(written, a_thing(kind, a_description()), CONTROLLER).is_allowed
+    assert updating(written, written).is_allowed
+
+
+def test_what_is_not_ours_is_another_schedulers_business() -> None:
+    """YuniKorn beside us makes placeholders with the same mark."""
+    nowhere = settings(processNamespaces="^ours$")
+    beside = replace(KNOWN, scheduler_names=frozenset({"muster"}))
+    assert creating(marked("Pod", schedulerName="yunikorn"), known=beside, how=nowhere).is_allowed
+    assert not creating(marked("Pod", schedulerName="muster"), known=beside, how=nowhere).is_allowed

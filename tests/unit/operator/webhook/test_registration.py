@@ -1,0 +1,183 @@
+"""What is registered: only what is ours fails closed, and it is kept as it should be."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.errors import ApiRefused
+from muster_operator.model.names import ANNOTATION_USER_INFO, INTERNAL_PREFIX
+from muster_operator.webhook import registration
+from muster_operator.webhook.certificates import split
+from muster_operator.webhook.context import KINDS, Ours
+from muster_operator.webhook.registration import (
+    MUTATING,
+    NAME,
+    VALIDATING,
+    Registrar,
+    Registration,
+    WebhookClientConfig,
+    bundle_of,
+    mutating,
+    validating,
+)
+from tests.unit.operator.webhook.cluster_peer import Peer, a_session
+from tests.unit.operator.webhook.test_certificates import a_pair
+
+OURS = Ours(frozenset({"muster", "yunikorn"}), "system:serviceaccount:muster:muster-operator", "muster")
+DOOR = WebhookClientConfig("muster", service="muster-webhook")
+PATHS = [f"{path}/{NAME}" for path in (MUTATING, VALIDATING)]
+PEMS = tuple(one.pem for one in a_pair())
+Json = dict[str, Any]
+
+
+def hooks(configuration: Json) -> dict[str, Json]:
+    return {hook["name"].partition(".")[0]: hook for hook in configuration["webhooks"]}
+
+
+def registrar(session: KubeSession, *, by_manifest: bool = False) -> Registrar:
+    return Registrar(session, Registration(DOOR, OURS, by_manifest))
+
+
+async def kept(registrar: Registrar, bundle: tuple[bytes, ...]) -> None:
+    await registrar.keep(await registrar.look(), bundle)
+
+
+def test_what_is_ours_fails_closed_and_everything_else_open_and_soon() -> None:
+    for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
+        is_ours = name.startswith("own-")
+        assert hook["failurePolicy"] == ("Fail" if is_ours else "Ignore"), name
+        assert hook["timeoutSeconds"] == (5 if is_ours else 2), name
+        assert hook["clientConfig"]["service"]["path"] == ("/mutate" if is_ours else "/mutate/others"), name
+        # A second call would find the user's name that the first one wrote, and refuse it.
+        assert hook["reinvocationPolicy"] == "Never"
+    [hook] = validating(DOOR, OURS, PEMS)["webhooks"]
+    assert (hook["failurePolicy"], hook["clientConfig"]["service"]["path"]) == ("Ignore", "/validate-conf")
+
+
+def test_every_kind_is_asked_about_when_it_is_made_and_when_it_is_changed() -> None:
+    asked = {
+        (group, resource, operation)
+        for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items()
+        if name.startswith("own-")
+        for rule in hook["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for operation in rule["operations"]
+    }
+    wanted = {(kind.group, kind.resource, did) for kind in KINDS.values() for did in ("CREATE", "UPDATE")}
+    # A pod's annotations can be changed through its subresources too, and come with its binding.
+    ways = {("", "pods/*", "UPDATE"), ("", "pods/binding", "CREATE"), ("", "bindings", "CREATE")}
+    assert asked == wanted | ways
+
+
+def test_the_control_planes_namespaces_and_our_own_are_never_asked_about() -> None:
+    for hook in mutating(DOOR, OURS, PEMS)["webhooks"]:
+        [expression] = hook["namespaceSelector"]["matchExpressions"]
+        assert expression == {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": ["kube-node-lease", "kube-system", "muster"],
+        }
+        conditions = {one["name"]: one["expression"] for one in hook["matchConditions"]}
+        assert conditions["not-of-muster"] == f"request.userInfo.username != '{OURS.account}'"
+        assert "system:nodes" in conditions["not-of-a-kubelet"]
+        # Labels are users' to write, so no condition and no selector looks at one.
+        assert hook["objectSelector"] == {}
+        assert not any(".labels" in expression for expression in conditions.values())
+
+
+def test_every_guarded_annotation_decides_whether_we_are_asked() -> None:
+    for name, hook in hooks(mutating(DOOR, OURS, PEMS)).items():
+        told = "".join(one["expression"] for one in hook["matchConditions"])
+        assert all(key in told for key in (ANNOTATION_USER_INFO, INTERNAL_PREFIX)) or name == "pods", name
+
+
+def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
+    door = WebhookClientConfig("muster", url="https://10.0.0.1:9089/")
+    [hook] = validating(door, OURS, PEMS)["webhooks"]
+    assert hook["clientConfig"]["url"] == "https://10.0.0.1:9089/validate-conf"
+    assert "service" not in hook["clientConfig"]
+    assert split(bundle_of(validating(door, OURS, PEMS))) == PEMS
+
+
+def test_two_musters_register_beside_each_other() -> None:
+    for home, name in (("muster", NAME), ("gangs", f"{NAME}-gangs")):
+        ours = Ours(OURS.scheduler_names, OURS.account, home)
+        assert {make(DOOR, ours, PEMS)["metadata"]["name"] for make in (mutating, validating)} == {name}
+
+
+async def test_it_is_made_once_and_not_written_again() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        await kept(registrar(session), PEMS)
+        assert peer.writes == [f"POST {path}" for path in PATHS]
+        await kept(registrar(session), PEMS)
+        assert (await registrar(session).look()).authorities == (PEMS, PEMS)
+    assert len(peer.writes) == 2
+
+
+@pytest.mark.parametrize("field, value", [("failurePolicy", "Ignore"), ("namespaceSelector", {}), ("rules", [])])
+async def test_what_somebody_changed_is_put_right_and_what_he_added_stays(field: str, value: object) -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        await kept(registrar(session), PEMS)
+        standing = peer.objects[PATHS[0]]
+        peer.put(
+            PATHS[0],
+            {
+                **standing,
+                "metadata": {**standing["metadata"], "annotations": {"team": "infra"}},
+                "webhooks": [{**standing["webhooks"][0], field: value}, *standing["webhooks"][1:]],
+            },
+        )
+        await kept(registrar(session), PEMS)
+    assert peer.writes[2:] == [f"PUT {PATHS[0]}"]
+    assert peer.objects[PATHS[0]]["webhooks"] == standing["webhooks"]
+    assert peer.objects[PATHS[0]]["metadata"]["annotations"] == {"team": "infra"}
+
+
+async def test_authorities_that_somebody_else_wrote_stay_where_we_have_none() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        await kept(registrar(session), ())
+        injected = base64.b64encode(PEMS[0]).decode()
+        standing = peer.objects[PATHS[0]]
+        changed = [
+            {**hook, "clientConfig": {**hook["clientConfig"], "caBundle": injected}} for hook in standing["webhooks"]
+        ]
+        peer.put(PATHS[0], {**standing, "webhooks": changed})
+        await kept(registrar(session), ())
+    assert len(peer.writes) == 2
+
+
+async def test_of_a_manifest_only_the_authorities_are_ours() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        ours = registrar(session, by_manifest=True)
+        with pytest.raises(ApiRefused, match=r"deploy/webhooks\.yaml"):
+            await kept(ours, PEMS)
+        for path, made in zip(PATHS, (mutating(DOOR, OURS, ()), validating(DOOR, OURS, ())), strict=True):
+            peer.put(path, {**made, "webhooks": [{**hook, "timeoutSeconds": 9} for hook in made["webhooks"]]})
+        await kept(ours, PEMS)
+        await kept(ours, PEMS)
+    assert peer.writes == [f"PUT {path}" for path in PATHS]
+    for path in PATHS:
+        assert {hook["timeoutSeconds"] for hook in peer.objects[path]["webhooks"]} == {9}
+        assert split(registration.bundle_of(peer.objects[path])) == PEMS
+
+
+async def test_who_is_overtaken_writes_nothing_old() -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        await kept(registrar(session), PEMS)
+        peer.put(PATHS[0], {**peer.objects[PATHS[0]], "webhooks": []})
+        theirs = {**peer.objects[PATHS[0]], "metadata": {"name": NAME, "labels": {"theirs": "x"}}}
+        peer.rivals.append((PATHS[0], theirs))
+        await kept(registrar(session), PEMS)
+        assert peer.objects[PATHS[0]]["metadata"]["labels"] == {"theirs": "x"}
+        await kept(registrar(session), PEMS)
+    assert peer.objects[PATHS[0]]["webhooks"]

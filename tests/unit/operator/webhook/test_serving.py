@@ -1,0 +1,43 @@
+"""How admission is asked for on the command line, and what contradicts itself there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster_operator.model.errors import StartupRefused
+from muster_operator.webhook.registration import OTHERS_TIMEOUT_S, TIMEOUT_S
+from muster_operator.webhook.service import MARGIN_S, WebhookOptions
+
+FILE = Path("tls.pem")
+
+
+def test_it_is_off_until_the_api_server_can_find_us() -> None:
+    assert not WebhookOptions().is_on
+    assert WebhookOptions(service="muster-webhook").is_on
+    assert WebhookOptions(url="https://10.0.0.1:9089").is_on
+    WebhookOptions().check()
+    WebhookOptions(service="muster-webhook", certificate=FILE, key=FILE, authority=FILE).check()
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (WebhookOptions(service="s", url="https://h:1"), "--webhook-service and --webhook-url"),
+        (WebhookOptions(url="http://h:1"), "https://host:port"),
+        (WebhookOptions(url="h:1"), "https://host:port"),
+        (WebhookOptions(service="s", certificate=FILE), "--webhook-cert and --webhook-key go together"),
+        (WebhookOptions(service="s", key=FILE), "--webhook-cert and --webhook-key go together"),
+        (WebhookOptions(service="s", authority=FILE), "--webhook-ca"),
+        (WebhookOptions(certificate=FILE, key=FILE), "--webhook-service or --webhook-url"),
+        (WebhookOptions(by_manifest=True), "--webhook-service or --webhook-url"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_with_the_option(options: WebhookOptions, said: str) -> None:
+    with pytest.raises(StartupRefused, match=said):
+        options.check()
+
+
+def test_an_answer_is_there_before_the_api_server_stops_waiting() -> None:
+    assert 0 < MARGIN_S < OTHERS_TIMEOUT_S < TIMEOUT_S <= 10

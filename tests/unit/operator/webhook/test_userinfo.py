@@ -1,0 +1,210 @@
+"""Whose a pod is: its submitter's, unless somebody who may says otherwise; and it stays so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster_operator.webhook.context import Submitter
+from muster_operator.webhook.decisions import LIMIT
+from tests.unit.operator.webhook.reviews import (
+    ANN,
+    BOB,
+    CONTROLLER,
+    USER_INFO,
+    WORKLOADS,
+    a_description,
+    a_pod,
+    a_thing,
+    creating,
+    info,
+    owner_of,
+    settings,
+    updating,
+)
+
+KINDS = ("Pod", *WORKLOADS)
+JENKINS = Submitter("system:serviceaccount:ci:jenkins", ("system:serviceaccounts", "robots"))
+
+
+def owned(kind: str, who: Submitter, image: str = "x") -> dict[str, object]:
+    return a_thing(kind, a_description(annotations={USER_INFO: info(who)}, restartPolicy=image))
+
+
+def free(kind: str, image: str = "x") -> dict[str, object]:
+    return a_thing(kind, a_description(restartPolicy=image))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_made_is_its_submitters(kind: str) -> None:
+    assert owner_of(kind, creating(free(kind)).object) == '{"user":"ann","groups":["dev","system:authenticated"]}'
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_users_name_is_refused_with_the_place_and_the_fix(kind: str) -> None:
+    refusal = creating(owned(kind, ANN), BOB).refusal
+    assert f"metadata.annotations[{USER_INFO}] says 'ann', but you are 'bob': leave it out" in refusal
+    assert refusal.startswith({"Pod": "metadata", "CronJob": "spec.jobTemplate"}.get(kind, "spec.template"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "who, entries",
+    [
+        (CONTROLLER, {}),
+        (JENKINS, {"systemUsers": "^system:serviceaccount:ci:"}),
+        (JENKINS, {"externalUsers": "jenkins$"}),
+        (JENKINS, {"externalGroups": "other,^robots$"}),
+        (JENKINS, {"bypassAuth": "true"}),
+    ],
+)
+def test_the_trusted_may_name_another(kind: str, who: Submitter, entries: dict[str, str]) -> None:
+    answer = creating(owned(kind, ANN), who, how=settings(**entries))
+    assert answer.is_allowed
+    assert answer.object is None or owner_of(kind, answer.object) == info(ANN)
+
+
+@pytest.mark.parametrize(
+    "who, entries",
+    [
+        (CONTROLLER, {"trustControllers": "false"}),
+        (JENKINS, {}),
+        (JENKINS, {"externalUsers": "^jenkins$"}),
+        (JENKINS, {"externalGroups": "^robot$"}),
+        (JENKINS, {"trustControllers": "false", "systemUsers": "jenkins"}),
+    ],
+)
+def test_others_may_not(who: Submitter, entries: dict[str, str]) -> None:
+    assert not creating(owned("Pod", ANN), who, how=settings(**entries)).is_allowed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_names_himself_is_believed_his_name_but_not_his_groups(kind: str) -> None:
+    assert owner_of(kind, creating(owned(kind, ANN), ANN).object or owned(kind, ANN)) == info(ANN)
+    grand = Submitter("ann", ("dev", "admins"))
+    answer = creating(owned(kind, grand), ANN)
+    assert owner_of(kind, answer.object) == info(ANN)
+    assert answer.warnings[0].endswith(f"[{USER_INFO}]: the groups are those of your login")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", [ANN, BOB, CONTROLLER])
+def test_a_change_of_something_else_is_anybodys_and_leaves_the_owner(kind: str, who: Submitter) -> None:
+    """Whoever may change a workload runs pods of its owner, as with its service account."""
+    answer = updating(owned(kind, ANN), owned(kind, ANN, "another"), who)
+    assert (answer.is_allowed, answer.object) == (True, None)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_a_workload_that_is_written_anew_without_its_owner_keeps_him(kind: str) -> None:
+    for who in (ANN, BOB):
+        assert owner_of(kind, updating(owned(kind, ANN), free(kind, "another"), who).object) == info(ANN)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_only_the_owner_renews_his_groups(kind: str) -> None:
+    moved = Submitter("ann", ("new",))
+    assert updating(owned(kind, ANN), owned(kind, moved), moved).object is None
+    assert owner_of(kind, updating(owned(kind, ANN), owned(kind, moved), BOB).object) == info(ANN)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_a_workload_is_taken_over_by_nobody(kind: str) -> None:
+    refusal = updating(owned(kind, ANN), owned(kind, BOB), BOB).refusal
+    assert "would change from 'ann' to 'bob'" in refusal
+    assert updating(owned(kind, ANN), owned(kind, BOB), CONTROLLER).is_allowed
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_an_ownerless_workload_gets_an_owner_when_its_pods_are_replaced_anyway(kind: str) -> None:
+    assert owner_of(kind, updating(free(kind), free(kind, "another"), BOB).object) == info(BOB)
+    same = a_thing(kind, a_description(restartPolicy="x"), labels={"scaled": "up"})
+    assert updating(free(kind), same, BOB).object is None, "all its pods would be replaced"
+
+
+@pytest.mark.parametrize("now", [{}, {USER_INFO: ""}, {USER_INFO: info(BOB)}])
+def test_a_stored_pod_stays_whose_it_is(now: dict[str, str]) -> None:
+    assert "cannot change" in updating(owned("Pod", ANN), a_pod(annotations=now), BOB).refusal
+    assert updating(owned("Pod", ANN), a_pod(annotations=now), CONTROLLER).is_allowed
+
+
+def test_a_stored_pod_gets_no_owner_afterwards_not_even_by_himself() -> None:
+    assert not updating(a_pod(), owned("Pod", ANN), ANN).is_allowed
+    assert updating(a_pod(), a_pod(labels={"a": "b"}), ANN).object is None
+
+
+@pytest.mark.parametrize("owner", WORKLOADS)
+def test_what_a_controller_makes_of_a_workload_is_as_the_workload_says(owner: str) -> None:
+    """One of before Muster makes pods of nobody, not of the controller, whose limits all users would share."""
+    assert owner_of("Pod", creating(a_pod(owner=owner), CONTROLLER).object) is None
+    assert owner_of("Pod", creating(a_pod(owner=owner, annotations={USER_INFO: info(ANN)}), CONTROLLER).object) == info(
+        ANN
+    )
+    replica_set = a_thing("ReplicaSet", a_description(), owner="Deployment")
+    assert creating(replica_set, CONTROLLER).object is None, "another template means another ReplicaSet, for ever"
+
+
+def test_what_else_a_service_account_makes_is_its_own_whatever_owners_it_claims() -> None:
+    assert owner_of("Pod", creating(a_pod(), CONTROLLER).object) == info(CONTROLLER)
+    assert owner_of("Pod", creating(a_pod(owner="ReplicaSet"), JENKINS).object) == info(JENKINS)
+    foreign = a_pod()
+    foreign["metadata"]["ownerReferences"] = [
+        {"apiVersion": "ray.io/v1", "kind": "RayCluster", "controller": True},
+        {"apiVersion": "example.org/v1", "kind": "Job", "controller": True},
+        {"apiVersion": "batch/v1", "kind": "Job"},
+    ]
+    assert owner_of("Pod", creating(foreign, CONTROLLER).object) == info(CONTROLLER)
+
+
+@pytest.mark.parametrize(
+    "stated, said",
+    [
+        ("ann", "is not JSON"),
+        ('{"user":"ann"', "is not JSON"),
+        ("[" * 100_00, "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "has no user"),
+        ('{"username":"ann"}', "has no user"),
+        ('{"user":7}', "has no user"),
+        ('{"user":" "}', "has no user"),
+        ('{"user":"a\\u0000b"}', "not printable"),
+        ('{"user":"ann","groups":"dev"}', "groups that are not a list"),
+        ('{"user":"ann","groups":["dev",7]}', "groups that are not a list"),
+        ('{"user":"ann","groups":["dev\\n"]}', "groups that are not a list"),
+        (json.dumps({"user": "ann", "groups": ["g" * LIMIT]}), "more than 65536"),
+    ],
+)
+@pytest.mark.parametrize("who", [ANN, CONTROLLER])
+def test_what_cannot_be_read_is_refused_and_what_was_stored_so_goes_on(stated: str, said: str, who: Submitter) -> None:
+    broken = a_thing("Deployment", a_description(annotations={USER_INFO: stated}))
+    refusal = creating(broken, who).refusal
+    assert said in refusal
+    assert 'write {"user": "name", "groups": ["group"]}' in refusal
+    assert len(refusal) < 400
+    assert updating(broken, broken, who).is_allowed
+    assert owner_of("Deployment", updating(broken, free("Deployment"), ANN).object) == info(ANN)
+
+
+def test_names_are_taken_as_they_are() -> None:
+    zoe = Submitter("zoë@example.org/\u4e2d", ('quote"', "CN=a,OU=b"))
+    assert owner_of("Pod", creating(a_pod(), zoe).object) == json.dumps(
+        {"user": zoe.name, "groups": list(zoe.groups)}, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def test_more_groups_than_an_annotation_holds_are_cut_and_not_a_reason_to_refuse() -> None:
+    many = Submitter("ann", tuple(f"group-{number:050}" for number in range(5000)))
+    written = owner_of("Pod", creating(a_pod(), many).object) or ""
+    assert len(written) <= LIMIT
+    assert json.loads(written)["groups"][:2] == list(many.groups[:2])
+    assert len(json.loads(written)["groups"]) > 500
+
+
+def test_where_nothing_is_served_there_is_an_owner_only_for_what_names_us() -> None:
+    nowhere = settings(processNamespaces="^prod$")
+    for kind in KINDS:
+        named = a_thing(kind, a_description(schedulerName="muster"))
+        assert owner_of(kind, creating(named, how=nowhere).object) == info(ANN)
+        assert creating(free(kind), how=nowhere).object is None
+        assert not creating(owned(kind, ANN), BOB, how=nowhere).is_allowed, "the namespace may be served tomorrow"
