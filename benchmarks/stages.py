@@ -1,6 +1,6 @@
-"""Where the processor time of one process goes, by stage of a pod's way: a look at the stack each millisecond of it.
+"""Samples the stack once per millisecond of processor time, and counts the samples by stage of a pod's path.
 
-A tracing profiler would make short Python functions look dear, and C code cheap. A look costs some microseconds.
+A tracing profiler overstates short Python functions and understates C code. One sample costs a few microseconds.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import Final
 
 #: Processor seconds between two looks.
 STEP_S: Final = 0.001
-#: What a file belongs to: the first that fits, from the innermost frame outwards. Whoever is called from obeying obeys.
+#: Stage by a part of the file's path: the first match, from the innermost frame outwards. Controller code that
+#: `_OUTER` modules call counts as theirs.
 PLACES: Final = (
     ("/benchmarks/through_both", "event loop"),
     ("/benchmarks/", "stub"),
     ("muster_operator/translate/", "translate"),
-    ("muster_operator/controller/core_responses", "obey"),
-    ("muster_operator/controller/", "agent"),
-    ("muster_operator/si/decode", "obey"),
+    ("muster_operator/controller/core_responses", "core responses"),
+    ("muster_operator/controller/", "controller"),
+    ("muster_operator/si/decode", "core responses"),
     ("muster_operator/si/", "encode"),
     ("muster_si/", "encode"),
     ("muster_operator/kube/watch", "decode"),
     ("muster_operator/kube/", "requests"),
-    ("muster_operator/runtime/loop", "agent"),
+    ("muster_operator/runtime/loop", "controller"),
     ("muster_operator/", "decode"),
     ("/kopf/", "decode"),
-    ("muster_core/si/", "core's codec"),
-    ("muster_core/runtime/", "core's edge"),
+    ("muster_core/si/", "core messages"),
+    ("muster_core/runtime/", "core runtime"),
     ("muster_core/", "core"),
 )
 STAGES: Final = (*dict.fromkeys(stage for _, stage in PLACES), "other")
@@ -60,8 +61,8 @@ class Looks:
                 stage = self._known[file] = next((name for part, name in PLACES if part in file), "")
             if stage and not place:
                 found, place = stage, f"{file.rpartition('/')[2]}:{frame.f_code.co_name}"
-            if found == "agent" and file.endswith(_OUTER):
-                found = "obey"
+            if found == "controller" and file.endswith(_OUTER):
+                found = "core responses"
             frame = frame.f_back
         self.stages[found] += 1
         self.places[f"{found} {place}"] += 1

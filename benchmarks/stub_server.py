@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
@@ -97,6 +97,11 @@ class Feed:
             await self._news.wait()
         return self._piece(PIECE)
 
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Pieces without an end, as kopf's own watch reads them."""
+        while True:
+            yield await self.readany()
+
     def _piece(self, size: int) -> bytes:
         made: list[bytes] = []
         while self._lines and size > 0 and self.event is not None:
@@ -179,7 +184,7 @@ class StubSession:
 
 
 class StubLines:
-    """As much of `link.api.lines.Lines` as is used: a write and its answer."""
+    """The part of `muster_operator.kube.http`'s connection pool that is used: a write and its response."""
 
     def __init__(self, server: StubServer) -> None:
         self._server = server
