@@ -229,11 +229,11 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
         _warn(partition, app, allocation_plan, is_held=refused is not None)
         exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
     # Who arrives first must not take the room of those that are still to come, nor decide where all of them go.
-    coming_ = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
-    if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in coming_):
+    expected = [] if has_all else coming(partition, app, counts, is_needed=exceeds)
+    if app.gang.live and sum(counts.values()) * _AT_ONCE < sum(count for _, count in expected):
         return  # each plan is one for all of them: the next ones that come make it worth it
     snapshot = draft_for(partition, app)
-    answer = _whole(partition, app, counts, coming_, snapshot) if refused is None else None
+    answer = _whole(partition, app, counts, expected, snapshot) if refused is None else None
     if isinstance(answer, Places):
         pairs = zip(counts, answer.per_demand, strict=False)  # those to come are behind them
         places = [place for kind, spots in pairs for place in assign(app, kind, list(spots))]
@@ -243,7 +243,7 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
     _warn(partition, app, allocation_plan, is_held=refused is not None)
     exceeds = bool(allocation_plan.notice) if allocation_plan.checked else exceeds
     if not is_whole and not exceeds:
-        place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, coming_))
+        place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, expected))
     elif refused is not None:
         allocation_plan.unplaced += [Unplaced(kind, refused.why) for kind in kinds]
         allocation_plan.obstacles.append(refused.obstacle)
@@ -264,10 +264,10 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
     allocation_plan.obstacles.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
     room = answer.count - answer.missing
     where = within(answer.domain) or ("" if answer.alone else " beside the others")
-    about_ = about(app, kind, room, where)
+    details = about(app, kind, room, where)
     for index, other in enumerate(kinds):
         known = room if answer.alone and index == answer.demand else None
-        allocation_plan.unplaced.append(Unplaced(other, answer.why, known, about_))
+        allocation_plan.unplaced.append(Unplaced(other, answer.why, known, details))
 
 
 def _whole(

@@ -36,7 +36,7 @@ _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, Applicatio
 
 
 #: Applications between two moments at which others may run.
-_AT_ONCE: Final = 500
+_APPLICATIONS_PER_SLICE: Final = 500
 
 
 class Phase(StrEnum):
@@ -72,7 +72,7 @@ def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
                 by_queue.setdefault(path, dict.fromkeys(_LABELS.values(), 0))
         ended = list(partition.history)
         for number, app in enumerate(list(partition.applications.values())):
-            if number % _AT_ONCE == 0:
+            if number % _APPLICATIONS_PER_SLICE == 0:
                 yield
             _count(found, app)
             found.asks += len(app.asks)
@@ -80,7 +80,7 @@ def count(found: Census, partitions: Iterable[Partition]) -> Iterator[None]:
             if app.spec.placeholder_ask:
                 found.phases[phase(app)] += 1
         for number, app in enumerate(ended):
-            if number % _AT_ONCE == 0:
+            if number % _APPLICATIONS_PER_SLICE == 0:
                 yield
             _count(found, app)
 
@@ -224,7 +224,7 @@ def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[n
 
 
 #: Queues between two moments at which others may run.
-_QUEUES_AT_ONCE: Final = 50
+_QUEUES_PER_SLICE: Final = 50
 
 
 _Amounts = dict[tuple[str, str, str], int]
@@ -237,7 +237,7 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
     reserved_quota = 0
     for partition in partitions:
         for count, (path, queue) in enumerate(list(partition.queues.by_path.items())):
-            if count % _QUEUES_AT_ONCE == 0:
+            if count % _QUEUES_PER_SLICE == 0:
                 yield PAUSE
             _add(amounts, path, queue)
             if queue.is_leaf:

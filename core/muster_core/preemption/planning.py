@@ -336,10 +336,10 @@ def _candidates(partition: Partition, app: Application, ask: Ask) -> list[Candid
         for owner, one in pairs
         if owner is not app and is_eligible(one, ask.spec.resources) and one.spec.priority <= ask.spec.priority
     )
-    return sorted(found, key=_order)
+    return sorted(found, key=_node_victim_order)
 
 
-def _order(candidate: Candidate) -> tuple[bool, bool, int, bool, int, float, int]:
+def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, int, bool, int, float, int]:
     spec = candidate.allocation.spec
     since = -candidate.allocation.allocated_ns
     opted_out = not spec.allow_preempt_self
@@ -412,7 +412,7 @@ def _take(
         for app, one in islice(youngest_first(partition, leaf), at_most * _TRIED)
         if (app.id, one.id) not in chosen and is_eligible(one, amount)
     )
-    candidates = sorted(islice(found, at_most), key=lambda candidate: _quota_order(candidate, amount))
+    candidates = sorted(islice(found, at_most), key=lambda candidate: _quota_victim_order(candidate, amount))
     freed = NOTHING
     for victim in fewest(candidates, amount, balance, enough=False) or ():
         balance.lose(leaf, victim.resources)
@@ -421,7 +421,7 @@ def _take(
     return freed
 
 
-def _quota_order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, bool, int, float, int]:
+def _quota_victim_order(candidate: Candidate, over: Resources) -> tuple[bool, bool, float, int, bool, int, float, int]:
     spec = candidate.allocation.spec
     matching = sum(1 for name in spec.resources if name in over) / max(sum(1 for _ in spec.resources), 1)
     since = -candidate.allocation.allocated_ns

@@ -123,7 +123,7 @@ SECRET: Final = Path("/run/secrets/ldap")
 
 
 #: For connecting, and for each answer.
-_PATIENCE_S: Final = 2
+_LDAP_TIMEOUT_S: Final = 2
 
 
 #: Beyond it nobody's groups are looked at.
@@ -209,13 +209,13 @@ def _search(settings: LdapSettings, user: str) -> GroupsAnswer:
         use_ssl=settings.is_tls,
         tls=tls if settings.is_tls else None,
         get_info=ldap3.NONE,
-        connect_timeout=_PATIENCE_S,
+        connect_timeout=_LDAP_TIMEOUT_S,
     )
     connection = ldap3.Connection(
         server,
         user=settings.user or None,
         password=settings.password or None,
-        receive_timeout=_PATIENCE_S,
+        receive_timeout=_LDAP_TIMEOUT_S,
         auto_referrals=False,
         read_only=True,
     )
@@ -271,7 +271,7 @@ _THREADS: Final = 4
 
 
 #: A silent directory is believed to be gone after so long.
-_LOOKUP_PATIENCE_S: Final = 3.0
+_LOOKUP_TIMEOUT_S: Final = 3.0
 
 
 #: One message waits no longer, however steadily its users are answered.
@@ -301,7 +301,7 @@ class Groups:
         self,
         asked: Mapping[GroupResolver, Directory] | None = None,
         now_s: Callable[[], float] = time.monotonic,
-        patience_s: float = _LOOKUP_PATIENCE_S,
+        patience_s: float = _LOOKUP_TIMEOUT_S,
         retry_s: float = PROBLEM_S + 1.0,
     ) -> None:
         self.retry_s = retry_s

@@ -45,7 +45,7 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
             return
         is_undecided = spec.application in partition.undecided
         what = "is not accepted yet: the groups of its user are unknown" if is_undecided else "is not known"
-        _reject(partition, spec, f"application {spec.application} {what}")
+        _reject_request(partition, spec, f"application {spec.application} {what}")
         return
     if spec.placeholder and _is_late(app, spec):
         # Nothing is wrong with it: it may have been asked before the resource manager knew, on another stream.
@@ -53,7 +53,7 @@ def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         return
     reason = _refusal(app, spec) or selectors.refusal(partition, spec)
     if reason:
-        _reject(partition, spec, reason)
+        _reject_request(partition, spec, reason)
         return
     selectors.read(partition, spec)
     tags = partition.nodes.pods_on_nodes.tags.project(spec.tags)
@@ -162,7 +162,7 @@ def _return(partition: Partition, spec: AskSpec, why: str) -> None:
     partition.outbox.put(AllocationResponse(partition.rm, released_asks=(gone,)))
 
 
-def _reject(partition: Partition, spec: AskSpec, reason: str) -> None:
+def _reject_request(partition: Partition, spec: AskSpec, reason: str) -> None:
     refusal = Rejection(spec.application, spec.key, reason)
     partition.outbox.put(AllocationResponse(partition.rm, rejected_asks=(refusal,)))
 
@@ -177,9 +177,9 @@ def add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) ->
         elif known is not None:
             _renew(partition, known, spec, now_ns)
     elif partition.is_closing:
-        _applications_reject(partition, spec, now_ns, f"partition {partition.id} is being removed")
+        _reject_application(partition, spec, now_ns, f"partition {partition.id} is being removed")
     elif known is not None:
-        _applications_reject(
+        _reject_application(
             partition, spec, now_ns, f"application {spec.name} exists already, its state is {known.state}"
         )
     else:
@@ -196,14 +196,14 @@ def _decide(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
             return
         chosen = recovery_queue(partition.queues)
     if not isinstance(chosen, Chosen):
-        _applications_reject(partition, spec, now_ns, chosen)
+        _reject_application(partition, spec, now_ns, chosen)
         return
     on_demand = queues.leaf_on_demand(partition.queues, chosen.path, spec.quota) if chosen.create else None
     reader = lifecycle.reader(partition, spec, queues.nearest(partition.queues, chosen.path))
     if reader and not spec.forced:
         _put_off(partition, spec, reader, now_ns)
     elif reason := _gang_refusal(partition, spec, chosen.path, on_demand):
-        _applications_reject(partition, spec, now_ns, reason)
+        _reject_application(partition, spec, now_ns, reason)
     elif on_demand is not None:
         _enter(partition, queues.open_leaf(partition, chosen, on_demand), spec, now_ns)
     else:
@@ -236,7 +236,7 @@ def _put_off(partition: Partition, spec: ApplicationSpec, reader: str, now_ns: i
     """Neither accept nor reject the application before the groups of its user are known."""
     reason = lifecycle.unresolved_reason(spec, reader)
     if len(partition.undecided) >= limits.UNDECIDED_APPLICATIONS:
-        _applications_reject(
+        _reject_application(
             partition,
             spec,
             now_ns,
@@ -282,7 +282,7 @@ def reject_undecided(partition: Partition, reason: str, now_ns: int) -> None:
     """Reject the applications that wait for groups: the partition accepts no new applications."""
     for spec in list(partition.undecided.values()):
         _forget_undecided(partition, spec)
-        _applications_reject(partition, spec, now_ns, reason)
+        _reject_application(partition, spec, now_ns, reason)
 
 
 def _renew(partition: Partition, app: Application, spec: ApplicationSpec, now_ns: int) -> None:
@@ -347,7 +347,7 @@ def _gang_refusal(partition: Partition, spec: ApplicationSpec, path: QueuePath, 
     return gang_blocking_reason(spec, leaf.policies.order, [(path, most), *above])
 
 
-def _applications_reject(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> None:
+def _reject_application(partition: Partition, spec: ApplicationSpec, now_ns: int, reason: str) -> None:
     """Refuse the application, and keep it for people to look at."""
     app = Application(spec, nowhere(spec.queue), partition.next_number(), spec.created_ns or now_ns)
     app.state = follow(APPLICATION, app.state, ApplicationEvent.REJECT)

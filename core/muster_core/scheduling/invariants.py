@@ -253,7 +253,7 @@ def _partition(partition: Partition) -> Iterator[str]:
         yield from _application(partition, app)
         yield from _links(app)
         yield from _gang(partition, app)
-    yield from _invariants_queues(partition)
+    yield from _queue_sums(partition)
     yield from _tree(partition)
     yield from _users(partition)
     yield from _scheduling_queue(partition)
@@ -371,7 +371,7 @@ def _podless(app: Application) -> Iterator[str]:
         yield f"gang {app.id} wants or holds more places than it has members"
 
 
-def _invariants_queues(partition: Partition) -> Iterator[str]:
+def _queue_sums(partition: Partition) -> Iterator[str]:
     allocated: dict[QueuePath, Resources] = {}
     pending: dict[QueuePath, Resources] = {}
     reserved_quota: dict[QueuePath, Resources] = {}
@@ -587,7 +587,7 @@ def _occupants(partition: Partition) -> Iterator[str]:
     nodes, pods_on_nodes = partition.nodes, partition.nodes.pods_on_nodes
     tags: dict[Tags, Counter[int]] = {}
     facts: dict[PodProperties, Counter[int]] = {}
-    for node, spec in _invariants_there(partition):
+    for node, spec in _specs_by_node(partition):
         row = nodes.rows.row(node)
         tags.setdefault(pods_on_nodes.tags.project(spec.tags), Counter())[row] += 1
         if spec.facts.concerns_others:
@@ -600,7 +600,7 @@ def _occupants(partition: Partition) -> Iterator[str]:
     yield from check_storage(partition, volumes)
 
 
-def _invariants_there(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | AllocationSpec]]:
+def _specs_by_node(partition: Partition) -> Iterator[tuple[NodeId, AskSpec | AllocationSpec]]:
     for app in partition.applications.values():
         for allocation in app.allocations.values():
             if allocation.replaced_by is None:

@@ -580,7 +580,7 @@ class Decoder:
         if name != keys.DEFAULT_PARTITION:
             self._partition_of_node[node] = name
         prefix = keys.NODE_LABEL_PREFIX
-        images_ = images(attributes)
+        node_images = images(attributes)
         attributes.pop(keys.LOCAL_IMAGES, None)  # the longest of them all, and of no use to people
         return NodeSpec(
             partition=partition,
@@ -591,7 +591,7 @@ class Decoder:
             taints=taints(attributes),
             cordoned=is_cordoned(attributes),
             features=features(attributes),
-            images=images_,
+            images=node_images,
             storage=storage(attributes),
             attributes=attributes,
         )

@@ -120,11 +120,11 @@ def read_properties(tags: Mapping[str, str]) -> PodProperties:
     namespace = get(keys.TAG_NAMESPACE, "")
     pod = f"{namespace}/{get(keys.TAG_POD_NAME, '')}" if '"ephemeral"' in used else ""
     others = get(keys.CONTAINER_PORTS, ""), get(keys.TAG_PREFERENCES, "")
-    return _facts(terms, namespace if terms else "", used, pod, others)
+    return _pod_properties(terms, namespace if terms else "", used, pod, others)
 
 
 @memoized
-def _facts(terms: str, namespace: str, used: str, pod: str, others: tuple[str, str]) -> PodProperties:
+def _pod_properties(terms: str, namespace: str, used: str, pod: str, others: tuple[str, str]) -> PodProperties:
     return PodProperties(
         inter_pod=_read(keys.TAG_POD_CONSTRAINTS, terms, lambda text: inter_pod_constraints(text, namespace))
         or NO_INTER_POD_CONSTRAINTS,
@@ -354,7 +354,7 @@ def _member(found: Object, namespace: str) -> Member:
         count=count,
         resources=resources,
         constraints=values.constraints_of(an_object(found.get("constraints") or {}, "constraints")),
-        facts=_members_facts(found, namespace),
+        facts=_member_properties(found, namespace),
         tags=((keys.TAG_NAMESPACE, namespace), *labels),
         priority=number(found, "priority", least=-_PRIORITY_LIMIT, most=_PRIORITY_LIMIT),
         allow_preempt_self=flag(found, "allowPreemptSelf", default=True),
@@ -362,7 +362,7 @@ def _member(found: Object, namespace: str) -> Member:
     )
 
 
-def _members_facts(found: Object, namespace: str) -> PodProperties:
+def _member_properties(found: Object, namespace: str) -> PodProperties:
     inter_pod = inter_pod_constraints_of(an_object(found.get("podConstraints") or {}, "podConstraints"), namespace)
     liked = an_object(found.get("preferences") or {}, "preferences")
     if inter_pod == NO_INTER_POD_CONSTRAINTS and not liked:

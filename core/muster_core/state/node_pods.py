@@ -67,12 +67,12 @@ class Attachments:
         nobody uses any more is forgotten.
         """
         for claim in dict.fromkeys(volumes.claims):
-            _change(self.claims, claim, row, count)
+            _change_count(self.claims, claim, row, count)
             _add(self._per_row, row, claim, count)
             if claim not in self.claims:
                 self.storage.forget(claim)
         for disk in dict.fromkeys(volumes.disks):
-            _change(self.disks, disk, row, count)
+            _change_count(self.disks, disk, row, count)
         for handle in dict.fromkeys(volumes.attached):
             _add(self._own, row, handle, count)
         if volumes.claims or volumes.attached:
@@ -162,7 +162,7 @@ class Attachments:
         return Counter(handle.driver for handle in (by_pods.union(told.attached) if told else by_pods))
 
 
-def _change(index: dict[Key, dict[int, int]], key: Key, row: int, count: int) -> None:
+def _change_count(index: dict[Key, dict[int, int]], key: Key, row: int, count: int) -> None:
     rows = index.setdefault(key, {})
     rows[row] = rows.get(row, 0) + count
     if not rows[row]:
@@ -297,7 +297,7 @@ class NodePods:
         return (*term.selector, Target(NAMESPACE, TargetOperator.IN, tuple(names)))
 
     def _count(self, row: int, facts: PodProperties, count: int) -> None:
-        _occupants_change(self._facts, facts, row, count)
+        _change_count(self._facts, facts, row, count)
         for term in facts.inter_pod.apart:
             self.apart.change(term, row, count)
         for term in facts.inter_pod.near:
@@ -305,7 +305,7 @@ class NodePods:
         for weighed in facts.inter_pod.preferred:
             self.drawn.change(weighed, row, count)
         for port in facts.ports:
-            _occupants_change(self.ports, port, row, count)
+            _change_count(self.ports, port, row, count)
         if facts.volumes != NO_VOLUMES:
             self.attachments.use(row, facts.volumes, count)
 
@@ -320,12 +320,3 @@ def _weighed(weighed: WeightedPodTerm) -> PodTerm:
 
 def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     return selector is not None and matches(selector, labels)
-
-
-def _occupants_change(counts: dict[Key, Counted], key: Key, row: int, count: int) -> None:
-    rows = counts.setdefault(key, {})
-    rows[row] = rows.get(row, 0) + count
-    if not rows[row]:
-        del rows[row]
-    if not rows:
-        del counts[key]

@@ -420,8 +420,8 @@ MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(
 
 def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
     """What is odd about these entries: keys, and values that are not worth a refusal. Others are judged elsewhere."""
-    loose_ = [_about(key, says) for key, says in loose(entries).items()]
-    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *loose_]
+    unanchored = [_about(key, says) for key, says in loose(entries).items()]
+    return [*_unknown(entries), *_without_effect(entries), *_idle_queues(entries), *unfit(entries), *unanchored]
 
 
 def unfit(entries: Mapping[str, str]) -> list[Finding]:

@@ -99,14 +99,14 @@ _DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
 
 
 #: A pod waits for its own ask, or for the places of its gang.
-_WAITS: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
+_WAITING_STATES: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
 
 
 #: So many conditions of a pod are written before the pauses between two begin to grow.
 _FREE_WRITES: Final = 3
 
 
-_LONGEST_PAUSE_S: Final = 300.0
+_LONGEST_WRITE_PAUSE_S: Final = 300.0
 
 
 def state_changed(ledger: Ledger, out: Outcome, change: SchedulingStateChanged, now: float) -> None:
@@ -147,7 +147,12 @@ def lack_of(condition: Condition) -> str:
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Write the condition if it is due and not there already, else come back when it is."""
     wanted, standing = task.shortage, task.told or task.pod.condition
-    if wanted is None or task.state not in _WAITS or wanted == standing or _is_for_nobody(task, wanted, standing):
+    if (
+        wanted is None
+        or task.state not in _WAITING_STATES
+        or wanted == standing
+        or _is_for_nobody(task, wanted, standing)
+    ):
         return
     settings = ledger.settings
     since = now if task.waits_since is None else task.waits_since
@@ -174,14 +179,14 @@ def _is_for_nobody(task: Task, wanted: Condition, standing: Condition | None) ->
 
 
 def _pause(task: Task, first: float) -> float:
-    return min(first * 2.0 ** max(0, min(task.writes, 30) - _FREE_WRITES), max(first, _LONGEST_PAUSE_S))
+    return min(first * 2.0 ** max(0, min(task.writes, 30) - _FREE_WRITES), max(first, _LONGEST_WRITE_PAUSE_S))
 
 
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
 
 
-_RESERVING_LONGEST_PAUSE_S: Final = 60.0
+_LONGEST_GANG_PAUSE_S: Final = 60.0
 
 
 #: From this pause on the originator of a gang whose own writes do not get through says so too; before it they only wait
@@ -190,9 +195,6 @@ _OURS_S: Final = 32.0
 
 
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
-
-
-_RESERVING_WAITS: Final = frozenset({TaskState.PENDING, TaskState.SCHEDULING})
 
 
 def watch_progress(ledger: Ledger, app: Application, now: float, pause: float = FIRST_LOOK_S) -> None:
@@ -211,12 +213,12 @@ def check_progress(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> N
     if reached == app.reached:
         is_ours = _is_on_our_way(app)
         if not is_ours or app.look_pause >= _OURS_S:
-            _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _RESERVING_LONGEST_PAUSE_S)
+            _explain(ledger, out, app, now, by_all=not is_ours or app.look_pause >= _LONGEST_GANG_PAUSE_S)
     elif bound and bound != app.reached[1]:
         note = f"{bound} of {app.wanted} placeholders have their node"
         progress(out, app, names.ACTION_PLACEHOLDER_ALLOCATED, note)
     app.reached = reached
-    watch_progress(ledger, app, now, min(app.look_pause * 2, _RESERVING_LONGEST_PAUSE_S))
+    watch_progress(ledger, app, now, min(app.look_pause * 2, _LONGEST_GANG_PAUSE_S))
 
 
 def how_far(app: Application) -> tuple[int, int]:
@@ -328,7 +330,7 @@ def _explain(ledger: Ledger, out: Outcome, app: Application, now: float, *, by_a
     """Let its pods say why it waits, or only the originator."""
     if _is_direct(app):
         for task in app.members.values():
-            if task.state in _RESERVING_WAITS:
+            if task.state in _WAITING_STATES:
                 _wait(ledger, out, task, _of_direct(app), now)
         return
     originator = app.originator.ref
@@ -399,7 +401,7 @@ def _is_news(task: Task, message: str, now: float) -> bool:
     A session that begins knows of none: what the pod's condition says already was told before.
     """
     text = _NUMBER.sub("#", message)
-    before = () if task.heard or not _hearing_says(task, text) else ((text, now),)
+    before = () if task.heard or not _is_in_condition(task, text) else ((text, now),)
     heard = {said: at for said, at in (*task.heard, *before) if now < at + STANDS_S}
     if text in heard:
         return False
@@ -407,7 +409,7 @@ def _is_news(task: Task, message: str, now: float) -> bool:
     return True
 
 
-def _hearing_says(task: Task, text: str) -> bool:
+def _is_in_condition(task: Task, text: str) -> bool:
     """Whether that is what the condition of the pod says, numbers aside."""
     condition = task.pod.condition
     return condition is not None and _NUMBER.sub("#", lack_of(condition)) == text

@@ -144,13 +144,13 @@ class Page:
     version: str
 
 
-class _ListingMetadata(msgspec.Struct):
+class _ListMetadata(msgspec.Struct):
     version: str = msgspec.field(name="resourceVersion", default="")
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
 class _List(msgspec.Struct):
-    metadata: _ListingMetadata
+    metadata: _ListMetadata
     items: list[msgspec.Raw] | None = None
 
 

@@ -89,7 +89,7 @@ def _parts(spec: Raw) -> Raw:
     return parts
 
 
-def _tag(parts: Raw) -> str:
+def _node_constraints_tag(parts: Raw) -> str:
     facts: dict[str, Any] = {}
     if selector := strings(parts.get("nodeSelector")):
         facts["nodeSelector"] = selector
@@ -106,7 +106,7 @@ def _tag(parts: Raw) -> str:
     return canonical("constraints", facts) if facts else ""
 
 
-_remembered_tag: Final = memoized("node constraints", _tag)
+_memoized_node_constraints_tag: Final = memoized("node constraints", _node_constraints_tag)
 
 
 def constraints_tag(spec: Raw) -> str:
@@ -116,7 +116,7 @@ def constraints_tag(spec: Raw) -> str:
         BadInputError: the facts cannot be written as JSON.
     """
     parts = _parts(spec)
-    return _remembered_tag(parts) if parts else ""
+    return _memoized_node_constraints_tag(parts) if parts else ""
 
 
 def required_node(metadata: Raw, spec: Raw) -> str:
@@ -173,7 +173,7 @@ def _only(images: tuple[str, ...]) -> str:
     if not images:
         return ""
     written = "\0".join(images).encode("utf-8", "replace")
-    return _of_images.get(written, lambda _: _preferences_tag({"images": _normals(images)}))
+    return _of_images.get(written, lambda _: _node_preferences_tag({"images": _normals(images)}))
 
 
 def _normals(names: Iterable[str]) -> list[str]:
@@ -188,7 +188,7 @@ def _volume_images(spec: Raw) -> list[str]:
     return _normals(name for name in names if name)
 
 
-def _preferences_tag(parts: Raw) -> str:
+def _node_preferences_tag(parts: Raw) -> str:
     facts = dict(parts)
     if "nodeAffinity" in parts:
         facts["nodeAffinity"] = [
@@ -199,7 +199,7 @@ def _preferences_tag(parts: Raw) -> str:
     return canonical("preferences", {field: value for field, value in facts.items() if value})
 
 
-_preferences_remembered_tag: Final = memoized("node preferences", _preferences_tag)
+_memoized_node_preferences_tag: Final = memoized("node preferences", _node_preferences_tag)
 
 
 def preferences_tag(spec: Raw) -> str:
@@ -216,7 +216,7 @@ def preferences_tag(spec: Raw) -> str:
         parts["volumeImages"] = of_volumes
     if not parts:
         return _only(images)
-    return _preferences_remembered_tag({**parts, "images": _normals(images)})
+    return _memoized_node_preferences_tag({**parts, "images": _normals(images)})
 
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what Kubernetes calls every address of a node
@@ -360,7 +360,7 @@ def _weighed(kind: str, raw: Raw, namespace: str, labels: Mapping[str, str]) -> 
             yield {"weight": weight if kind == "podAffinity" else -weight, **term}
 
 
-def _company_tag(parts: Raw) -> str:
+def _inter_pod_tag(parts: Raw) -> str:
     namespace, labels = parts["namespace"], parts.get("labels", {})
     facts: dict[str, list[Raw]] = {"preferred": []}
     for kind, field in zip(_KINDS, ("affinity", "antiAffinity"), strict=True):
@@ -378,7 +378,7 @@ def _company_tag(parts: Raw) -> str:
     return canonical("affinity", said) if said else ""
 
 
-_company_remembered_tag: Final = memoized("pod affinity and topology spread constraints", _company_tag)
+_memoized_inter_pod_tag: Final = memoized("pod affinity and topology spread constraints", _inter_pod_tag)
 
 
 def _looks_at_labels(parts: Raw) -> bool:
@@ -409,4 +409,4 @@ def pod_constraints_tag(spec: Raw, namespace: str, labels: Mapping[str, str]) ->
     parts["namespace"] = namespace
     if _looks_at_labels(parts):
         parts["labels"] = dict(labels)
-    return _company_remembered_tag(parts)
+    return _memoized_inter_pod_tag(parts)

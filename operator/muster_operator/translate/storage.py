@@ -258,7 +258,7 @@ _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _EXPRESSION_FIELDS: Final = ("key", "operator", "values")
 
 
-def _storage_named(raw: Raw) -> tuple[Raw, Raw, str]:
+def _metadata_spec_name(raw: Raw) -> tuple[Raw, Raw, str]:
     """Metadata, spec and name; without a name it is no object."""
     metadata = mapping(raw.get("metadata"))
     return metadata, mapping(raw.get("spec")), text(metadata.get("name"))
@@ -320,7 +320,7 @@ def _optional(value: Any) -> str | None:
 
 def read_volume(raw: Raw) -> Volume | None:
     """The PersistentVolume, None for an object that is none."""
-    metadata, spec, name = _storage_named(raw)
+    metadata, spec, name = _metadata_spec_name(raw)
     if not name:
         return None
     phase = text(mapping(raw.get("status")).get("phase"))
@@ -384,7 +384,7 @@ def _reach(terms: list[Raw] | None) -> tuple[tuple[Requirement, ...], ...] | Non
 
 def read_claim(raw: Raw) -> Claim | None:
     """The PersistentVolumeClaim, None for an object that is none."""
-    metadata, spec, name = _storage_named(raw)
+    metadata, spec, name = _metadata_spec_name(raw)
     if not name:
         return None
     ref = ClaimRef(text(metadata.get("namespace")), name, text(metadata.get("uid")))
@@ -423,7 +423,7 @@ def _controller(metadata: Raw) -> str | None:
 
 def read_storage_class(raw: Raw) -> ClusterObject | None:
     """The StorageClass, None for an object that is none."""
-    _, _, name = _storage_named(raw)
+    _, _, name = _metadata_spec_name(raw)
     if not name:
         return None
     provisioner = text(raw.get("provisioner"))
@@ -445,7 +445,7 @@ def read_storage_class(raw: Raw) -> ClusterObject | None:
 
 def read_driver(raw: Raw) -> ClusterObject | None:
     """The CSIDriver, None for an object that is none."""
-    _, spec, name = _storage_named(raw)
+    _, spec, name = _metadata_spec_name(raw)
     return (
         _told(ObjectKind.STORAGE_DRIVER, name, {"storageCapacity": spec.get("storageCapacity") is True})
         if name
@@ -455,7 +455,7 @@ def read_driver(raw: Raw) -> ClusterObject | None:
 
 def read_capacity(raw: Raw) -> ClusterObject | None:
     """The CSIStorageCapacity, None for an object that is none."""
-    metadata, _, name = _storage_named(raw)
+    metadata, _, name = _metadata_spec_name(raw)
     if not name:
         return None
     fields: dict[str, Any] = {
@@ -469,7 +469,7 @@ def read_capacity(raw: Raw) -> ClusterObject | None:
 
 def read_node_drivers(raw: Raw) -> NodeDrivers | None:
     """The CSINode, None for an object that is none."""
-    metadata, spec, name = _storage_named(raw)
+    metadata, spec, name = _metadata_spec_name(raw)
     if not name:
         return None
     limits = {
@@ -488,7 +488,7 @@ def _count(driver: Raw) -> int:
 
 def read_attachment(raw: Raw) -> Attachment | None:
     """The VolumeAttachment; None for an object that is none, and for one of a pod's own volume: it does not count."""
-    _, spec, name = _storage_named(raw)
+    _, spec, name = _metadata_spec_name(raw)
     volume = text(mapping(spec.get("source")).get("persistentVolumeName"))
     node, driver = text(spec.get("nodeName")), text(spec.get("attacher"))
     return Attachment(name, NodeName(node), driver, volume) if name and volume and node and driver else None

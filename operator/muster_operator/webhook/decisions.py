@@ -89,7 +89,7 @@ _OWNER: Final = names.ANNOTATION_USER_INFO
 
 
 #: Of a name in a message.
-_SHOWN: Final = 80
+_NAME_LENGTH_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _stated(case: AdmissionContext, stated: str, before: str) -> UserInfoDecisio
         return _himself(case, stated, mine, said.groups)
     if user == owner:
         return UserInfoDecision(
-            written=before, warning=f"{case.where(_OWNER)}: only {owner[:_SHOWN]!r} can renew the groups"
+            written=before, warning=f"{case.where(_OWNER)}: only {owner[:_NAME_LENGTH_SHOWN]!r} can renew the groups"
         )
     return UserInfoDecision(_forged(case, user, owner))
 
@@ -149,9 +149,9 @@ def _himself(case: AdmissionContext, stated: str, mine: str, groups: tuple[str, 
 
 def _forged(case: AdmissionContext, user: str, owner: str) -> str:
     if owner:
-        said = f"would change from {owner[:_SHOWN]!r} to {user[:_SHOWN]!r}"
+        said = f"would change from {owner[:_NAME_LENGTH_SHOWN]!r} to {user[:_NAME_LENGTH_SHOWN]!r}"
     else:
-        said = f"says {user[:_SHOWN]!r}, but you are {case.submitter.name[:_SHOWN]!r}"
+        said = f"says {user[:_NAME_LENGTH_SHOWN]!r}, but you are {case.submitter.name[:_NAME_LENGTH_SHOWN]!r}"
     return (
         f"{case.where(_OWNER)} {said}: leave it out, it is written for you; "
         "who has to write other users' names needs to be in admissionController.accessControl.externalUsers"
@@ -242,7 +242,7 @@ def _preemption(case: AdmissionContext, known: ClusterSnapshot) -> dict[str, str
 
 
 #: Characters of a key in a message.
-_PLACEHOLDERS_SHOWN: Final = 120
+_KEY_LENGTH_SHOWN: Final = 120
 
 
 def placeholder_refusal(case: AdmissionContext, *, is_trusted: bool) -> str:
@@ -254,10 +254,10 @@ def placeholder_refusal(case: AdmissionContext, *, is_trusted: bool) -> str:
         return ""
     for key, value in now.items():
         if before.get(key) != value:
-            return f"{case.where(key[:_PLACEHOLDERS_SHOWN])} is written by Muster only: leave it out"
+            return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: leave it out"
     if case.kind.is_pod and not is_trusted and names.SIGNATURES & before.keys():
         key = min(before.keys() - now.keys())
-        return f"{case.where(key[:_PLACEHOLDERS_SHOWN])} is Muster's and stays: delete the pod if it is not wanted"
+        return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is Muster's and stays: delete the pod if it is not wanted"
     return ""
 
 

@@ -342,14 +342,14 @@ def _near_each_other(
     """Places with those that want each other near in one domain, chosen before any of them has a place: who goes
     first knows nothing of the room that those need who come after.
     """
-    linked_, keys = linked(snapshot, demands)
+    linked_demands, keys = linked(snapshot, demands)
     for key in keys:
         found = requests.values(snapshot, key)
-        shares = requests.shares_of(snapshot, [demands[index] for index in sorted(linked_)], found)
+        shares = requests.shares_of(snapshot, [demands[index] for index in sorted(linked_demands)], found)
         for code in found.able(shares, _MOST_DOMAINS):
             if not work.is_left:
                 return None
-            answer = _try(snapshot, demands, queue, fill, work, {index: found.rows(code) for index in linked_})
+            answer = _try(snapshot, demands, queue, fill, work, {index: found.rows(code) for index in linked_demands})
             if isinstance(answer, Places):
                 return answer
     return None

@@ -486,9 +486,9 @@ def _delayed(nodes: NodeTable, assumptions: Assumptions, claims: Sequence[Claim]
     for claim, rows in made:
         left = rows & ~none_free & ~no_space
         if left.any():
-            reached_ = reached(nodes, claim)
-            none_free |= left & ~reached_
-            no_space |= left & reached_ & ~has_room(nodes, claim)
+            reachable = reached(nodes, claim)
+            none_free |= left & ~reachable
+            no_space |= left & reachable & ~has_room(nodes, claim)
     return none_free, no_space
 
 
