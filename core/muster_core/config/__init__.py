@@ -1,1 +1,4 @@
-"""Parser and validation of ``queues.yaml`` and of the core's settings."""
+"""Parser and validation of ``queues.yaml`` and of the core's settings.
+
+Read ``schema`` and ``load`` first; ``document`` reads YAML, ``queues``, ``quotas`` and ``rules`` check the parts.
+"""

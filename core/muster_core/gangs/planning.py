@@ -1,4 +1,8 @@
-"""Nodes for a gang: for all members, or for a part of them."""
+"""Nodes for a gang: for all members, or for a part of them.
+
+If all members fit, they are planned as one decision. If not, the plan reserves what fits, unless the placement mode
+forbids it, and names the task groups that are incomplete.
+"""
 
 from __future__ import annotations
 

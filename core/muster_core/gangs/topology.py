@@ -1,4 +1,9 @@
-"""Topology domains for a gang."""
+"""Topology domains for a gang.
+
+Packs a gang into as few values of a node label as possible. A single domain that holds all members is tried first,
+the fullest one that can. If one domain is required, no other result is used; otherwise domains are added until all
+members fit.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """Nodes for requests of one shape: filter, score, select.
 
+One pass over the columns finds how many requests fit on each node; then only preferred rows are read. The result
+equals placing the requests one by one. If a placement changes where the next request may go, requests are placed one
+after the other, and only affected rows are computed again.
+
 Differs: preferences in the pod's own spec are added to the configured node order, and images and balance too if no
 order is configured; YuniKorn uses the order alone.
 """

@@ -1,4 +1,9 @@
-"""The tables of stateful filters and scores."""
+"""The tables of stateful filters and scores.
+
+A filter of node properties alone is a function (`filters/node_properties`). One that depends on the pods on the nodes
+is stateful: it is created per request shape and snapshot, evaluates all rows at once, and is updated with each
+planned placement. It is not created for a shape that it does not concern.
+"""
 
 from __future__ import annotations
 

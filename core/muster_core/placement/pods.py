@@ -1,4 +1,8 @@
-"""Nodes for pods without placeholders."""
+"""Nodes for pods without placeholders.
+
+Pods that differ only in the names of their own claims share one kind of scheduling class, because nodes reject all of
+them or none.
+"""
 
 from __future__ import annotations
 

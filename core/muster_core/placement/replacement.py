@@ -1,4 +1,9 @@
-"""Placeholder replacement: which placeholder each pod replaces."""
+"""Placeholder replacement: which placeholder each pod replaces.
+
+A pod replaces a placeholder of its task group that is at least as large, on the same node. If the pod cannot run
+there, it goes to another node with enough resources. A pod larger than every placeholder of its group releases one
+and is scheduled as usual.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Snapshot of the node table with planned allocations, and the plan that is made on it."""
+"""Snapshot of the node table with planned allocations, and the plan that is made on it.
+
+Plans write to the snapshot and never to the table, so dropping the snapshot is the undo. A column is copied at the
+first write, so an unused snapshot costs nothing. Resources of node reservations count as used.
+"""
 
 from __future__ import annotations
 

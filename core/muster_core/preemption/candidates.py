@@ -1,5 +1,9 @@
 """Candidates for preemption, and filters that a preemption can satisfy.
 
+Candidates are ordered: pods that did not opt out first, originators last; then lower priority, then members whose
+gang stays complete without them, then smaller and younger pods. For filters that depend on pods on the node, all
+candidates are removed and added back one by one while the pod still fits.
+
 Differs: victims go by priority, gang and size too; YuniKorn orders them by opt-out, originator and age alone.
 """
 

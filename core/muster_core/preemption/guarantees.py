@@ -1,5 +1,8 @@
 """Which queues may preempt, and what a queue may lose.
 
+A guarantee covers the complete subtree of its queue. A request uses the guarantee of the nearest queue on its path
+that guarantees a requested resource. Two leaf queues that preempt from each other repeatedly are paused.
+
 Differs: in preemption, what is promised to asks whose victims are still there counts as used, so one guarantee is not
 claimed twice.
 

@@ -1,5 +1,9 @@
 """Victims for requests of queues below their guarantee, for DaemonSet pods and for lowered quotas.
 
+For a gang, resources for every incomplete member are found, or no victim is selected. A DaemonSet pod may preempt on
+its node regardless of guarantees. Usage above a lowered maximum is divided among the child queues in proportion to
+their usage above their guarantees.
+
 Differs: a pod that requires a node takes nothing from its own application; YuniKorn does.
 
 Differs: for a lowered maximum a victim larger than what is over goes too, if nothing smaller is left; YuniKorn stays

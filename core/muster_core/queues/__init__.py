@@ -1,1 +1,4 @@
-"""Questions about queues: which queue an application goes to, how much quota is available, how turns are shared."""
+"""Questions about queues: which queue an application goes to, how much quota is available, fairness between queues.
+
+Read ``placement_rules``, then ``quota``.
+"""

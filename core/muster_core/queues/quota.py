@@ -1,4 +1,9 @@
-"""Available quota of queues, users and groups for an application, and the fairness between queues."""
+"""Available quota of queues, users and groups for an application, and the fairness between queues.
+
+The headroom of a queue is its maximum minus what is allocated, reserved for gangs, or kept for requests whose victims
+are being released. The headroom of a path is the smallest of its queues, per resource. The limits of a queue for the
+user and group of the application apply in the same way.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The REST interface of the core."""
+"""The REST interface of the core.
+
+Read ``routes`` and ``endpoints`` first, then the views and ``schemas``; ``auth`` and ``server`` are around them.
+"""

@@ -1,4 +1,8 @@
-"""Endpoints: state, configuration, events, log levels, probes."""
+"""Endpoints: state, configuration, events, log levels, probes.
+
+The table in `routes` names them. Handlers read the state between two turns of the scheduler task and change nothing
+but log levels and the event filter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The HTTP server and its OpenAPI document."""
+"""The HTTP server and its OpenAPI document.
+
+Both are generated from the table in `routes`. Requests are bounded in size, time and number.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,5 @@
-"""The process of the core: the scheduler task, its service, timers, the journal and user group lookups."""
+"""The process of the core: the scheduler task, its service, timers, the journal and user group lookups.
+
+Read ``service`` (messages in), ``loop`` (the scheduler task), ``dispatch`` (effects out), then ``supervision``,
+``user_groups``, ``journal``.
+"""

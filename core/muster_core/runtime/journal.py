@@ -1,4 +1,7 @@
-"""The journal of events, and its replay."""
+"""The journal of events, and its replay.
+
+The same events and cycle budgets produce the same decisions, so a journal reproduces a run exactly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The scheduler task: the only task that owns the scheduler state."""
+"""The scheduler task: the only task that owns the scheduler state.
+
+It reads events from its mailbox, fires timers, runs cycles and passes the effects to `dispatch`. Cycles are spaced by
+`CyclePacing`. Not thread-safe; no other task touches the state.
+"""
 
 from __future__ import annotations
 

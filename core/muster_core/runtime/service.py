@@ -1,4 +1,8 @@
-"""The Scheduler Interface and the administration service of the core."""
+"""The Scheduler Interface and the administration service of the core.
+
+It checks registration and session of each message, converts messages with `si`, and puts events into the mailbox of
+the scheduler task. The same class serves gRPC and the in-process transport.
+"""
 
 from __future__ import annotations
 

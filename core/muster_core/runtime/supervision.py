@@ -1,4 +1,8 @@
-"""Failure handling of the scheduler task, its clock, and garbage collection."""
+"""Failure handling of the scheduler task, its clock, and garbage collection.
+
+An exception in one event or application is logged and counted, and the task continues. The steady clock never goes
+backwards. Long-lived objects are frozen so that garbage collection does not pause the task.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Commits decisions after it has checked them against the state."""
+"""Commits decisions after it has checked them against the state.
+
+All checks, including sums over several decisions, come before the first write. A decision that no longer holds is
+dropped, and the application is tried again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Scheduling cycle: tries applications of one queue after another."""
+"""Scheduling cycle: tries applications of one queue after another.
+
+A cycle plans and commits for each active application until its time budget is used. It makes at least one scheduling
+attempt in each busy partition. An attempt that runs out of time continues in the next cycle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Features that only other resource managers use: predicate callbacks, recommendations, utilization."""
+"""Features that only other resource managers use: predicate callbacks, recommendations, utilization.
+
+For a resource manager that declares none of them, as Muster's operator, this module does nothing.
+"""
 
 from __future__ import annotations
 

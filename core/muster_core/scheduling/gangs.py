@@ -1,4 +1,8 @@
-"""Gang life cycle: reservation, timeout, completion and virtual placeholders."""
+"""Gang life cycle: reservation, timeout, completion and virtual placeholders.
+
+A gang reserves resources for all members before its pods run. The plans are in `gangs`; this module writes what they
+decide.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Invariants of the scheduler state."""
+"""Invariants of the scheduler state.
+
+Sums are counted again from applications and compared with the stored ones. Called by tests after every event, and by
+the health checks at run time. It changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Writes to applications, queues, users and nodes that keep all sums consistent."""
+"""Writes to applications, queues, users and nodes that keep all sums consistent.
+
+Every change of usage or of pending resources goes through this module. It decides nothing; its callers are the other
+modules of `scheduling`.
+"""
 
 from __future__ import annotations
 

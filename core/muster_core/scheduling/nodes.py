@@ -1,4 +1,7 @@
-"""Added, changed, drained and removed nodes, and other cluster objects."""
+"""Added, changed, drained and removed nodes, and other cluster objects.
+
+Cluster objects are what filters read besides nodes: volumes, claims, storage classes, CSI drivers.
+"""
 
 from __future__ import annotations
 

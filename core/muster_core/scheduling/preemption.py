@@ -1,5 +1,8 @@
 """Preemption: when it is tried, what is written, and enforcement of lowered quotas.
 
+A preemption is in progress from the release of its victims until the last one is gone. Meanwhile their resources stay
+reserved for the request. The plans are in `preemption`.
+
 Differs: quota preemption starts by a clock; YuniKorn looks every second.
 Differs: a queue that is still over when its victims had their time is looked at again; YuniKorn tries once.
 

@@ -1,4 +1,8 @@
-"""Wake-up conditions: which waiting applications are tried again after a change."""
+"""Wake-up conditions: which waiting applications are tried again after a change.
+
+An unschedulable application waits for its blocking reasons. A change of a node, a queue or a limit makes only those
+applications active whose reason it may have removed, the first ones in order.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Node reservations: creation, expiry and release."""
+"""Node reservations: creation, expiry and release.
+
+A node reservation keeps resources on one node for a request that waits. The node stays open for other requests that
+fit next to the reservation.
+"""
 
 from __future__ import annotations
 

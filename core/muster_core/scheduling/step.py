@@ -1,4 +1,8 @@
-"""Applies one event to the scheduler state."""
+"""Applies one event to the scheduler state.
+
+Called by the scheduler task for each event. It finds the partition and calls the handler in `applications`,
+`allocations`, `nodes`, `configuration` or `timers`. Effects collect in the outbox of the state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Take-over of reservations between gangs."""
+"""Take-over of reservations between gangs.
+
+Gangs that reserve have one order, fixed with the first request: priority, creation time, identifier. A gang ahead in
+this order may take over reservations of later ones; `gangs/takeover` plans it.
+"""
 
 from __future__ import annotations
 

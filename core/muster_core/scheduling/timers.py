@@ -1,4 +1,8 @@
-"""Handlers of timers."""
+"""Handlers of timers.
+
+The scheduler task calls them with the time as an argument. A timer whose subject has changed since it was set does
+nothing.
+"""
 
 from __future__ import annotations
 

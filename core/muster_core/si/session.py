@@ -1,4 +1,8 @@
-"""Sessions of resource managers and their bounded queue of messages."""
+"""Sessions of resource managers and their bounded queue of messages.
+
+A resource manager that does not read its stream fills the queue, and the session is closed. A message of an earlier
+session is never delivered to a later one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Columns: one value per node row as numpy arrays. Labels, taints and attributes of nodes."""
+"""Columns: one value per node row as numpy arrays. Labels, taints and attributes of nodes.
+
+A question about all nodes is one pass over a column instead of a loop over nodes. Rows are reused after a node is
+removed; a row without a node holds zeros. Each distinct label value has a small integer code, -1 if the node does not
+have the label. `nodes` writes the columns, plans only read them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The nodes of a partition. Capacity, usage, labels, images, topology domains."""
+"""The nodes of a partition. Capacity, usage, labels, images, topology domains.
+
+Filters and scores read all nodes at once from `columns`; properties of one node are in its record. Capacity may fall
+below usage: available resources are then negative, and no request for them fits. The score cache stores what a
+request shape needs of all nodes, and which nodes changed since.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Scheduling classes: requests that filters and quotas cannot tell apart, and the cache of classes that do not fit."""
+"""Scheduling classes: requests that filters and quotas cannot tell apart, and the cache of classes that do not fit.
+
+A plan evaluates classes, not pods. The cache holds an upper bound of how many more requests of a class can fit. The
+bound may be too high but never too low, so a skipped class never hides a feasible node.
+"""
 
 from __future__ import annotations
 

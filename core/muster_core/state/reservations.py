@@ -1,4 +1,8 @@
-"""Node reservations, preemptions, take-overs and callbacks that are in progress."""
+"""Node reservations, preemptions, take-overs and callbacks that are in progress.
+
+A node reservation counts as used for all other requests, so resources that become free accumulate for its owner.
+`scheduling` writes this module, plans read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""All resource managers and partitions and the effects that are not sent yet."""
+"""All resource managers and partitions and the effects that are not sent yet.
+
+The root of the state. Only `scheduling` writes to it; plans, REST and metrics read it.
+"""
 
 from __future__ import annotations
 

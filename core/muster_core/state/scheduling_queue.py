@@ -1,4 +1,10 @@
-"""The scheduling queue of a partition: which application is tried next, and which wait for what."""
+"""The scheduling queue of a partition: which application is tried next, and which wait for what.
+
+It is kept between cycles. An application that waits is either active (worth a scheduling attempt) or unschedulable:
+then it is listed under each blocking reason, or it waits for a timer or a response. When a reason may no longer
+apply, only the first applications that wait for it become active. The order per leaf queue and per parent is kept;
+only changed entries get a new key.
+"""
 
 from __future__ import annotations
 

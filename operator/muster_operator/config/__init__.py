@@ -1,1 +1,4 @@
-"""The ConfigMaps: reading, merging and validation of settings."""
+"""The ConfigMaps: reading, merging and validation of settings.
+
+Read ``catalog`` (every setting), ``configmaps``, ``settings``.
+"""

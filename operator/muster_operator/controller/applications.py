@@ -1,4 +1,8 @@
-"""Applications: how they start and end."""
+"""Applications: how they start and end.
+
+The first pod of an application creates it with its task groups. It ends after its last pod, when the core reports
+completion.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Event handlers of Kubernetes objects."""
+"""Event handlers of Kubernetes objects.
+
+`apply_event` updates the state and calls the handlers in `pods`, `nodes`, `applications` and `volume_binding`.
+Results are requests to the core and commands for Kubernetes; nothing is sent from here.
+"""
 
 from __future__ import annotations
 

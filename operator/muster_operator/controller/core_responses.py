@@ -1,4 +1,8 @@
-"""Handlers of core responses and of command results."""
+"""Handlers of core responses and of command results.
+
+A response of the core becomes commands: create or delete a placeholder, bind a pod, report a failure reason. A
+command result moves the task of its pod to the next state, or schedules a retry.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Placeholder creation and tracking of gang members."""
+"""Placeholder creation and tracking of gang members.
+
+Placeholders are created several at a time and compared with the gang definition, so missing ones are created again
+after a restart.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Comparison of the operator's state with the core's."""
+"""Comparison of the operator's state with the core's.
+
+Differences are repaired by sending the current state again, and counted (ADR 0015).
+"""
 
 from __future__ import annotations
 

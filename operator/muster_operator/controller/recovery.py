@@ -1,4 +1,8 @@
-"""Recovery at the start of a session."""
+"""Recovery at the start of a session.
+
+Builds the requests that tell a new core session everything: applications, nodes with their pods, waiting requests
+(semantics 19).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Kubernetes events and pod conditions.
 
+Messages come from the core's failure reasons. A condition is written only if it differs from the present one, and
+repeated events are suppressed for some time.
+
 Differs: a placeholder that a quota or the order holds back gets no condition; its gang's members do (``reserving``).
 """
 

@@ -1,4 +1,7 @@
-"""The state of the controller: what Kubernetes reported and what the core was told."""
+"""The state of the controller: what Kubernetes reported and what the core was told.
+
+Only the task in `runtime/loop` changes it. It is rebuilt from lists after a restart; nothing is stored on disk.
+"""
 
 from __future__ import annotations
 

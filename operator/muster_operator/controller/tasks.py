@@ -1,4 +1,8 @@
-"""The steps of one pod: request, bind, delete, end; foreign allocations."""
+"""The steps of one pod: request, bind, delete, end; foreign allocations.
+
+A task follows the life cycle in `model/states`. Pods that other schedulers bound are reported to the core as foreign
+allocations.
+"""
 
 from __future__ import annotations
 

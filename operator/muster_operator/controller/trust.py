@@ -1,4 +1,7 @@
-"""Verification of signed placeholders, bindings and gang outcomes."""
+"""Verification of signed placeholders, bindings and gang outcomes.
+
+Users can write annotations on their pods, so state that Muster stores there is used only if its signature is valid.
+"""
 
 from __future__ import annotations
 

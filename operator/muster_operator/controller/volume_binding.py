@@ -1,5 +1,8 @@
 """Volume binding before a pod is bound, and storage events.
 
+The core chooses the volumes; the operator selects them on the claims, waits until Kubernetes has bound them, and then
+binds the pod.
+
 Differs: kube-scheduler leaves marks that came to nothing where they are, so that the claim stays with its node.
 """
 

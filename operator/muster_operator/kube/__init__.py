@@ -1,1 +1,5 @@
-"""The API server: connections, watches, writes with priorities and retries, leases."""
+"""The API server: connections, watches, writes with priorities and retries, leases.
+
+Read ``session`` and ``http`` (requests), ``watch``, ``commands`` with ``write_queue`` and ``write_guard``, then
+``leadership`` and ``leases``.
+"""

@@ -1,4 +1,8 @@
-"""Commands as HTTP requests, their retries and results."""
+"""Commands as HTTP requests, their retries and results.
+
+Each command states which responses are retried and how often. A bind whose response is lost is checked before it is
+sent again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Lease objects."""
+"""Lease objects.
+
+Pure: times are arguments. Clocks of two machines are never compared; a candidate measures with its own clock how long
+the Lease has not changed. Compatible with client-go's leader election.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The Secret with the signing keys."""
+"""The Secret with the signing keys.
+
+It holds the key that signs (`current`) and a key that only verifies (`previous`). The leader creates missing keys and
+uses a new one after the API server has stored it. To rotate, move `current` to `previous`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The leadership guard before each write, and watch freshness."""
+"""The leadership guard before each write, and watch freshness.
+
+The guard closes before another replica may take the Lease, so two leaders never write at the same time (semantics 27,
+ADR 0012). Bind decisions are held while the pod or node watch is stale.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Queue of writes: priorities, fairness between namespaces, throttling."""
+"""Queue of writes: priorities, fairness between namespaces, throttling.
+
+Binds precede other writes; Kubernetes events come last and may be dropped. Writes to one object stay in order. No
+namespace gets more than its share while others wait, and 429 responses pause the queue.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Detection of other schedulers with the same names."""
+"""Detection of other schedulers with the same names.
+
+One Lease per scheduler name in kube-system is held by the installation that serves it. A YuniKorn counts as running
+only if its service account may bind pods in the complete cluster, because any user can create objects with its names
+and labels. A failed check changes nothing; the last certain result stays.
+"""
 
 from __future__ import annotations
 

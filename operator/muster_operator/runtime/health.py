@@ -1,4 +1,8 @@
-"""The health and metrics port."""
+"""The health and metrics port.
+
+`/livez`: the loop responds. `/readyz`: the operator has recovered its session with the core, or it is a standby that
+can take over. `/metrics` is for Prometheus.
+"""
 
 from __future__ import annotations
 

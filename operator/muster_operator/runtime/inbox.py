@@ -1,4 +1,9 @@
-"""The inbox of the controller."""
+"""The inbox of the controller.
+
+All inputs arrive here in order: cluster events, core responses and command results. A list waits when the inbox is
+full. A watch never waits, because the API server ends a watch that is not read. Updates of one object are coalesced
+instead: a newer state replaces an unread older one, but never a deletion or a completion.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The task that owns the controller's state."""
+"""The task that owns the controller's state.
+
+It takes inputs from the inbox, calls the controller, and passes requests to the core and commands to the write queue
+after each turn. It sleeps until an input arrives or the next timer is due, and yields regularly so that streams and
+probes stay responsive. An input that the controller fails on is logged and counted, and the loop continues.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Metrics of the operator."""
+"""Metrics of the operator.
+
+Frequent events are counted in plain numbers that a scrape converts, because the Prometheus client takes a lock for
+each increment.
+"""
 
 from __future__ import annotations
 

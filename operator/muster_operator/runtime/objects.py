@@ -1,4 +1,9 @@
-"""Kubernetes objects to cluster events, and resource versions."""
+"""Kubernetes objects to cluster events, and resource versions.
+
+A raw object is decoded as soon as it is read and then dropped, because a decoded value is many times smaller. A list
+runs next to the watch, so an object may arrive by both in any order. An older state never replaces a newer one, and a
+deleted object does not return with an older page.
+"""
 
 from __future__ import annotations
 

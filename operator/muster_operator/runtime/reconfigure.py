@@ -1,4 +1,8 @@
-"""Applies changed ConfigMaps and reports findings as events."""
+"""Applies changed ConfigMaps and reports findings as events.
+
+A configuration that is invalid is not applied, and a Warning event on the ConfigMap gives the reason. Warnings about
+unknown keys and about values that need a restart are reported once per version.
+"""
 
 from __future__ import annotations
 

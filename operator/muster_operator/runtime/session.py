@@ -1,4 +1,9 @@
-"""Recovery of a session and comparison with the core."""
+"""Recovery of a session and comparison with the core.
+
+A recovery sends applications, nodes and their pods, requests, and the recovery barrier, each step after the response
+to the one before (semantics 19). Afterwards a part of the controller's state is compared with the core's every few
+seconds (ADR 0015). An object that changed during a comparison is left for the next round.
+"""
 
 from __future__ import annotations
 

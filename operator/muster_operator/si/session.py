@@ -1,4 +1,9 @@
-"""The session with the core."""
+"""The session with the core.
+
+It registers, keeps three streams open, and reconnects with increasing delays. Each stream has an outbox and a sender
+of its own, because streams must not wait for each other (semantics 25). Responses are tagged with their session, so a
+response of an earlier one is never used.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Raw Kubernetes objects become values here. Defaults for absent, null or empty fields are decided here only."""
+"""Raw Kubernetes objects become values here. Defaults for absent, null or empty fields are decided here only.
+
+Read ``values``, ``pods`` and ``gangs``, then ``constraints``, ``pod_classes``, ``nodes``, ``storage``.
+"""

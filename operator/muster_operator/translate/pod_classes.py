@@ -1,4 +1,8 @@
-"""Pods by class: what many pods have in common is translated once. Partial decoding of pods."""
+"""Pods by class: what many pods have in common is translated once. Partial decoding of pods.
+
+Pods of one template differ in few fields. The rest is decoded once per class and shared, which saves time and memory
+for every further pod.
+"""
 
 from __future__ import annotations
 

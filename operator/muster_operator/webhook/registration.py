@@ -1,4 +1,9 @@
-"""The webhook configurations and their reconciliation."""
+"""The webhook configurations and their reconciliation.
+
+Match conditions (CEL) limit requests to pods and workloads that concern Muster, so an unavailable webhook blocks
+nothing else. API servers before Kubernetes 1.28 ignore match conditions, so registration requires 1.28. Only the
+leader writes.
+"""
 
 from __future__ import annotations
 

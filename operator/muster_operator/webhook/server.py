@@ -1,4 +1,9 @@
-"""The HTTPS server of the webhook."""
+"""The HTTPS server of the webhook.
+
+It runs an event loop in its own thread, so responses do not wait for the controller (ADR 0013). Requests are bounded
+in size, number and time, and slots are shared fairly between client addresses, because every pod of the cluster can
+connect. A request that cannot be evaluated in time is rejected where the endpoint fails closed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The webhook as a part of the operator."""
+"""The webhook as a part of the operator.
+
+It runs the server in its own thread and reconciles certificates and registration every few seconds. Every replica
+serves; only the leader writes the Secret and the webhook configurations. A failed round changes nothing and is
+retried.
+"""
 
 from __future__ import annotations
 
