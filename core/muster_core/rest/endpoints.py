@@ -1,7 +1,7 @@
 """Endpoints: state, configuration, events, log levels, probes.
 
-The table in `routes` names them. Handlers read the state between two turns of the scheduler task and change nothing
-but log levels and the event filter.
+The table in `routes` names them. Handlers run between two turns of the scheduler task; views
+read the state and change nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queue of writes: priorities, fairness between namespaces, throttling.
 
-Binds precede other writes; Kubernetes events come last and may be dropped. Writes to one object stay in order. No
-namespace gets more than its share while others wait, and 429 responses pause the queue.
+Binds precede other writes; Kubernetes events come last and may be dropped. Writes to one object stay in order. Writes
+of equal priority are sent in turn by namespace. A 429 response pauses the writes of its kind.
 """
 
 from __future__ import annotations
