@@ -25,7 +25,7 @@ async def check(scene: Scene) -> None:
     if scene.cluster.plane is not None:  # elsewhere the audit log is not ours to read
         _nothing_was_bound_twice(scene, await scene.report())
     await scene.eventually("the core's ledgers are empty", lambda: _core_is_empty(scene))
-    repairs = await scene.muster.samples("muster_operator_repairs_total")
+    repairs = await scene.muster.samples("muster_operator_state_repairs_total")
     assert not repairs, f"the core held something else than the operator: {repairs}\n{await scene.report()}"
 
 

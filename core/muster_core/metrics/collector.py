@@ -144,7 +144,7 @@ def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         "Gangs, by how far they are.",
         [({"phase": each.value}, found.phases[each]) for each in Phase],
     )
-    yield gauge("muster_core_asks", "Asks that wait.", [({}, found.asks)])
+    yield gauge("muster_core_pending_asks", "Pending requests.", [({}, found.asks)])
     yield gauge("muster_core_allocations", "Allocations, placeholders among them.", [({}, found.allocations)])
 
 
@@ -253,7 +253,7 @@ def queue_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
         ],
     )
     yield gauge(
-        "muster_core_pledging_queues", "Leaf queues in which a gang was promised head room.", [({}, reserved_quota)]
+        "muster_core_quota_reserving_queues", "Leaf queues in which a gang has reserved quota.", [({}, reserved_quota)]
     )
     for path, (made, gone) in containers.items():
         yield counter(
@@ -317,9 +317,13 @@ def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
     victims = sum(each.victims for each in preemptions)
     yield counter("muster_core_preemption_victims_total", "Allocations told to go for others.", [({}, victims)])
     pairs = sum(len(each.thrashing_guards) for each in preemptions)
-    yield gauge("muster_core_livelock_pairs", "Pairs of queues that took from each other lately.", [({}, pairs)])
+    yield gauge(
+        "muster_core_preemption_thrashing_pairs",
+        "Pairs of queues that preempted from each other recently.",
+        [({}, pairs)],
+    )
     stopped = sum(each.livelocks for each in preemptions)
-    yield counter("muster_core_livelocks_total", "How often such a pair was stopped for a while.", [({}, stopped)])
+    yield counter("muster_core_preemption_thrashing_total", "Number of pauses of such a pair.", [({}, stopped)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,25 +372,25 @@ class StateCollector(Collector):
             ("collected", "Records sent to resource managers.", pushes.told),
         ):
             yield gauge(f"yunikorn_event_total_{name}", meaning, [({}, value)])
-        yield gauge("muster_core_events_kept", "Records in the ring.", [({}, len(events))])
+        yield gauge("muster_core_events_stored", "Event records in the ring buffer.", [({}, len(events))])
         yield gauge("muster_core_event_streams", "Streams of events that are open.", [({}, events.open_streams)])
-        held_back = "Events kept from resource managers because they were too many, or the same again."
-        yield counter("muster_core_events_held_back_total", held_back, [({}, pushes.held_back)])
+        held_back = "Events not sent to resource managers: rate limit, or repeated."
+        yield counter("muster_core_events_suppressed_total", held_back, [({}, pushes.held_back)])
 
     def _core(self) -> Iterator[Metric]:
         owners = self._owners
         mailbox = owners.mailbox
         yield gauge("muster_core_mailbox_depth", "Messages that wait for the world.", [({}, len(mailbox))])
-        lag = "Age of the oldest message that waits for the world."
+        lag = "Age of the oldest message that waits for the scheduler task."
         yield gauge("muster_core_mailbox_lag_seconds", lag, [({}, mailbox.oldest_s())])
         is_open = sum(session.is_open for session in owners.sessions.values())
         yield gauge("muster_core_sessions", "Resource managers with an open session.", [({}, is_open)])
         if owners.metrics.healthy is not None:
-            meaning = "1 = the last health checks found nothing."
+            meaning = "1 = the last health checks passed."
             yield gauge("muster_core_healthy", meaning, [({}, float(owners.metrics.healthy))])
         ignored = owners.world().ignored
         yield counter(
-            "muster_core_ignored_total",
-            "What was heard and left without effect, by kind.",
+            "muster_core_ignored_events_total",
+            "Received events without an effect, by kind.",
             [({"kind": kind}, count) for kind, count in ignored.items()],
         )

@@ -110,18 +110,23 @@ class Metrics:
         states = map(attempts.labels, ("allocated", "rejected", "error", "released"))
         self._allocated, self._refused, self._faulty, self._released = states
         self._new, self._accepted, self._rejected = map(submissions.labels, ("new", "accepted", "rejected"))
-        self._events = Counter("muster_core_events", "What the world was told, by kind.", ["kind"], registry=registry)
+        self._events = Counter(
+            "muster_core_events", "Events that the scheduler received, by kind.", ["kind"], registry=registry
+        )
         self._by_kind: dict[type[Event], Counter] = {}
-        self._unheard = Counter(
-            "muster_core_unheard", "What was said to nobody, or heard unasked.", ["what"], registry=registry
+        self._undelivered = Counter(
+            "muster_core_undelivered",
+            "Messages without a receiver, and unexpected messages.",
+            ["what"],
+            registry=registry,
         )
         self.failures = Counter(
             "muster_core_failures", "Events and cycles that failed; each is logged.", registry=registry
         )
-        shortfalls = Counter(
-            "muster_core_shortfalls", 'Asks that were told "no", by what is lacking.', ["lack"], registry=registry
+        unschedulable = Counter(
+            "muster_core_unschedulable", "Requests reported as unschedulable, by reason.", ["reason"], registry=registry
         )
-        self._shortfalls = {lack: shortfalls.labels(lack.value) for lack in ReasonKind}
+        self._unschedulable = {lack: unschedulable.labels(lack.value) for lack in ReasonKind}
         self._times = _Times(registry)
         self._laps = PhaseTimes(registry)
         #: Nodes that were refused, and nodes that went, since the start.
@@ -151,7 +156,7 @@ class Metrics:
             case AllocationResponse():
                 self._answered(effect)
             case SchedulingStateChanged(lack=ReasonKind() as lack):
-                self._shortfalls[lack].inc()
+                self._unschedulable[lack].inc()
             case ApplicationAccepted():
                 self._accepted.inc()
             case ApplicationRejected():
@@ -170,7 +175,7 @@ class Metrics:
 
     def unheard(self, what: str) -> None:
         """Count something that went nowhere."""
-        self._unheard.labels(what).inc()
+        self._undelivered.labels(what).inc()
 
     def cycled(self, seconds: float, faulty: int, laps: CyclePhases) -> None:
         """Count one cycle, its steps, and decisions in it that no longer held when they were carried out."""
@@ -213,12 +218,14 @@ class _Times:
             f"{prefix}_latency_milliseconds", "Time of one turn: mail, clocks and a cycle, in seconds.", DECADES
         )
         self.our_cycle = histogram("muster_core_cycle_seconds", "Time of one scheduling cycle.", _SECONDS)
-        meaning = "Time between two moments at which the event loop was free."
-        self.turn = histogram("muster_core_turn_seconds", meaning, _SECONDS)
-        self.wait = histogram("muster_core_mailbox_wait_seconds", "How long messages waited for the world.", _SECONDS)
-        self.batch = histogram("muster_core_batch_size", "Allocations that one decision made.", _SIZES)
+        meaning = "Time for which the scheduler task occupied the event loop without a pause."
+        self.turn = histogram("muster_core_loop_busy_seconds", meaning, _SECONDS)
+        self.wait = histogram(
+            "muster_core_mailbox_wait_seconds", "Waiting time of messages for the scheduler task.", _SECONDS
+        )
+        self.batch = histogram("muster_core_batch_size", "Allocations per decision.", _SIZES)
         self._longest_turn = Gauge(
-            "muster_core_turn_max_seconds", "The longest such time since start.", registry=registry
+            "muster_core_loop_busy_max_seconds", "Longest such time since the start.", registry=registry
         )
         self._longest = 0.0
 

@@ -84,22 +84,30 @@ class Metrics:
         self._of_streams()
         self._of_requests()
         self.differences = self._counter(
-            "repairs", "Differences between the core's ledger and ours, which were put right; 0 is right", "difference"
+            "state_repairs",
+            "Repaired differences between the core's and the operator's state; must stay 0",
+            "difference",
         )
-        self.compared = self._counter("comparisons", "Times all of a part of the core's ledger was compared", "part")
+        self.compared = self._counter(
+            "state_comparisons", "Completed comparisons of a part of the state with the core", "part"
+        )
         self._commands = self._tally(
-            "commands", "Commands by kind and final HTTP status (0 = no answer)", "kind", "status"
+            "commands", "Commands by kind and final HTTP status (0 = no response)", "kind", "status"
         )
         self.retries = self._counter(
-            "command_retries", "Tries beyond the first, by what the one before met", "kind", "status"
+            "command_retries", "Retried commands, by the HTTP status of the failed attempt", "kind", "status"
         )
         self.dropped_events = self._counter("dropped_events", "Kubernetes events dropped because the buffer was full")
-        self.sessions = self._counter("core_reconnects", "Registrations with the core beyond the first")
-        self.failures = self._counter("loop_failures", "Inputs that the agent failed on", "kind")
-        self.ready = Gauge("muster_operator_ready", "1 = recovered and in session", registry=self.registry)
-        self.leader = Gauge("muster_operator_leader", "1 = we hold the lease and may write", registry=self.registry)
+        self.sessions = self._counter("core_reconnects", "Registrations with the core after the first one")
+        self.failures = self._counter("loop_failures", "Inputs whose handler raised an exception", "kind")
+        self.ready = Gauge(
+            "muster_operator_ready", "1 = the session with the core is open and recovered", registry=self.registry
+        )
+        self.leader = Gauge(
+            "muster_operator_leader", "1 = this operator holds the Lease and may write", registry=self.registry
+        )
         self.transitions = Gauge(
-            "muster_operator_lease_transitions", "How often the lease has changed hands", registry=self.registry
+            "muster_operator_lease_transitions", "Number of changes of the leader", registry=self.registry
         )
         self.held = Gauge(
             "muster_operator_decisions_held",
@@ -116,47 +124,55 @@ class Metrics:
             "Placeholders signed with an unknown key: counted on their nodes, neither used nor deleted",
             registry=self.registry,
         )
-        self.fenced = self._counter("fenced_writes", "Writes that were stopped because we do not hold the lease")
-        self._depths = Gauge("muster_operator_queue_depth", "What waits, by queue", ("queue",), registry=self.registry)
+        self.fenced = self._counter("blocked_writes", "Writes blocked because this operator does not hold the Lease")
+        self._depths = Gauge(
+            "muster_operator_queue_depth", "Waiting items, by queue", ("queue",), registry=self.registry
+        )
 
     def _of_streams(self) -> None:
         """What the API server shows us."""
         self._watched = self._tally(
-            "watch_events", "Taken from watch streams (BOOKMARK too) and lists (LIST)", "resource", "type"
+            "watch_events", "Events of watch streams (also BOOKMARK) and objects of lists (LIST)", "resource", "type"
         )
         self.lists = self._counter("lists", "Complete lists", "resource")
         self.streams_expired = self._counter(
             "watch_expired",
-            "Watch streams that only a list could go on with: 410 Gone, or a store set back",
+            "Watch streams that needed a new list: 410 Gone, or a restored etcd",
             "resource",
         )
         self._silence = Gauge(
-            "muster_operator_watch_silence_seconds",
-            "Seconds since the last byte of a watch or the last complete list; a bookmark is due every minute",
+            "muster_operator_watch_idle_seconds",
+            "Seconds since the last byte of a watch or the last complete list; bookmarks arrive every minute",
             ("resource",),
             registry=self.registry,
         )
-        self.streams_broken = self._counter("watch_restarts", "Watch streams that had to be started over", "resource")
+        self.streams_broken = self._counter("watch_restarts", "Restarted watch streams", "resource")
         self.coalesced = self._counter(
             "coalesced_updates", "Object updates that a newer update replaced while the core was slow"
         )
         self.repairs = self._counter(
-            "resync_repairs", "Objects that vanished unseen and that a list showed", "resource"
+            "resync_repairs", "Deleted objects that the watch missed and a list revealed", "resource"
         )
 
     def _of_requests(self) -> None:
         """What we ask of the API server."""
         self._requests = self._tally(
-            "api_requests", "Requests to the API server by their answer (0 = none)", "verb", "resource", "status"
+            "api_requests",
+            "Requests to the API server, by response status (0 = no response)",
+            "verb",
+            "resource",
+            "status",
         )
         self._request_seconds = Times(
             "muster_operator_api_request_seconds",
-            "Time until the API server has answered; of a watch, until it begins",
+            "Response time of the API server; for a watch, until it starts",
             ("verb", "resource"),
             REQUEST_BUCKETS,
             self.registry,
         )
-        self.brakes = self._counter("api_brakes", "Times the API server told us to slow down, by what we sent", "kind")
+        self.brakes = self._counter(
+            "api_throttled", "Requests that the API server throttled (429), by kind of write", "kind"
+        )
 
     def count_watched(self, plural: str, kind: str) -> None:
         """One more watch event."""

@@ -12,7 +12,7 @@ DIFFERENCES = "differences between the core's ledger and the operator's"
 COUNTED: Mapping[str, str] = {
     "muster_operator_command_retries_total": "retries of commands",
     "muster_operator_resync_repairs_total": "repairs by a list",
-    "muster_operator_repairs_total": DIFFERENCES,
+    "muster_operator_state_repairs_total": DIFFERENCES,
     "muster_operator_watch_restarts_total": "watches started over",
     "muster_operator_core_reconnects_total": "new sessions with the core",
     "muster_operator_loop_failures_total": "inputs the agent failed on",

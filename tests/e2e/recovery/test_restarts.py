@@ -135,4 +135,4 @@ async def test_a_core_and_an_operator_that_stood_still_go_on(open_scene: OpenSce
         process.signal(signal.SIGCONT)
         await is_so(scene, 2, gang, placeholders=False)
     await scene.all_bound(6)
-    assert await scene.muster.samples("muster_operator_comparisons_total")
+    assert await scene.muster.samples("muster_operator_state_comparisons_total")

@@ -54,7 +54,7 @@ def test_an_effect_is_counted_once(effect: Effect, name: str, label: str) -> Non
     full, key = {
         "att": ("yunikorn_scheduler_container_allocation_attempt_total", "state"),
         "sub": ("yunikorn_scheduler_application_submission_total", "result"),
-        "lack": ("muster_core_shortfalls_total", "lack"),
+        "lack": ("muster_core_unschedulable_total", "reason"),
     }[name]
     metrics = Metrics()
     assert value(metrics, full, **{key: label}) == 0
@@ -65,7 +65,7 @@ def test_an_effect_is_counted_once(effect: Effect, name: str, label: str) -> Non
 def test_a_yes_after_a_no_is_no_shortfall() -> None:
     metrics = Metrics()
     metrics.said(SchedulingStateChanged(RM, APP, KEY, SchedulingState.SCHEDULED, "on node n"))
-    assert [value(metrics, "muster_core_shortfalls_total", lack=lack.value) for lack in ReasonKind] == [0] * len(
+    assert [value(metrics, "muster_core_unschedulable_total", reason=lack.value) for lack in ReasonKind] == [0] * len(
         ReasonKind
     )
 
@@ -119,7 +119,7 @@ def test_the_longest_turn_is_kept() -> None:
     metrics = Metrics()
     for seconds in (0.1, 0.3, 0.2):
         metrics.turned(seconds)
-    assert value(metrics, "muster_core_turn_max_seconds") == 0.3
+    assert value(metrics, "muster_core_loop_busy_max_seconds") == 0.3
 
 
 def test_the_age_of_the_oldest_message_is_the_lag() -> None:

@@ -60,7 +60,7 @@ def test_everything_that_is_counted_can_be_read_by_prometheus() -> None:
     metrics = Metrics()
     metrics.turned(0.5)
     read = {family.name for family in text_string_to_metric_families(metrics.text().decode())}
-    assert {"muster_core_turn_seconds", "yunikorn_scheduler_scheduling_latency_milliseconds"} <= read
+    assert {"muster_core_loop_busy_seconds", "yunikorn_scheduler_scheduling_latency_milliseconds"} <= read
     assert "process_cpu_seconds" in read
 
 

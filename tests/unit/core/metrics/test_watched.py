@@ -77,7 +77,7 @@ def test_gangs_are_counted_by_how_far_they_are() -> None:
     scene.gang(ApplicationAdded(an_application("two", gang=2)), 2)
     phases = of_applications(scene, "muster_core_gangs")
     assert {key: count for key, count in phases.items() if count} == {("reserved",): 1, ("partial",): 1}
-    assert of_applications(scene, "muster_core_asks") == {(): 1}
+    assert of_applications(scene, "muster_core_pending_asks") == {(): 1}
     assert of_applications(scene, "muster_core_allocations") == {(): 3}
 
 

@@ -114,7 +114,7 @@ async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientS
     async with http.get("/ws/v1/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         lines = (await answer.text()).splitlines()
-    assert 'muster_core_unheard_total{what="a test"} 1.0' in lines
+    assert 'muster_core_undelivered_total{what="a test"} 1.0' in lines
     assert any(line.startswith("yunikorn_scheduler_scheduling_cycle_milliseconds_bucket") for line in lines)
 
 

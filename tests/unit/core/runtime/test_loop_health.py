@@ -78,7 +78,7 @@ async def test_a_new_session_receives_no_decisions_of_an_earlier_session() -> No
     await bench.register()
     await bench.settle()
     assert [item for item in bench.rm.heard if isinstance(item, si_pb2.AllocationResponse)] == []
-    assert bench.metric("muster_core_unheard_total", what="effects of a session that is over") > 0
+    assert bench.metric("muster_core_undelivered_total", what="effects of a session that is over") > 0
     bench.core.close()
     await running
 

@@ -74,7 +74,7 @@ async def test_settings_bound_the_ring_and_the_pushes(bench: Bench) -> None:
     await bench.settle()
     assert len(bench.core.events) == 2
     assert len(told(bench)) == 1
-    assert bench.metric("muster_core_events_held_back_total") == 4
+    assert bench.metric("muster_core_events_suppressed_total") == 4
     assert bench.metric("yunikorn_event_total_collected") == 1
 
 
@@ -106,4 +106,4 @@ async def test_an_application_that_is_over_leaves_one_line_with_what_it_used(ben
         "preemptedResource": {},
         "placeholderResource": {"m5": {"vcore": 7}},
     }
-    assert bench.metric("muster_core_unheard_total", what="effects of a session that is over") == 0
+    assert bench.metric("muster_core_undelivered_total", what="effects of a session that is over") == 0

@@ -33,7 +33,7 @@ def comparing(*inventories: muster_pb2.Inventory) -> Operator:
 
 
 def counted(operator: Operator, what: str) -> float:
-    value = operator.metrics.registry.get_sample_value("muster_operator_repairs_total", {"difference": what})
+    value = operator.metrics.registry.get_sample_value("muster_operator_state_repairs_total", {"difference": what})
     return value or 0.0
 
 
