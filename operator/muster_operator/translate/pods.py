@@ -275,6 +275,11 @@ def _app_id(found: str, ref: PodRef, settings: Settings) -> str:
     return named
 
 
+def _stand_in(app: str) -> str:
+    """What takes the place of an application ID that is too long, for a pod that has its node already."""
+    return f"too-long-{digest(app.encode('utf-8', 'replace')).hex()[:32]}"
+
+
 def _refusal(app: str, queue: str, task_group: str) -> str:
     if len(app) > _MAX_APP_ID:
         return (
@@ -400,6 +405,10 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
     if says_placeholder and claim is None:
         notices += (f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it",)
     task_group = annotations.get(names.ANNOTATION_TASK_GROUP_NAME, "")
+    if text((spec or {}).get("nodeName")):  # it is there and counts, whatever it says
+        app = _stand_in(app) if len(app) > _MAX_APP_ID else app
+        queue = queue if text_bytes(queue) <= limits.QUEUE_BYTES else ""
+        task_group = task_group if text_bytes(task_group) <= limits.TASK_GROUP_NAME_BYTES else ""
     refusal = _refusal(app, queue, task_group)
     return Membership(
         app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
@@ -571,7 +580,9 @@ def _facts(
         resources = _resources(spec, status, is_waiting=is_waiting)
         return resources, _tags(metadata, spec, ref, is_waiting=is_waiting, created_s=created_s), member
     except BadInputError as error:
-        return {keys.PODS: 1}, _name_tags(ref), replace(member, refusal=member.refusal or str(error))
+        if is_waiting:
+            member = replace(member, refusal=member.refusal or str(error))
+        return {keys.PODS: 1}, _name_tags(ref), member
 
 
 def _own(raw: Raw, ref: PodRef, settings: Settings) -> Pod:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster_operator.controller import recovery
 from muster_operator.controller.rejections import AGAIN_S
 from muster_operator.controller.state import Phase
@@ -31,7 +33,17 @@ from tests.unit.operator.controller.driver import (
     whole,
 )
 from tests.unit.operator.controller.kubernetes import node_seen
-from tests.unit.operator.controller.objects import CREATED_S, Raw, a_group, a_node, a_pod, gang_annotations
+from tests.unit.operator.controller.objects import (
+    APP_ID,
+    CREATED_S,
+    QUEUE,
+    TASK_GROUP_NAME,
+    Raw,
+    a_group,
+    a_node,
+    a_pod,
+    gang_annotations,
+)
 from tests.unit.operator.model.signing import a_bind, sign_outcome, sign_placeholder
 
 
@@ -295,3 +307,21 @@ def test_nothing_of_the_old_session_leaks_into_the_new() -> None:
     second = recovered(driver)
     assert [item for out in first for item in out.news] == [item for out in second for item in out.news]
     assert any(isinstance(item, AskSubmitted) for item in second[1].news)
+
+
+@pytest.mark.parametrize(
+    "key, written",
+    [(TASK_GROUP_NAME, "g" * 5000), (QUEUE, "q" * 5000), (APP_ID, "x" * 400)],
+    ids=["group", "queue", "app"],
+)
+def test_a_bound_pod_counts_in_an_application_however_long_its_annotations_are(key: str, written: str) -> None:
+    raw = a_pod("w0", nodeName="n1", annotations={key: written})
+    if key != APP_ID:
+        raw["metadata"]["labels"][APP_ID] = APP.partition("/")[2]
+    else:
+        raw["metadata"]["labels"].pop(APP_ID, None)
+    nodes, _, _ = recovered(gathered(raw))
+    created = next(item for item in nodes.news if isinstance(item, NodeCreated))
+    (told,) = [one.ask.app for one in created.existing]
+    assert told is not None
+    assert told == APP or (key == APP_ID and told.startswith("dev/") and len(told) < 70)
