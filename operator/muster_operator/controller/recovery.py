@@ -176,7 +176,7 @@ def _submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """A real pod takes its place again; one that is leaving without a node does not need any."""
-    if pods.is_held_back(ledger, out, pod) or pod.has_ended or (pod.terminating and pod.node is None):
+    if pod.has_ended or pods.is_held_back(ledger, out, pod) or (pod.terminating and pod.node is None):
         return
     app = ledger.applications.get(pod.membership.app)
     if app is None:

@@ -97,6 +97,14 @@ def test_a_placeholder_of_an_unknown_key_is_counted_on_its_node_and_neither_adop
     assert driver.ledger.unverified == {"uid-ph1"}
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_of_an_unknown_key_that_has_ended_does_not_count(phase: str) -> None:
+    raw = unknown("ph0", nodeName="n1")
+    raw["status"] = {"phase": phase}
+    nodes, _, _ = recovered(gathered(a_member("w0"), raw))
+    assert [item.existing for item in nodes.news if isinstance(item, NodeCreated)] == [()]
+
+
 def test_a_key_that_becomes_known_makes_its_placeholders_count() -> None:
     """Nobody waits for it any more: it goes, and its room is given back."""
     driver = live()
