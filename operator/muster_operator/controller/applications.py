@@ -16,10 +16,10 @@ from muster_operator.controller.state import Application, Deadline, Ledger, Phas
 from muster_operator.controller.tasks import application_spec, can_announce, renewal_spec
 from muster_operator.model import names
 from muster_operator.model.cluster_events import Namespace
-from muster_operator.model.commands import MarkResumed, Outcome
+from muster_operator.model.commands import MarkResumed, Outcome, SetCondition
 from muster_operator.model.core_requests import ApplicationRemoved, ApplicationSubmitted, AskReleased, TerminationType
 from muster_operator.model.ids import AppId, PodUid
-from muster_operator.model.pods import GangDefinition, GangProblem, Placement, Pod, UserInfo
+from muster_operator.model.pods import Condition, GangDefinition, GangProblem, Placement, Pod, UserInfo
 from muster_operator.model.states import APPLICATION, AppEvent, AppState, TaskEvent, TaskState, after
 from muster_operator.translate.gangs import read_gang
 from muster_si import keys
@@ -428,10 +428,42 @@ def fail(ledger: Ledger, out: Outcome, app: Application, now: float, failure: tu
 
 
 def reject(ledger: Ledger, out: Outcome, app: Application, now: float, reason: str) -> None:
-    """The core refused the application."""
+    """The core refused the application. Nothing of one that runs fails: its waiting pods wait, and it asks again."""
     step(app, AppEvent.REJECT)
     app.is_over = True
-    fail(ledger, out, app, now, (names.REASON_APPLICATION_REJECTED, f"Application {app.name} was rejected: {reason}"))
+    note = f"Application {app.name} was rejected: {reason}"
+    if any(task.node is not None for task in app.members.values()):
+        _put_off(ledger, out, app, now, note)
+    else:
+        fail(ledger, out, app, now, (names.REASON_APPLICATION_REJECTED, note))
+
+
+#: Seconds until an application that has bound pods and was rejected is submitted again.
+SUBMIT_AGAIN_S: Final = 60.0
+
+
+def _put_off(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:
+    """Its bound pods take their room, the others are told why they wait."""
+    placeholders.kill_all(ledger, out, app, now, "the application was rejected")
+    told = Condition(names.REASON_APPLICATION_REJECTED, note)
+    for task in app.members.values():
+        if task.node is not None:
+            tasks.track_foreign(ledger, out, task.pod)
+        elif task.pod.condition != told:
+            out.commands.append(SetCondition(task.pod.ref, told.reason, told.message))
+            reporting.warn(out, task.pod.ref, told.reason, told.message)
+    set_timer(ledger, Deadline(now + SUBMIT_AGAIN_S, TimerKind.REJECTED, app.id))
+
+
+def submit_again(ledger: Ledger, out: Outcome, app_id: AppId, now: float) -> None:
+    """The time of an application that was put off has come; its placeholders go first."""
+    app = ledger.applications.get(app_id)
+    if app is None or app.state is not AppState.REJECTED:
+        return
+    if app.placeholders:
+        set_timer(ledger, Deadline(now + SUBMIT_AGAIN_S, TimerKind.REJECTED, app.id))
+    else:
+        _forget(ledger, out, app, now)
 
 
 def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, note: str) -> None:

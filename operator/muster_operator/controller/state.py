@@ -338,6 +338,7 @@ class TimerKind(Enum):
     CREATIONS = "placeholders of an application that were created"
     GANG = "how far a gang is that reserves"
     NAMESPACE = "an application that waits for its namespace, or for that of a pod"
+    REJECTED = "an application with bound pods that was rejected"
     PLACE = "a place that is kept for the pod that replaces a refused one"
     VOLUMES = "the claims of a pod that has its node"
 
@@ -346,7 +347,7 @@ class TimerKind(Enum):
 class Deadline:
     """Something to look at again.
 
-    ``subject``: a pod's UID, an application's id for CREATIONS, GANG and NAMESPACE, a key for PLACE.
+    ``subject``: a pod's UID, an application's id for CREATIONS, GANG, NAMESPACE and REJECTED, a key for PLACE.
     """
 
     due: float

@@ -44,6 +44,8 @@ def _look(ledger: Ledger, out: Outcome, deadline: Deadline, now: float) -> None:
             reporting.check_progress(ledger, out, AppId(deadline.subject), now)
         case TimerKind.NAMESPACE:
             applications.wait_no_longer(ledger, out, AppId(deadline.subject), now)
+        case TimerKind.REJECTED:
+            applications.submit_again(ledger, out, AppId(deadline.subject), now)
         case TimerKind.PLACE:
             rejections.give_up(ledger, out, PodUid(deadline.subject), now)
         case TimerKind.VOLUMES:

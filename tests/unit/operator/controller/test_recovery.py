@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from muster_operator.controller import recovery
+from muster_operator.controller import applications, recovery
 from muster_operator.controller.rejections import AGAIN_S
 from muster_operator.controller.state import Phase
-from muster_operator.model.commands import CreatePlaceholder, DeletePod, MarkResumed, Outcome
+from muster_operator.model.commands import CreatePlaceholder, DeletePod, FailPod, MarkResumed, Outcome, SetCondition
 from muster_operator.model.core_requests import (
     AllocationReleased,
+    AllocationReported,
     ApplicationSubmitted,
     AskSubmitted,
     NodeCreated,
@@ -32,7 +33,7 @@ from tests.unit.operator.controller.driver import (
     waiting,
     whole,
 )
-from tests.unit.operator.controller.kubernetes import node_seen
+from tests.unit.operator.controller.kubernetes import namespace_seen, node_seen
 from tests.unit.operator.controller.objects import (
     APP_ID,
     CREATED_S,
@@ -40,6 +41,7 @@ from tests.unit.operator.controller.objects import (
     TASK_GROUP_NAME,
     Raw,
     a_group,
+    a_namespace,
     a_node,
     a_pod,
     gang_annotations,
@@ -221,7 +223,7 @@ def test_bound_pods_of_a_rejected_application_still_take_their_room() -> None:
     driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
     whole(recovery.begin(driver.ledger, 0.0))
     out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
-    assert [type(command).__name__ for command in out.commands] == ["PostEvent", "FailPod"]
+    assert [type(command).__name__ for command in out.commands] == ["SetCondition", "PostEvent"]
     created = whole(recovery.report_nodes(driver.ledger, 0.0)).news[0]
     assert isinstance(created, NodeCreated)
     assert [allocation.ask.app for allocation in created.existing] == [None]
@@ -325,3 +327,39 @@ def test_a_bound_pod_counts_in_an_application_however_long_its_annotations_are(k
     (told,) = [one.ask.app for one in created.existing]
     assert told is not None
     assert told == APP or (key == APP_ID and told.startswith("dev/") and len(told) < 70)
+
+
+def test_nothing_fails_of_a_rejected_application_with_a_bound_pod_and_it_asks_again() -> None:
+    driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
+    driver.fact(namespace_seen(a_namespace()))
+    whole(recovery.begin(driver.ledger, 0.0))
+    rejected = ApplicationResponse(rejected=(ApplicationRejected(APP, "queue root.x does not exist"),))
+    out = driver.told(rejected)
+    [told] = orders(out)
+    assert isinstance(told, SetCondition)
+    assert (told.pod.name, "queue root.x does not exist" in told.message) == ("w1", True)
+    assert [event[0] for event in events(out)] == ["w1"]
+    assert existing(whole(recovery.report_nodes(driver.ledger, 0.0))) == ["uid-w0"]
+    assert asked(whole(recovery.submit_asks(driver.ledger, 0.0))) == []
+    recovery.open_nodes(driver.ledger, 0.0)
+    again = driver.wait(applications.SUBMIT_AGAIN_S)
+    assert [item.spec.app for item in again.news if isinstance(item, ApplicationSubmitted)] == [APP]
+    accepted = driver.accepted()
+    assert AllocationReleased(None, PodUid("uid-w0")) in accepted.news
+    reported = [item.allocation.ask for item in accepted.news if isinstance(item, AllocationReported)]
+    assert [(ask.key, ask.app) for ask in reported] == [("uid-w0", APP)]
+    assert asked(accepted) == ["uid-w1"]
+
+
+def test_a_rejected_application_fails_once_no_pod_of_it_is_bound() -> None:
+    driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP))
+    driver.fact(namespace_seen(a_namespace()))
+    whole(recovery.begin(driver.ledger, 0.0))
+    rejected = ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),))
+    driver.told(rejected)
+    for step in (recovery.report_nodes, recovery.submit_asks):
+        whole(step(driver.ledger, 0.0))
+    recovery.open_nodes(driver.ledger, 0.0)
+    driver.gone("w0")
+    driver.wait(applications.SUBMIT_AGAIN_S)
+    assert [type(command) for command in orders(driver.told(rejected))] == [FailPod]
