@@ -174,7 +174,7 @@ class SelectorLabels:
         shape = (namespace, tuple(tags))
         number = self._shapes.get(shape, 0)
         self._shapes[shape] = number + 1
-        if not number:
+        if not number and tags:  # without any tag there is nothing to count in `_tags`
             there = self._tags.setdefault(namespace, {})
             for key in tags:
                 if key not in there:
@@ -195,6 +195,8 @@ class SelectorLabels:
         if self._shapes[shape]:
             return
         del self._shapes[shape]
+        if not tags:
+            return
         there = self._tags[namespace]
         for key in tags:
             there[key] -= 1

@@ -202,3 +202,14 @@ def test_a_namespace_whose_selectors_read_too_many_labels_has_new_requests_refus
     tell(scene, [pod("g", app="good", namespace="blue", facts=reading("another", "l0", namespace="blue"))])
     scene.tell(ApplicationRemoved(PARTITION, ApplicationId("evil")))
     assert labels(scene).charged() == {"blue": 2}
+
+
+def test_the_last_pod_without_any_tag_is_forgotten_after_the_last_one_with_a_tag() -> None:
+    """Pods without a tag have no namespace either, as pods with tags of which none is a namespace."""
+    scene = a_scene("reader", "other")
+    scene.ask(pod("r", app="reader", facts=apart("l")))
+    scene.ask(an_ask("bare", app="other", vcore=1), an_ask("tagged", app="other", vcore=1, tags={"role": "x"}))
+    for key in ("tagged", "bare"):
+        scene.release(key, app="other")
+    assert scene.app("other").allocations == {}
+    assert labels(scene).pods() == {("red", ApplicationId("reader")): 1}
