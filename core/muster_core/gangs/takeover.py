@@ -221,26 +221,19 @@ class _TakeoverSearch:
 
     def _slots(self, rivals: Sequence[_Rival]) -> frozenset[str] | None:
         """Gangs that have to give up all they have so that the gang may start; None = that is not enough."""
-        if self.app.counted:
-            return frozenset()
         emptied: dict[str, _Rival] = {}
-        for holder, missing in self._full():
-            able = [rival for rival in rivals if rival.app.counted and rival.is_all and holder in rival.holders]
-            short = missing - sum(rival.app.id in emptied for rival in able)
+        for holder, most, taken in quota.full_limits(self.partition, self.app):
+            able = [rival for rival in rivals if self._takes_slot(rival) and rival.is_all and holder in rival.holders]
+            short = taken - most + 1 - sum(rival.app.id in emptied for rival in able)
             more = [rival for rival in able if rival.app.id not in emptied][: max(short, 0)]
             if len(more) < short:
                 return None
             emptied.update({rival.app.id: rival for rival in more})
         return frozenset(emptied)
 
-    def _full(self) -> Iterator[tuple[LimitSubject, int]]:
-        """The queue or user without a free slot, and how many slots are missing."""
-        for queue in self.app.queue.path_up():
-            if 0 < queue.max_applications <= queue.running:
-                yield LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.running - queue.max_applications + 1
-        for holder, limit, account in self.partition.users.limits(self.app):
-            if 0 < limit.max_applications <= account.running:
-                yield holder, account.running - limit.max_applications + 1
+    def _takes_slot(self, rival: _Rival) -> bool:
+        """Whether its slot is one that the gang lacks: a slot that is only promised, as its own is, is none."""
+        return rival.app.counted and not (self.app.counted and quota.has_only_promised_slot(rival.app))
 
 
 def _decision(

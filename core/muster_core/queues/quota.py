@@ -206,29 +206,66 @@ class StartRefusal:
 
 def start_refusal(partition: Partition, app: Application) -> StartRefusal | None:
     """What keeps the application from starting; None = it may, or it has."""
-    if app.counted or app.state not in _WAITING:
-        return None
-    for queue in app.queue.path_up():
-        if 0 < queue.max_applications <= queue.running:
-            holder = LimitSubject(LimitSubjectKind.QUEUE, "", queue.path)
-            text = f"queue {queue.path} runs {_applications(queue.running)} of at most {queue.max_applications}"
-            return StartRefusal(
-                MaxApplicationsReached(holder),
-                UnschedulableReason(ReasonKind.APPLICATIONS, text),
+    for holder, most, taken in full_limits(partition, app):
+        if holder.kind is LimitSubjectKind.QUEUE:
+            text, detail = (
+                f"queue {holder.path} runs {_applications(taken)} of at most {most}",
                 Detail.APP_CANNOTRUN_QUEUE,
             )
-    for holder, limit, account in partition.users.limits(app):
-        if 0 < limit.max_applications <= account.running:
-            text = (
-                f"{holder.kind} {holder.name} runs {_applications(account.running)} of at most "
-                f"{limit.max_applications} in queue {holder.path}"
-            )
-            return StartRefusal(
-                MaxApplicationsReached(holder),
-                UnschedulableReason(ReasonKind.APPLICATIONS, text),
-                Detail.APP_CANNOTRUN_QUOTA,
-            )
+        else:
+            who = f"{holder.kind} {holder.name}"
+            text = f"{who} runs {_applications(taken)} of at most {most} in queue {holder.path}"
+            detail = Detail.APP_CANNOTRUN_QUOTA
+        why = UnschedulableReason(ReasonKind.APPLICATIONS, text)
+        return StartRefusal(MaxApplicationsReached(holder), why, detail)
     return None
+
+
+def full_limits(partition: Partition, app: Application) -> Iterator[tuple[LimitSubject, int, int]]:
+    """Queues, users and groups without a free slot for the application, with `maxapplications` and the slots taken.
+
+    A gang that takes over a slot is counted before the gang that loses it has gone. So one that holds nothing yet needs
+    a slot that none of those uses who hold something.
+    """
+    if app.state not in _WAITING or (app.counted and app.allocations):
+        return
+    own = 1 if app.counted else 0
+    for queue in app.queue.path_up():
+        if 0 < queue.max_applications <= queue.running - own:
+            holder = LimitSubject(LimitSubjectKind.QUEUE, "", queue.path)
+            taken = queue.running - _promised_slots(partition, app, holder)
+            if taken >= queue.max_applications:
+                yield holder, queue.max_applications, taken
+    for holder, limit, account in partition.users.limits(app):
+        if 0 < limit.max_applications <= account.running - own:
+            taken = account.running - _promised_slots(partition, app, holder)
+            if taken >= limit.max_applications:
+                yield holder, limit.max_applications, taken
+
+
+def _promised_slots(partition: Partition, app: Application, holder: LimitSubject) -> int:
+    """Slots that keep the application from starting no more than its own does: only promised, as its own is."""
+    if not app.counted:
+        return 0
+    gangs = map(partition.applications.get, partition.contention.holding)
+    return sum(
+        gang is not None and has_only_promised_slot(gang) and _counts_in(partition, gang, holder) for gang in gangs
+    )
+
+
+def has_only_promised_slot(app: Application) -> bool:
+    """Whether it is counted and holds nothing yet."""
+    return app.counted and not app.allocations and app.state in _WAITING
+
+
+def _counts_in(partition: Partition, app: Application, holder: LimitSubject) -> bool:
+    """Whether the application is one of the queue's, user's or group's."""
+    match holder.kind:
+        case LimitSubjectKind.USER if app.spec.user != holder.name:
+            return False
+        case LimitSubjectKind.GROUP if partition.users.group_of(app) != holder.name:
+            return False
+    return any(queue.path == holder.path for queue in app.queue.path_up())
 
 
 def _applications(number: int) -> str:

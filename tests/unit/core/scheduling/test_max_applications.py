@@ -135,6 +135,18 @@ def test_a_reload_raises_and_lowers_the_count_without_ending_anything() -> None:
     assert states(scene.release("y0", "y"), "z") == ["Running"]
 
 
+def test_of_gangs_that_reserve_nothing_yet_as_many_start_as_a_lowered_count_allows() -> None:
+    scene = Scene(a_configuration(a_queue("a", max_applications=3, vcore=90_000)))
+    scene.add_full_node(vcore=10_000)
+    for name in ("x", "y", "z"):
+        scene.gang(ApplicationAdded(an_application(name, gang=2)), 2)
+    assert running(scene, "root.a") == [3]
+    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", max_applications=1))))
+    said = scene.add_node("large", vcore=20_000) + scene.wait(30)
+    assert [name for name in ("x", "y", "z") if states(said, name) == ["Running"]] == ["x"]
+    assert states(scene.tell(ApplicationRemoved(PARTITION, ApplicationId("x"))) + scene.wait(30), "y") == ["Running"]
+
+
 def test_applications_that_had_pods_are_counted_when_they_are_told_anew() -> None:
     scene = Scene(a_configuration(a_queue("a", max_applications=1)))
     for name in ("x", "y"):

@@ -185,6 +185,31 @@ def test_a_slot_of_max_applications_can_be_taken_over() -> None:
     assert states(confirm(scene, said), "first") == ["Running"]
 
 
+def with_one_slot(nodes: int = 1) -> tuple[Scene, list[Effect]]:
+    """The gang `first` takes over the only slot, which `later` has with three placeholders."""
+    parent = a_queue("p", a_queue("a"), a_queue("b"), max_applications=1)
+    scene = Scene(a_configuration(parent), nodes=nodes, vcore=20_000)
+    add(scene, "later", 3, of=5, queue="root.p.b", created_s=20)
+    return scene, add(scene, "first", 2, queue="root.p.a")
+
+
+def test_a_gang_that_takes_over_a_slot_starts_when_the_other_has_gone_however_late_that_is() -> None:
+    scene, said = with_one_slot()
+    scene.wait(200)
+    assert cores(scene, "first") == 0
+    assert scene.app("later").allocations
+    assert states(confirm(scene, said), "first") == ["Running"]
+
+
+def test_a_gang_whose_take_over_of_a_slot_ends_with_a_node_starts_when_the_other_has_gone() -> None:
+    scene, said = with_one_slot(nodes=2)
+    [taken_over] = scene.partition.contention.open.values()
+    scene.node(next(iter(taken_over.nodes)), NodeAction.DRAIN)
+    scene.wait(30)
+    assert cores(scene, "first") == 0
+    assert states(confirm(scene, said) + scene.wait(30), "first") == ["Running"]
+
+
 def test_the_room_that_a_later_gang_has_reserved_on_a_node_can_be_taken_over() -> None:
     scene = Scene(TWO, nodes=1)
     scene.add_full_node(vcore=40_000)

@@ -10,27 +10,39 @@ from collections.abc import Iterable, Mapping
 
 from muster_core.model.effects import AllocationResponse, Effect
 from muster_core.model.ids import PartitionId, QueuePath
+from muster_core.model.states import ApplicationState
+from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
-Running = Mapping[tuple[PartitionId, QueuePath], int]
+Running = Mapping[tuple[PartitionId, QueuePath], tuple[int, int]]
 
 
 def running(world: SchedulerState) -> Running:
-    """How many applications run in each queue that has a number for it."""
+    """How many applications have started in each queue that has a number for it, and how many use a place in it."""
     return {
-        (partition.id, path): queue.running
+        (partition.id, path): _in_use(partition, queue)
         for partition in world.partitions.values()
         for path, queue in partition.queues.by_path.items()
         if queue.max_applications
     }
 
 
+def _in_use(partition: Partition, queue: Queue) -> tuple[int, int]:
+    """The place of a gang that takes one over is counted once, as that of the gang that has to go."""
+    counted = [app for app in partition.applications.values() if app.counted and queue in app.queue.path_up()]
+    started = [app for app in counted if app.allocations or app.state is ApplicationState.RUNNING]
+    takers = [app for app in counted if app not in started and app.id in partition.contention.open]
+    return len(started), queue.running - len(takers)
+
+
 def check(world: SchedulerState, said: Iterable[Effect], before: Running) -> None:
     """What was given in a cycle is within all that binds it."""
-    for (identity, path), count in before.items():
-        queue = world.partitions[identity].queues.by_path.get(path)
+    for (identity, path), counts in before.items():
+        partition = world.partitions[identity]
+        queue = partition.queues.by_path.get(path)
         if queue is not None:
-            assert queue.running <= max(count, queue.max_applications), f"{path} starts more than it may"
+            for now, count in zip(_in_use(partition, queue), counts, strict=True):
+                assert now <= max(count, queue.max_applications), f"{path} starts more than it may"
     for answer in said:
         for new in answer.new if isinstance(answer, AllocationResponse) else ():
             partition = world.partitions[new.ask.partition]
