@@ -19,7 +19,7 @@ from muster_operator.kube.http import PASSING
 from muster_operator.kube.leadership import LeaderLabel, Leadership, Leading, NoElection
 from muster_operator.kube.session import Credentials, KubeSession
 from muster_operator.kube.write_guard import LeadershipGuard
-from muster_operator.model.errors import ApiRefused, ConfigurationRefused, StartupRefused, Uncertain, Unreachable
+from muster_operator.model.errors import ApiRefused, ConfigurationRejected, StartupRefused, Uncertain, Unreachable
 from muster_operator.runtime import logs
 from muster_operator.runtime.conflicts import ConflictDetector, NameLeases, allowed_names
 from muster_operator.runtime.health import health_server
@@ -132,7 +132,7 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
             readiness.standing = LeaderReadiness(leading, parts.loop, parts.names)
             watching = Watching(parts.memo, session, options.namespace, options.is_fast)
             await serve(parts, leading, watching, stop)
-    except ConfigurationRefused as refused:
+    except ConfigurationRejected as refused:
         await report_end(session, options.namespace, refused)
         raise
     finally:

@@ -76,7 +76,7 @@ async def test_an_unreadable_configuration_leaves_the_old_one_in_force(open_scen
     await scene.create(a_pod(f"single-{index}", labels=labels) for index in range(3))
     await scene.all_bound(2)
 
-    await told_on_the_config_map(scene, "quues", "stays in force")
+    await told_on_the_config_map(scene, "quues", "stays active")
 
 
 async def test_a_compressed_configuration_wins_and_an_unknown_key_is_told_where_it_stands(

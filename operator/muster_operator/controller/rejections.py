@@ -100,7 +100,7 @@ def _tell(ledger: Ledger, out: Outcome, app: Application, task: Task, *, is_kept
             f"; its place is kept for {round(ledger.settings.keep_place_s)} s for another pod of task group "
             f"{pod.membership.task_group}"
         )
-    reporting.warn_gang(out, app.originator.ref, names.ACTION_MEMBER_REFUSED, note)
+    reporting.warn_gang(out, app.originator.ref, names.ACTION_MEMBER_REJECTED, note)
 
 
 def inherit(ledger: Ledger, app: Application, task: Task, now: float) -> None:

@@ -90,7 +90,7 @@ class StartupRefused(LinkError):
     """The operator cannot serve as asked; the message says why and what to do."""
 
 
-class ConfigurationRefused(StartupRefused):
+class ConfigurationRejected(StartupRefused):
     """What stands in the ConfigMaps cannot be put in force; `key` is the entry at fault."""
 
     def __init__(self, key: str, message: str) -> None:
@@ -98,7 +98,7 @@ class ConfigurationRefused(StartupRefused):
         self.key = key
 
 
-class BadSetting(ConfigurationRefused):
+class BadSetting(ConfigurationRejected):
     """A setting has a value that means nothing."""
 
     def __init__(self, key: str, value: str, fix: str) -> None:

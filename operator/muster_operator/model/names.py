@@ -192,7 +192,7 @@ ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
 
 
 #: Ours: a kubelet refused a pod of a gang (semantics 5).
-ACTION_MEMBER_REFUSED: Final = "MemberRefused"
+ACTION_MEMBER_REJECTED: Final = "MemberRejected"
 
 
 #: Ours: a pod that was told to go is still there (semantics 14).

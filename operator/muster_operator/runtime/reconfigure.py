@@ -24,7 +24,7 @@ from muster_operator.kube.commands import Series
 from muster_operator.kube.session import KubeSession
 from muster_operator.model.cluster_events import ClusterEvent, PlacementChosen
 from muster_operator.model.commands import Command, EventType, Importance, PostEvent, Subject
-from muster_operator.model.errors import ApiRefused, BadSetting, ConfigurationRefused, Unreachable
+from muster_operator.model.errors import ApiRefused, BadSetting, ConfigurationRejected, Unreachable
 from muster_operator.runtime import logs
 from muster_operator.si.session import CoreLink
 from muster_operator.translate.values import Raw
@@ -35,28 +35,30 @@ from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
 log = structlog.get_logger("muster.config")
 
 
-REFUSED: Final = "ConfigurationRefused"
+REJECTED: Final = "ConfigurationRejected"
 
 
-DOUBTED: Final = "ConfigurationDoubted"
+WARNING: Final = "ConfigurationWarning"
 
 
 def refusal(namespace: str, where: ConfigSource, reason: str) -> PostEvent:
     """The ConfigMap changed and cannot be put in force."""
-    return _event(namespace, where, REFUSED, f"refused, the old configuration stays in force: {reason}")
+    return _event(
+        namespace, where, REJECTED, f"configuration rejected, the previous configuration stays active: {reason}"
+    )
 
 
 def doubt(namespace: str, where: ConfigSource, findings: Iterable[str]) -> PostEvent:
     """The ConfigMap is in force, but not all of it does what its author may expect."""
-    return _event(namespace, where, DOUBTED, "; ".join(findings))
+    return _event(namespace, where, WARNING, "; ".join(findings))
 
 
-async def report_end(session: KubeSession, namespace: str, error: ConfigurationRefused) -> None:
+async def report_end(session: KubeSession, namespace: str, error: ConfigurationRejected) -> None:
     """The operator ends for a configuration that it cannot begin with; says so where there is a ConfigMap and a way."""
     try:
         where = source(await read_config_maps(session, namespace), error.key)
         if where is not None:
-            event = _event(namespace, where, REFUSED, f"Muster cannot start: {error}")
+            event = _event(namespace, where, REJECTED, f"Muster cannot start: {error}")
             series, now = Series(), datetime.now(tz=UTC)
             request = commands.event(event, series.start(event, now), series.instance, now)
             # Whoever finds it says it: who cannot start never leads.
@@ -168,7 +170,7 @@ class Reconfigurer:
         return judgement.warnings
 
     def _refuse(self, where: ConfigSource | None, reason: str) -> None:
-        log.warning("the new configuration is refused, the old one stays in force", configmap=where, reason=reason)
+        log.warning("configuration rejected, the previous configuration stays active", configmap=where, reason=reason)
         if where is not None:
             self._tell.people(refusal(self._namespace, where, reason))
 

@@ -20,7 +20,7 @@ import structlog
 from muster_operator.config.settings import Configuration
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import Inventory, Part
-from muster_operator.model.errors import ConfigurationRefused, StartupRefused
+from muster_operator.model.errors import ConfigurationRejected, StartupRefused
 from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
 from muster_operator.si.decode import decoded_inventory
 from muster_operator.si.encode import Batch, Encoder, MessageStream, Sent
@@ -265,7 +265,7 @@ class CoreLink:
         """Keep a session open until cancelled.
 
         Raises:
-            StartupRefused: the core refuses our very first registration for the version; a ConfigurationRefused if
+            StartupRefused: the core refuses our very first registration for the version; a ConfigurationRejected if
                 for the configuration.
         """
         failures, registered = 0, False
@@ -331,7 +331,7 @@ class CoreLink:
     def _end(self, refused: Refused) -> StartupRefused:
         says = f"the core refuses to serve: {refused.reason}"
         if refused.code is RefusalCode.INVALID_ARGUMENT:
-            return ConfigurationRefused(f"{self.configuration.policy_group}.yaml", says)
+            return ConfigurationRejected(f"{self.configuration.policy_group}.yaml", says)
         return StartupRefused(says)
 
 

@@ -32,7 +32,7 @@ def written_by_the_operator(prefix: str) -> set[str]:
 
 def events() -> set[str]:
     found = written_by_the_operator("REASON_") | written_by_the_operator("ACTION_")
-    return found | {reconfigure.REFUSED, reconfigure.DOUBTED, leadership.REASON}
+    return found | {reconfigure.REJECTED, reconfigure.WARNING, leadership.REASON}
 
 
 def of_nodes() -> Iterator[str]:

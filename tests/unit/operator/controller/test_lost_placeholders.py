@@ -22,7 +22,7 @@ def test_a_refused_placeholder_is_made_again_under_another_name_and_keeps_off_th
     assert again.spec.name not in {raw["metadata"]["name"] for raw in placeholders}
     assert [command.pod.uid for command in out.commands if isinstance(command, DeletePod)] == [uid(first)]
     assert [item.key for item in out.news if isinstance(item, AllocationReleased)] == [uid(first)]
-    assert events(out) == [("w0", "GangScheduling", "MemberRefused")]
+    assert events(out) == [("w0", "GangScheduling", "MemberRejected")]
     assert avoided(driver.see(pod_of(again))) == "n1"
     assert avoided(driver.wait(60)) is None
 

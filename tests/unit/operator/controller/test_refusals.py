@@ -90,7 +90,7 @@ def last_ask(simulation: Simulation, name: str) -> AskSubmitted:
 
 
 def notes(simulation: Simulation) -> list[str]:
-    return [event.note for event in simulation.kubernetes.events if event.action == "MemberRefused"]
+    return [event.note for event in simulation.kubernetes.events if event.action == "MemberRejected"]
 
 
 def test_the_place_of_a_refused_member_is_told_to_the_core_before_the_member_is_gone() -> None:
