@@ -273,6 +273,9 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
         start(ledger, out, app, now)
     elif app.failure is not None:
         join_failed(ledger, out, task, app.failure)
+    elif app.state is AppState.REJECTED:
+        if task.node is not None:
+            tasks.track_foreign(ledger, out, pod)
     elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
         tasks.report_bound(ledger, out, task)
         if may_ask(app) and task.state is TaskState.PENDING:
@@ -301,9 +304,12 @@ def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
 def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """Accepted: reserve for a gang that has no real member bound yet, else run (semantics 17).
 
-    One whose node is gone does not count: the core was not told of it, and waits for the gang's places.
+    One whose node is gone does not count: the core was not told of it, and waits for the gang's places. Nor does an
+    unsigned placeholder, of an older version for example.
     """
-    has_started = any(task.state is TaskState.BOUND and task.held for task in app.members.values())
+    has_started = any(
+        task.state is TaskState.BOUND and task.held and not task.pod.membership.marked for task in app.members.values()
+    )
     if app.gang is None or not app.gang.size or has_started:
         run(ledger, out, app, now)
         return
@@ -538,7 +544,7 @@ def settle(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
                 out.news.append(ApplicationRemoved(app.id))
                 app.is_our_end = False
             settle(ledger, out, app, now)
-        case AppState.FAILED if not app.members:
+        case AppState.FAILED | AppState.REJECTED if not app.members:
             _forget(ledger, out, app, now)
         case _:
             return

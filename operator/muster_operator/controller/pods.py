@@ -107,6 +107,8 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
         tasks.adopt_bound(ledger, out, task, node)
         if app is not None and app.state in applications.ANSWERED:
             tasks.report_bound(ledger, out, task)
+        elif app is not None and app.state is AppState.REJECTED:
+            tasks.track_foreign(ledger, out, task.pod)
     if task.pod.membership.placeholder:
         applications.placeholder_bound(ledger, out, task, now)
 

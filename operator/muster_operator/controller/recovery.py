@@ -145,9 +145,9 @@ def _by_application(ledger: Ledger) -> Iterator[tuple[list[Pod], list[Pod]] | No
         if not count % WALKED:
             yield None
 
-    def rank(pod: Pod) -> tuple[bool, int, bool, str, PodUid]:
+    def rank(pod: Pod) -> tuple[bool, bool, int, bool, str, PodUid]:
         defines = bool(pod.membership.gang.task_groups)
-        return pod.ref.uid not in known, pod.created_s, not defines, pod.ref.name, pod.ref.uid
+        return pod.membership.marked, pod.ref.uid not in known, pod.created_s, not defines, pod.ref.name, pod.ref.uid
 
     for app in sorted(groups, key=lambda app: (ages[app], app)):
         for pods_of_kind in groups[app]:

@@ -22,6 +22,12 @@ _UNKNOWN = (
 )
 
 
+_UNSIGNED = (
+    f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved, and Muster did not sign this pod: it is not scheduled. "
+    "Delete the pod, or make it anew without the annotation; `muster placeholders` lists such pods"
+)
+
+
 _NOT_OURS = f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it"
 
 
@@ -29,21 +35,31 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     """The pod with what its claim to be a placeholder is worth now."""
     member = pod.membership
     claim = member.claim
-    if claim is None:
+    if not member.marked:
         return pod
+    if claim is None:
+        return pod if pod.node is not None else _refused(pod)
     validity = _verify(ledger, pod.seal, _placeholder(pod, member, claim)) if pod.seal else Validity.NONE
     if validity is Validity.UNKNOWN_KEY:
         ledger.unverified.add(pod.ref.uid)
         told = replace(member, placeholder=False, owner=None, refusal=member.refusal or _UNKNOWN)
         return structs.replace(pod, membership=told)
     ledger.unverified.discard(pod.ref.uid)
-    refusal = "" if member.refusal == _UNKNOWN else member.refusal
+    refusal = "" if member.refusal in {_UNKNOWN, _UNSIGNED} else member.refusal
     if validity is Validity.VALID:
         told = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)
     else:
         conflicts = member.conflicts if _NOT_OURS in member.conflicts else (*member.conflicts, _NOT_OURS)
         told = replace(member, placeholder=False, owner=None, refusal=refusal, conflicts=conflicts)
+        if pod.node is None:
+            return _refused(structs.replace(pod, membership=told))
     return structs.replace(pod, membership=told)
+
+
+def _refused(pod: Pod) -> Pod:
+    """A pod with the mark of placeholders that Muster did not sign is not asked for; it counts once it is bound."""
+    member = pod.membership
+    return structs.replace(pod, membership=replace(member, refusal=member.refusal or _UNSIGNED))
 
 
 def is_bound_by_muster(ledger: Ledger, pod: Pod) -> bool:

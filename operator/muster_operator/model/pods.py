@@ -79,10 +79,11 @@ class PlaceholderClaim:
 class Membership:
     """To which application a pod belongs and in which role (contract 1.1, 1.2).
 
-    ``claim``: the pod claims to be a placeholder; ``placeholder`` is true, and ``owner`` the originator's UID, only if
-    its signature was verified (agent/trust). ``resumed``: the pod says that its gang was given up. ``refusal`` says why
-    the pod cannot be scheduled at all; empty if it can. ``conflicts`` are the losing spellings of application id and
-    queue, as sentences. ``user_problem``: what is wrong with the user.
+    ``marked``: the pod has the mark of placeholders; ``claim``: it claims to be one of ours; ``placeholder`` is true,
+    and ``owner`` the originator's UID, only if its signature was verified (agent/trust). ``resumed``: the pod says
+    that its gang was given up. ``refusal`` says why the pod cannot be scheduled at all; empty if it can.
+    ``conflicts`` are the losing spellings of application id and queue, as sentences. ``user_problem``: what is wrong
+    with the user.
     """
 
     app: AppId
@@ -90,6 +91,7 @@ class Membership:
     task_group: str = ""
     placeholder: bool = False
     owner: PodUid | None = None
+    marked: bool = False
     claim: PlaceholderClaim | None = None
     gang: GangSource = GangSource()
     user: UserInfo = UserInfo()

@@ -414,6 +414,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
         app=application_id(ref.namespace, app[: _MAX_APP_ID + 1], settings.sharing_groups),
         queue="" if refusal else queue,
         task_group="" if refusal else task_group,
+        marked=says_placeholder,
         claim=claim,
         gang=_gang_source(annotations),
         user=user,

@@ -201,7 +201,7 @@ def test_a_users_placeholder_is_never_deleted_as_an_orphan() -> None:
     raw = a_pod("mine", app=APP, annotations={"internal.yunikorn.apache.org/placeholder": "true"})
     out = driver.see(raw)
     assert orders(out) == []
-    assert events(out) == [("mine", "Scheduling", "Scheduling")]
+    assert events(out) == [("mine", "TaskRejected", "TaskRejected")]
 
 
 def test_a_create_that_meets_its_own_name_is_no_failure() -> None:

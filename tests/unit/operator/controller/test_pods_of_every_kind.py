@@ -140,8 +140,12 @@ def test_a_bound_pod_of_a_rejected_application_takes_its_room_all_the_same() -> 
     assert not any(isinstance(command, FailPod) for command in out.commands)
     late = driver.see(a_pod("w1", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app) for one in reported(late)] == [("uid-w1", None)]
+    driver.see(a_pod("w2", app=APP))
+    bound = driver.see(a_pod("w2", app=APP, nodeName="n1"))
+    assert [(one.ask.key, one.ask.app) for one in reported(bound)] == [("uid-w2", None)]
     assert driver.gone("w0").news == [AllocationReleased(None, PodUid("uid-w0"))]
-    assert [type(item) for item in driver.gone("w1").news] == [AllocationReleased]
+    for name in ("w1", "w2"):
+        assert [type(item) for item in driver.gone(name).news] == [AllocationReleased]
     assert driver.ledger.applications == {}
 
 

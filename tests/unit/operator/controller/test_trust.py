@@ -14,6 +14,7 @@ from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.commands import CreatePlaceholder, DeletePod
 from muster_operator.model.core_requests import NodeCreated
 from muster_operator.model.signing import SigningKeys
+from muster_operator.model.states import AppState
 from tests.unit.operator.controller.driver import APP, Driver, asked, events, live, orders, whole
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, TASK_GROUP_NAME, Raw, a_container, a_node, a_pod
@@ -42,7 +43,7 @@ FORGERIES: dict[str, Callable[[Raw], object]] = {
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
 def test_a_copied_signature_makes_no_placeholder(forge: Callable[[Raw], object]) -> None:
-    """With the mark, the owner, the field manager and a signature of another pod, a pod is still an ordinary one."""
+    """With the mark, the owner, the field manager and a signature of another pod, a pod is not scheduled."""
     forged = placeholder("ph0")
     forged["metadata"]["managedFields"] = [{"manager": "muster-placeholder"}]
     forge(forged)
@@ -51,8 +52,8 @@ def test_a_copied_signature_makes_no_placeholder(forge: Callable[[Raw], object])
     assert not [command for command in out.commands if isinstance(command, DeletePod)]
     pod = driver.ledger.pods[forged["metadata"]["uid"]]
     assert not pod.membership.placeholder
-    assert "is reserved and ignored here" in pod.membership.conflicts[0]
-    assert pod.ref.uid in driver.ledger.applications[pod.membership.app].members
+    assert "Muster did not sign this pod" in pod.membership.refusal
+    assert pod.ref.uid not in driver.ledger.tasks
 
 
 def test_a_forged_placeholder_does_not_choose_the_originator() -> None:
@@ -95,6 +96,27 @@ def test_a_placeholder_of_an_unknown_key_is_counted_on_its_node_and_neither_adop
     assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
     assert driver.gone("ph0").news
     assert driver.ledger.unverified == {"uid-ph1"}
+
+
+def unsigned(name: str, **spec: object) -> Raw:
+    """A placeholder of a version that did not sign."""
+    raw = placeholder(name, **spec)
+    for key in (names.ANNOTATION_PLACEHOLDER_SIGNATURE, ORDINAL, REQUESTS):
+        raw["metadata"]["annotations"].pop(key)
+    return raw
+
+
+def test_unsigned_placeholders_neither_start_their_gang_nor_ask_and_count_if_bound() -> None:
+    driver = gathered(a_member("w0"), a_member("w1"), unsigned("a0", nodeName="n1"), unsigned("ph1"))
+    nodes, asks, _ = recovered(driver)
+    told = [(one.ask.key, one.ask.app) for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
+    assert told == [("uid-a0", APP)]
+    assert driver.ledger.applications[APP].originator.ref.name == "w0"
+    assert asked(asks) == []
+    assert driver.ledger.applications[APP].state is AppState.RESERVING
+    assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
+    assert not asked(driver.see(unsigned("ph2")))
+    assert "uid-ph2" not in driver.ledger.tasks
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
