@@ -20,7 +20,7 @@ from msgspec.structs import astuple
 from muster_operator.controller import cluster_events, core_responses, state, timers
 from muster_operator.controller.state import Ledger
 from muster_operator.kube.write_queue import named_command
-from muster_operator.model.cluster_events import PodSeen
+from muster_operator.model.cluster_events import KeysSeen, PodSeen
 from muster_operator.model.commands import Order, Outcome, Result
 from muster_operator.runtime.inbox import (
     BarrierAck,
@@ -234,6 +234,9 @@ class Loop:
         match item:
             case EventReceived():
                 self._collector.taken()
+                if isinstance(item.fact, KeysSeen) and self._current.is_served_without_keys:
+                    self._hand_out(out)  # what was said so far is for the session so far
+                    self._current.end_session("the signing keys arrived: recovering with what they sign", now)
                 cluster_events.apply_event(self._ledger, out, item.fact, now)
             case Unreadable():
                 raise item.error

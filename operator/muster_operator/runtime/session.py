@@ -20,7 +20,7 @@ import structlog
 
 from muster_operator.controller import reconciliation, recovery
 from muster_operator.controller.reconciliation import Difference
-from muster_operator.controller.state import Ledger
+from muster_operator.controller.state import Ledger, Phase
 from muster_operator.model.commands import Outcome
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import CoreResponse, Inventory, Part
@@ -260,6 +260,20 @@ class Current:
         """The agent failed on an input; a recovery that is under way is not to be trusted."""
         if self.session is not None and self.stage in _RECOVERING:
             self.session.session_lost("the recovery failed")
+
+    @property
+    def is_served_without_keys(self) -> bool:
+        """Whether a session began, or begins, without keys, and pods may be signed: only a recovery adopts those."""
+        ledger = self._ledger
+        if ledger.keys is not None or self.session is None:
+            return False
+        return ledger.phase is Phase.RECOVERING or bool(ledger.phase is Phase.LIVE and ledger.unverified)
+
+    def end_session(self, reason: str, now: float) -> None:
+        """Obey the session no more from now on, and ask for another one."""
+        if self.session is not None:
+            self.session.session_lost(reason)
+            self.changed(SessionLost(self.session, reason), now)
 
     def changed(self, item: OfSession, now: float) -> Outcome:
         """A session came, went, got on with its recovery, has taken in everything, or showed what it holds."""

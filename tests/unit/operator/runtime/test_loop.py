@@ -15,16 +15,19 @@ import pytest
 from muster_operator.config.settings import parse
 from muster_operator.controller import applications
 from muster_operator.controller.state import Application, Ledger, Task
-from muster_operator.model.commands import BindPod, CommandSucceeded, Order
+from muster_operator.model.cluster_events import KeysSeen
+from muster_operator.model.commands import BindPod, CommandSucceeded, CreatePlaceholder, DeletePod, Order
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Pod, PodRef
-from muster_operator.runtime.inbox import CommandEnded, Inbox, Unreadable
+from muster_operator.runtime.inbox import CommandEnded, EventReceived, Inbox, Unreadable
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED, Stage
 from muster_operator.si.encode import Encoder
 from muster_operator.si.session import CoreLink
 from muster_si import keys, muster_pb2, si_pb2
+from tests.unit.operator.controller.driver import APP
+from tests.unit.operator.controller.test_recovery import a_member, placeholder
 from tests.unit.operator.model.signing import KEYS
 from tests.unit.operator.si.scheduler import Peer
 
@@ -182,6 +185,30 @@ async def test_a_lost_session_is_replayed_whole() -> None:
         operator.peer.callback.session_lost("gone")
         await operator.until(lambda: len(operator.nodes_said()) == 2)
     assert operator.nodes_said() == [("n1", INFO.CREATE_DRAIN), ("n1", INFO.DRAIN_TO_SCHEDULABLE)]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_keys_that_come_after_a_session_began_let_its_placeholders_be_adopted_and_not_deleted(
+    *,
+    begun: bool,
+) -> None:
+    """`begun`: whether the core has answered, so that the session lives."""
+    operator = Operator(Peer(accepts=begun))
+    operator.ledger.keys = None
+    pods = [a_member("w0"), a_member("w1"), placeholder("ph0", nodeName="n1"), placeholder("ph1")]
+    for raw in pods:
+        raw["metadata"]["resourceVersion"] = "1"
+    async with running(operator):
+        await operator.lists(nodes=[a_node("n1")], pods=pods)
+        await (operator.ready() if begun else operator.until(lambda: bool(operator.peer.said)))
+        operator.peer.accepts = True
+        operator.peer.said.clear()
+        operator.inbox.put(EventReceived(KeysSeen(KEYS)))
+        await operator.until(lambda: operator.fences() == [True, False])
+        await operator.ready()
+    assert operator.ledger.unverified == set()
+    assert len(operator.ledger.applications[APP].placeholders) == 2
+    assert not [command for command in operator.commands if isinstance(command, DeletePod | CreatePlaceholder)]
 
 
 async def test_an_allocation_of_the_core_becomes_a_bind() -> None:
