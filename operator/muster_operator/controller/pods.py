@@ -59,7 +59,7 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
     if app is not None and app.originator.ref.uid == task.uid:
         app.originator = pod
     _tell_of_labels(out, app, task, old.membership)
-    if pod.node is None and pod.terminating and task.state in _UNBOUND:
+    if pod.node is None and pod.terminating and task.state in _UNBOUND | {TaskState.KILLING}:
         applications.task_ended(ledger, out, task, now)
         return
     if _is_otherwise(old, pod) and (pod.node is None or task.held) and task.release is None:

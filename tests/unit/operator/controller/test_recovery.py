@@ -20,6 +20,7 @@ from muster_operator.model.core_requests import (
 from muster_operator.model.core_responses import ApplicationRejected, ApplicationResponse
 from muster_operator.model.ids import AllocationId, NodeName, PodUid
 from muster_operator.model.pods import PodRef
+from muster_operator.model.states import AppState
 from muster_si import keys
 from tests.unit.operator.controller.driver import (
     APP,
@@ -363,3 +364,18 @@ def test_a_rejected_application_fails_once_no_pod_of_it_is_bound() -> None:
     driver.gone("w0")
     driver.wait(applications.SUBMIT_AGAIN_S)
     assert [type(command) for command in orders(driver.told(rejected))] == [FailPod]
+
+
+def test_a_killed_placeholder_without_a_node_that_a_finalizer_keeps_has_ended() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0"), placeholder("ph1"))
+    recovered(driver)
+    driver.updated(keys.APP_RESUMING)
+    assert driver.ledger.applications[APP].state is AppState.RESUMING
+    asks = []
+    for name in ("ph0", "ph1"):
+        raw = placeholder(name)
+        raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:01:00Z", "finalizers": ["x/y"]}
+        asks += asked(driver.see(raw))
+        assert not driver.see(raw)
+    assert driver.ledger.applications[APP].state is AppState.RUNNING
+    assert asks == ["uid-w0"]
