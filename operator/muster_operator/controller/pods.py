@@ -216,7 +216,11 @@ def _appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     app = ledger.applications.get(pod.membership.app)
-    if app is None or app.state is not AppState.RESERVING or pod.terminating:
+    if (note := other_requests(pod)) and app is not None and pod.ref.name in app.slots:
+        delete_orphan(ledger, out, pod, now)
+        applications.give_up_gang(ledger, out, app, now, note)
+        return
+    if note or app is None or app.state is not AppState.RESERVING or pod.terminating:
         delete_orphan(ledger, out, pod, now)
         return
     task = applications.attach(ledger, app, pod)
@@ -228,6 +232,17 @@ def _placeholder_appeared(ledger: Ledger, out: Outcome, pod: Pod, now: float) ->
         applications.placeholder_bound(ledger, out, task, now)
     else:
         tasks.submit(ledger, out, task, now)
+
+
+def other_requests(pod: Pod) -> str:
+    """What is wrong with a placeholder that has other requests than Muster gave it; empty = nothing."""
+    claim = pod.membership.claim
+    if claim is None or not claim.other_requests:
+        return ""
+    return (
+        f"placeholder {pod.ref.name} was created with requests {claim.requests[:200]} and has {claim.other_requests}: "
+        "a webhook changed them; exempt placeholders from it, or write the same requests in the task group"
+    )
 
 
 def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:

@@ -194,7 +194,7 @@ def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> N
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
         tasks.order_delete(ledger, out, pod.ref, now, "the placeholder ended")
-    elif app is None or app.gang is None or not app.gang.size or pod.terminating:
+    elif app is None or app.gang is None or not app.gang.size or pod.terminating or pods.other_requests(pod):
         pods.delete_orphan(ledger, out, pod, now)
     else:
         if app.gang.is_direct:

@@ -69,10 +69,14 @@ class Condition(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderClaim:
-    """What a pod says that claims to be a placeholder of ours: its owner, and its requests as they were signed."""
+    """What a pod says that claims to be a placeholder of ours: its owner, and its requests as they were signed.
+
+    ``other_requests``: those that the pod has, if they are others; a webhook may have changed them.
+    """
 
     owner: PodUid
     requests: str
+    other_requests: str = ""
 
 
 @dataclass(frozen=True, slots=True)

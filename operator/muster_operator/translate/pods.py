@@ -364,10 +364,18 @@ def _owner(metadata: Raw) -> PodUid | None:
     return None
 
 
-def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> PlaceholderClaim | None:
-    """What a pod says that claims to be a placeholder; None = it has no owner, or other requests than it says.
+#: Characters of a placeholder's requests that a text names.
+_MAX_TOLD_REQUESTS: Final = 200
 
-    Resources that it does not mention may have been added by a LimitRange.
+
+def _thousandths(name: str, value: object) -> int:
+    return -(-nanos(name, value) // 1_000_000)
+
+
+def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> PlaceholderClaim | None:
+    """What a pod says that claims to be a placeholder; None = it has no owner, or does not say its requests.
+
+    Resources that it does not mention may have been added by a LimitRange. Kubernetes rounds all up to thousandths.
     """
     owner = _owner(metadata)
     stated = annotations.get(names.ANNOTATION_PLACEHOLDER_REQUESTS, "")
@@ -378,8 +386,9 @@ def _claim(metadata: Raw, spec: Raw, annotations: dict[str, str]) -> Placeholder
     requests = mapping(mapping(own.get("resources")).get("requests"))
     try:
         said = mapping(orjson.loads(stated))
-        if any(nanos(name, value) != nanos(name, requests.get(name)) for name, value in said.items()):
-            return None
+        if any(_thousandths(name, value) != _thousandths(name, requests.get(name)) for name, value in said.items()):
+            has = orjson.dumps({name: requests.get(name) for name in said}, option=orjson.OPT_SORT_KEYS).decode()
+            return PlaceholderClaim(owner, stated, has[:_MAX_TOLD_REQUESTS])
     except (orjson.JSONDecodeError, RecursionError, BadInputError):
         return None
     return PlaceholderClaim(owner, stated)

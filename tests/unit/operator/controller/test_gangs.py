@@ -8,7 +8,7 @@ import json
 import pytest
 
 from muster_operator.model.cluster_events import NodeGone
-from muster_operator.model.commands import CommandUnanswered, DeletePod, MarkResumed, PostEvent
+from muster_operator.model.commands import CommandUnanswered, DeletePod, FailPod, MarkResumed, PostEvent
 from muster_operator.model.core_requests import (
     AllocationReleased,
     ApplicationSubmitted,
@@ -202,6 +202,36 @@ def test_a_users_placeholder_is_never_deleted_as_an_orphan() -> None:
     out = driver.see(raw)
     assert orders(out) == []
     assert events(out) == [("mine", "TaskRejected", "TaskRejected")]
+
+
+@pytest.mark.parametrize("style, ends", [("", MarkResumed), ("gangSchedulingStyle=Hard", FailPod)])
+def test_a_placeholder_whose_requests_a_webhook_changed_is_deleted_and_its_gang_given_up(
+    style: str, ends: type[object]
+) -> None:
+    driver = live()
+    driver.see(a_member(parameters=style))
+    command, *_ = creates(driver.accepted())
+    driver.result(done(command))
+    raw = json.loads(json.dumps(pod_of(command)))
+    raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "250m"
+    out = driver.see(raw)
+    assert [one.pod.name for one in orders(out) if isinstance(one, DeletePod)] == [command.spec.name]
+    assert [one for one in orders(out) if isinstance(one, ends)]
+    [told] = [one for one in out.commands if isinstance(one, PostEvent) and one.action == "PlaceholderCreateFailed"]
+    assert '"1"' in told.note
+    assert '"250m"' in told.note
+    assert not creates(driver.wait(3600))
+    assert driver.ledger.tasks.keys() <= {"uid-w0"}
+
+
+def test_requests_that_kubernetes_rounds_up_are_those_of_the_placeholder() -> None:
+    driver = live()
+    group = {**a_group("g", 1), "minResource": {"cpu": "500u", "memory": "1Gi"}}
+    driver.see(a_pod("w0", app=APP, annotations=gang_annotations(group, member_of="g")))
+    [command] = creates(driver.accepted())
+    raw = json.loads(json.dumps(pod_of(command)))
+    raw["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1m"
+    assert asked(driver.see(raw)) == [f"ph-{command.spec.name}"]
 
 
 def test_a_create_that_meets_its_own_name_is_no_failure() -> None:
