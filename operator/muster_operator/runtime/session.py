@@ -18,12 +18,13 @@ import msgspec
 import orjson
 import structlog
 
-from muster_operator.controller import reconciliation, recovery
+from muster_operator.controller import applications, isolation, reconciliation, recovery
 from muster_operator.controller.reconciliation import Difference
 from muster_operator.controller.state import Ledger, Phase
-from muster_operator.model.commands import Outcome
+from muster_operator.model.commands import Failure, Outcome
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import CoreResponse, Inventory, Part
+from muster_operator.model.states import AppState
 from muster_operator.runtime.inbox import BarrierAck, Compared, Input, OfSession, RecoveryStep, SessionLost, SessionUp
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.si.session import FromCore, Session, state_dump
@@ -198,6 +199,11 @@ NEEDED: Final = frozenset(
 RECOVERY_S: Final = 120.0
 
 
+#: Seconds that a recovery waits for the answers to applications without a bound pod, after all were submitted. The core
+#: answers none whose user's groups it cannot look up.
+ANSWERS_S: Final = 10.0
+
+
 class Stage(StrEnum):
     """How far the session with the core is; the values are what `/readyz` says."""
 
@@ -239,6 +245,7 @@ class Current:
         self.stage = Stage.NO_SESSION
         self.recovered = asyncio.Event()
         self._turns: Iterator[Outcome] | None = None  # of the step under way, which is too long for one
+        self._wait: asyncio.Event | None = None  # set when the recovery continues without the missing answers
         self._listed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -312,9 +319,10 @@ class Current:
             case Stage.LISTING if self.has_listed:
                 self._ledger.clock_ahead_ms = round(self.clock_ahead_s() * 1000)
                 self.stage, self._turns = Stage.ANSWERS, recovery.begin(self._ledger, now)
+                self._wait = None
                 self._spawn(self._wait_for(self.session))
                 return Outcome()
-            case Stage.ANSWERS if recovery.is_answered(self._ledger):
+            case Stage.ANSWERS if recovery.is_answered(self._ledger) or self._has_waited():
                 told = recovery.report_nodes(self._ledger, now), recovery.submit_asks(self._ledger, now)
                 self.stage, self._turns = Stage.REPORT, itertools.chain(*told)
                 return Outcome()
@@ -349,8 +357,37 @@ class Current:
         if self._binds is not None:
             self._binds.recall_binds()
 
+    def _has_waited(self) -> bool:
+        """Whether the recovery goes on without the missing answers: they come while the session is live.
+
+        An application with a bound pod is waited for, because the pod's resources are reported as the application's.
+        """
+        if self._wait is None:
+            self._wait = asyncio.Event()
+            self._spawn(self._end_wait(self.session, self._wait))
+        if not self._wait.is_set():
+            return False
+        missing = [app for app in self._ledger.applications.values() if app.state is AppState.SUBMITTED]
+        if any(
+            task.node is not None for app in missing for task in (*app.members.values(), *app.placeholders.values())
+        ):
+            return False
+        log.warning("the core has not answered all applications: the others are scheduled", applications=len(missing))
+        return True
+
+    async def _end_wait(self, session: Session | None, wait: asyncio.Event) -> None:
+        await asyncio.sleep(ANSWERS_S)
+        wait.set()
+        if session is self.session and session is not None:
+            self._put(RecoveryStep(session))
+
     def _open(self, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)
+        for app in list(self._ledger.applications.values()):
+            if app.state is AppState.ACCEPTED:  # its answer came after the requests were sent
+                error = isolation.attempt(applications.proceed, self._ledger, out, app, now)
+                if error is not None:
+                    out.failures.append(Failure("Application", app.id, error))
         gc.collect()
         gc.freeze()  # what a cluster looks like stays for long: the collector need not walk it (semantics 26)
         log.info("recovered", pods=len(self._ledger.pods), nodes=len(self._ledger.nodes))

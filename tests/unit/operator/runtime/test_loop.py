@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 
 from muster_operator.config.settings import parse
-from muster_operator.controller import applications
+from muster_operator.controller import applications, core_responses, recovery
 from muster_operator.controller.state import Application, Ledger, Task
 from muster_operator.model.cluster_events import KeysSeen
-from muster_operator.model.commands import BindPod, CommandSucceeded, CreatePlaceholder, DeletePod, Order
+from muster_operator.model.commands import BindPod, CommandSucceeded, CreatePlaceholder, DeletePod, Order, Outcome
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Pod, PodRef
+from muster_operator.runtime import session
 from muster_operator.runtime.inbox import CommandEnded, EventReceived, Inbox, Unreadable
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
 from muster_operator.runtime.session import NEEDED, Stage
+from muster_operator.si.decode import decoded
 from muster_operator.si.encode import Encoder
 from muster_operator.si.session import CoreLink
 from muster_si import keys, muster_pb2, si_pb2
@@ -106,6 +108,11 @@ class Operator:
         """Of each fence, whether there is more to tell before scheduling may begin."""
         return [message.more for message in self.peer.said if isinstance(message, muster_pb2.FenceRequest)]
 
+    def asked(self) -> list[str]:
+        """The keys of the requests that the core received."""
+        requests = [message for message in self.peer.said if isinstance(message, si_pb2.AllocationRequest)]
+        return [ask.allocationKey for request in requests for ask in request.asks]
+
     def nodes_said(self) -> list[tuple[str, int]]:
         """Node actions in the order in which the core heard them."""
         requests = [message for message in self.peer.said if isinstance(message, si_pb2.NodeRequest)]
@@ -124,6 +131,10 @@ async def running(operator: Operator) -> AsyncIterator[Operator]:
 
 
 INFO = si_pb2.NodeInfo
+
+
+def accepted(app: str) -> si_pb2.ApplicationResponse:
+    return si_pb2.ApplicationResponse(accepted=[si_pb2.AcceptedApplication(applicationID=app)])
 
 
 async def test_a_recovery_tells_applications_then_nodes_with_their_pods_then_asks_then_fence_then_opens() -> None:
@@ -174,6 +185,44 @@ async def test_an_application_that_is_not_answered_keeps_the_operator_from_being
         await operator.lists(nodes=[a_node("n1")], pods=[a_pod("waiting")])
         await operator.settled()
         assert operator.loop.missing == "waiting for the core to answer the applications"
+        assert operator.nodes_said() == []
+
+
+async def test_an_application_that_is_not_answered_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ANSWERS_S", 0.01)
+    async with running(Operator(Peer(accepts=False))) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("one", app="one"), a_pod("two", app="two")])
+        await operator.until(lambda: bool(operator.ledger.applications))
+        operator.peer.callback.update_application(accepted("ns/one"))
+        await operator.ready()
+        assert operator.asked() == ["uid-one"]
+        operator.peer.callback.update_application(accepted("ns/two"))
+        await operator.until(lambda: operator.asked() == ["uid-one", "uid-two"])
+        assert len(operator.peer.registrations) == 1
+
+
+async def test_an_application_that_is_answered_after_the_requests_were_sent_asks_once_nodes_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "ANSWERS_S", 0.01)
+    open_nodes = recovery.open_nodes
+
+    def answered_just_before(ledger: Ledger, now: float) -> Outcome:
+        core_responses.handle_core_response(ledger, decoded(accepted("ns/late")), now)
+        return open_nodes(ledger, now)
+
+    monkeypatch.setattr(recovery, "open_nodes", answered_just_before)
+    async with running(Operator(Peer(accepts=False))) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("late", app="late")])
+        await operator.until(lambda: operator.asked() == ["uid-late"])
+
+
+async def test_an_unanswered_application_with_a_bound_pod_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ANSWERS_S", 0.0)
+    async with running(Operator(Peer(accepts=False))) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1")])
+        await operator.until(lambda: bool(operator.ledger.applications))
+        await operator.settled()
         assert operator.nodes_said() == []
 
 
