@@ -120,13 +120,21 @@ class SigningSecret:
             stored = _usable(found)
             if CURRENT in stored:
                 break
-            wanted = self._stored if found is None and self._stored else {**stored, CURRENT: _new_key()}
+            wanted = (
+                self._stored if found is None and self._stored else {**stored, CURRENT: self._missing(found, stored)}
+            )
             try:
                 if await self._write(wanted, found):
                     return wanted
             except NotLeading:
                 break
         return stored
+
+    def _missing(self, found: Raw | None, stored: Mapping[str, bytes]) -> bytes:
+        """The key in memory where the stored one is unusable; a new one after a rotation, which removes the entry."""
+        known = self._stored.get(CURRENT)
+        is_unusable = found is not None and CURRENT in mapping(found.get("data"))
+        return known if is_unusable and known is not None and known not in stored.values() else _new_key()
 
     async def _read(self) -> Raw | None:
         try:

@@ -100,6 +100,18 @@ async def test_a_garbled_key_is_replaced_and_the_previous_one_stays(garbage: str
     assert data(peer)[CURRENT] not in {garbage, good}
 
 
+@pytest.mark.parametrize("garbage", ["!", base64.b64encode(b"short").decode(), ""])
+async def test_an_unusable_current_key_is_replaced_by_the_one_in_memory(garbage: str) -> None:
+    peer = Peer()
+    async with a_session(peer) as session:
+        replica = Replica(session)
+        await replica.secret.ready()
+        good = data(peer)[CURRENT]
+        peer.put(PATH, {**peer.objects[PATH], "data": {CURRENT: garbage}})
+        assert await replica.secret.look()
+    assert data(peer) == {CURRENT: good}
+
+
 async def test_a_secret_that_cannot_be_read_leaves_the_keys_in_memory_and_ends_nothing() -> None:
     peer = Peer()
     async with a_session(peer) as session:
