@@ -74,7 +74,7 @@ async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
     placeholder = a_placeholder(Settings().placeholder_image, "tg-left")
     placeholder["metadata"]["ownerReferences"][0] |= {"name": "a-users", "uid": owner["metadata"]["uid"]}
     pods, params = "/api/v1/namespaces/default/pods", {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
-    with pytest.raises(ApiError, match="is written by Muster only"):
+    with pytest.raises(ApiError, match="are written by Muster only"):
         await api.request("POST", pods, placeholder, params)
     async with Api(await load(await cluster.kubeconfig_for("muster-operator", ENFORCED))) as operator:
         await operator.request("POST", pods, placeholder, params)
