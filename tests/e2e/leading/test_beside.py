@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import pytest
+
 from devcluster.api import Json
 from devcluster.muster import ACCOUNT, Muster
 from devcluster.muster import NAMESPACE as MUSTER
@@ -99,6 +101,7 @@ async def another_installation(scene: Scene) -> AsyncIterator[Muster]:
         await scene.api.delete("leases", name, MUSTER)
 
 
+@pytest.mark.timeout(240)
 async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_way(open_scene: OpenScene) -> None:
     """Both find the Lease of the name free. Nothing is bound before it is held, and only one can hold it."""
     scene = await open_scene([FakeNode("node-0", cpu="64")], started=False)
@@ -108,12 +111,12 @@ async def test_of_two_musters_that_start_together_one_binds_and_the_other_gives_
         both = [scene.muster, other]
         for process in (process for muster in both for process in (muster.core, muster.operator)):
             process.start()
-        await scene.all_bound(20)
+        await scene.all_bound(20, deadline_s=120)
 
         async def gave_way() -> list[Muster]:
             return [muster for muster in both if not muster.operator.is_running()]
 
-        [loser] = await scene.eventually("one of them gives way", gave_way, 60)
+        [loser] = await scene.eventually("one of them gives way", gave_way, 120)
         assert "serves the scheduler name muster" in loser.operator.tail()
         bindings = [write for write in scene.writes(of_operator=True) if "binding" in str(write)]
         assert {loser.setup.identity in write.agent for write in bindings} == {False}
