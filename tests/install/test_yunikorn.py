@@ -2,13 +2,15 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.install.choices import Json
 from tests.install.test_chart import named
-from tools.chart import PAGE
 from tools.manifests import render
+
+PAGE = Path(__file__).parents[2] / "docs" / "migration" / "from-yunikorn.md"
 
 SAME: Json = {
     "image": {"repository": "registry.example.com/muster", "tag": "1.0.0", "pullPolicy": "Always"},
@@ -95,7 +97,7 @@ def test_any_other_value_is_refused_by_its_name(name: str) -> None:
     assert f"additional properties '{name}' not allowed" in refused.value.stderr
 
 
-def test_each_of_them_stands_in_the_page_about_installing() -> None:
-    coming = PAGE.read_text().partition("## Coming from YuniKorn")[2].partition("\n## ")[0]
+def test_the_page_about_migration_has_each_of_them() -> None:
+    coming = PAGE.read_text().partition("## Helm values")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([A-Za-z]+)[.`]", coming))
     assert OTHERS | set(SAME) <= told
