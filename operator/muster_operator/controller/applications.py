@@ -271,12 +271,12 @@ def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     report_mismatches(ledger, out, app, task)
     if is_new:
         start(ledger, out, app, now)
+        tasks.count_on_node(ledger, out, task)
     elif app.failure is not None:
         join_failed(ledger, out, task, app.failure)
-    elif app.state is AppState.REJECTED:
-        if task.node is not None:
-            tasks.track_foreign(ledger, out, pod)
-    elif ledger.phase is Phase.LIVE and app.state in ANSWERED:
+    elif app.state not in ANSWERED:
+        tasks.count_on_node(ledger, out, task)
+    elif ledger.phase is Phase.LIVE:
         tasks.report_bound(ledger, out, task)
         if may_ask(app) and task.state is TaskState.PENDING:
             _ask(ledger, out, app, task, now)
@@ -294,11 +294,21 @@ def accept(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     """The core accepted the application; while a session is being filled its pods wait for ``proceed``."""
     step(app, AppEvent.ACCEPT)
     if ledger.phase is Phase.LIVE:
-        for task in (*app.members.values(), *app.placeholders.values()):
-            if task.node is not None:
-                tasks.untracked_gone(ledger, out, task.uid)  # refused by the core's application before this one
-            tasks.report_bound(ledger, out, task)
-        proceed(ledger, out, app, now)
+        begin(ledger, out, app, now)
+
+
+def begin(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
+    """Accepted in a live session: its bound pods, which counted on their nodes only, are reported as its own first."""
+    for task in (*app.members.values(), *app.placeholders.values()):
+        if task.node is not None:
+            tasks.untracked_gone(ledger, out, task.uid)
+        tasks.report_bound(ledger, out, task)
+    proceed(ledger, out, app, now)
+
+
+def has_untracked(ledger: Ledger, app: Application) -> bool:
+    """Whether a bound pod of it counts on its node only, because the application was not answered by then."""
+    return any(uid in ledger.untracked_pods for pods in (app.members, app.placeholders) for uid in pods)
 
 
 def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:

@@ -23,7 +23,6 @@ from muster_operator.model.core_requests import (
     NodeUpdated,
 )
 from muster_operator.model.ids import NodeName, PodUid
-from muster_operator.model.states import AppState
 
 
 def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> AllocationSpec | None:
@@ -31,7 +30,7 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
     task = ledger.tasks.get(uid)
     if task is not None:
         app = ledger.applications.get(task.app)
-        if task.held or (app is not None and app.state is AppState.SUBMITTED):
+        if task.held:
             return None
         if node not in {task.node, task.pod.node}:
             return None  # its bind failed while the node was away
@@ -39,7 +38,7 @@ def existing_allocation(ledger: Ledger, uid: PodUid, node: NodeName) -> Allocati
             task.held = True
             state.recount(task)
             return allocation_of(ledger, task, node)
-        # The core would not take it as the application's; its room is counted all the same.
+        # The core does not take it as the application's, or not yet: it counts on its node.
         tasks.untracked_of(ledger, task.pod)
     pod_on_node = tasks.find_foreign(ledger, uid)
     if pod_on_node is None or tasks.is_reported(pod_on_node):

@@ -64,6 +64,8 @@ def changed(ledger: Ledger, out: Outcome, task: Task, pod: Pod, now: float) -> N
         return
     if _is_otherwise(old, pod) and (pod.node is None or task.held) and task.release is None:
         tasks.resend(ledger, out, task)
+    if task.uid in ledger.untracked_pods:
+        tasks.track_foreign(ledger, out, pod)
     if pod.node is not None:
         _has_node(ledger, out, app, task, now)
 
@@ -107,8 +109,8 @@ def _has_node(ledger: Ledger, out: Outcome, app: Application | None, task: Task,
         tasks.adopt_bound(ledger, out, task, node)
         if app is not None and app.state in applications.ANSWERED:
             tasks.report_bound(ledger, out, task)
-        elif app is not None and app.state is AppState.REJECTED:
-            tasks.track_foreign(ledger, out, task.pod)
+        elif app is not None:
+            tasks.count_on_node(ledger, out, task)
     if task.pod.membership.placeholder:
         applications.placeholder_bound(ledger, out, task, now)
 

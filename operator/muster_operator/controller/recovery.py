@@ -259,10 +259,13 @@ def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> Allo
 
 
 def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
-    """Go on with every accepted application; the asks in the order of the pods' creation, so all at last."""
+    """Go on with every accepted application; the asks in the order of the pods' creation, so all at last.
+
+    One that was answered after its bound pods had been reported as others' goes on when the nodes open.
+    """
     out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
-        if app.state is AppState.ACCEPTED:
+        if app.state is AppState.ACCEPTED and not applications.has_untracked(ledger, app):
             error = isolation.attempt(applications.proceed, ledger, out, app, now)
             if error is not None:
                 # What was ordered before it failed stays: each step of a pod keeps the ledger in step with the core.
@@ -288,6 +291,11 @@ def open_nodes(ledger: Ledger, now: float) -> Outcome:
     """The fence was answered: open the nodes, and go on with what came meanwhile."""
     out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
+    for app in list(ledger.applications.values()):
+        if app.state is AppState.ACCEPTED:  # its answer came after the nodes or the requests were sent
+            error = isolation.attempt(applications.begin, ledger, out, app, now)
+            if error is not None:
+                out.failures.append(Failure("Application", app.id, error))
     for item in ledger.postponed:
         follows = isolation.attempt(_handle, ledger, item, now)
         if isinstance(follows, Exception):  # as while the session is live: a failure costs this input and nothing else

@@ -171,6 +171,11 @@ def _gang_tags(ledger: Ledger, app: Application, gang: GangDefinition) -> dict[s
     return tags
 
 
+def is_forced(ledger: Ledger, app: Application) -> bool:
+    """Whether a recovery submits it by force, which the core answers at once, because Muster bound a pod of it."""
+    return any(trust.is_bound_by_muster(ledger, task.pod) for task in app.members.values())
+
+
 def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     """The application as it is submitted (contract 1.6, 1.9; semantics 2)."""
     pod = app.originator
@@ -178,9 +183,7 @@ def application_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     tags = {keys.APP_TAG_NAMESPACE: pod.ref.namespace, **(namespace.tags if namespace else {})}
     tags[keys.APP_TAG_APPLICATION_ID] = app.name
     tags[keys.APP_TAG_CREATION_TIME] = str(app.created_s + ledger.clock_ahead_ms // 1000)
-    if ledger.phase is Phase.RECOVERING and any(
-        trust.is_bound_by_muster(ledger, task.pod) for task in app.members.values()
-    ):
+    if ledger.phase is Phase.RECOVERING and is_forced(ledger, app):
         tags[keys.APP_TAG_CREATE_FORCE] = "true"
     if app.gang is None or not app.gang.size:
         return ApplicationSpec(app.id, app.queue, pod.membership.user, tags)
@@ -505,6 +508,12 @@ def track_foreign(ledger: Ledger, out: Outcome, pod: Pod) -> None:
     pod_on_node = untracked_of(ledger, pod)
     pod_on_node.pod = as_occupant(pod)
     report_foreign(ledger, out, pod_on_node)
+
+
+def count_on_node(ledger: Ledger, out: Outcome, task: Task) -> None:
+    """The core has not accepted the pod's application: if the pod is bound, it counts on its node only."""
+    if task.node is not None and not task.held:
+        track_foreign(ledger, out, task.pod)
 
 
 def untracked_gone(ledger: Ledger, out: Outcome, uid: PodUid) -> None:

@@ -18,10 +18,10 @@ import msgspec
 import orjson
 import structlog
 
-from muster_operator.controller import applications, isolation, reconciliation, recovery
+from muster_operator.controller import reconciliation, recovery, tasks
 from muster_operator.controller.reconciliation import Difference
 from muster_operator.controller.state import Ledger, Phase
-from muster_operator.model.commands import Failure, Outcome
+from muster_operator.model.commands import Outcome
 from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.core_responses import CoreResponse, Inventory, Part
 from muster_operator.model.states import AppState
@@ -199,8 +199,8 @@ NEEDED: Final = frozenset(
 RECOVERY_S: Final = 120.0
 
 
-#: Seconds that a recovery waits for the answers to applications without a bound pod, after all were submitted. The core
-#: answers none whose user's groups it cannot look up.
+#: Seconds that a recovery waits for the answers to applications of which Muster bound no pod, after all were submitted.
+#: The core answers none whose user's groups it cannot look up.
 ANSWERS_S: Final = 10.0
 
 
@@ -360,7 +360,8 @@ class Current:
     def _has_waited(self) -> bool:
         """Whether the recovery goes on without the missing answers: they come while the session is live.
 
-        An application with a bound pod is waited for, because the pod's resources are reported as the application's.
+        An application that is submitted by force is waited for: the core answers it whatever it cannot look up. Bound
+        pods of the others count on their nodes until the answer.
         """
         if self._wait is None:
             self._wait = asyncio.Event()
@@ -368,9 +369,7 @@ class Current:
         if not self._wait.is_set():
             return False
         missing = [app for app in self._ledger.applications.values() if app.state is AppState.SUBMITTED]
-        if any(
-            task.node is not None for app in missing for task in (*app.members.values(), *app.placeholders.values())
-        ):
+        if any(tasks.is_forced(self._ledger, app) for app in missing):
             return False
         log.warning("the core has not answered all applications: the others are scheduled", applications=len(missing))
         return True
@@ -383,11 +382,6 @@ class Current:
 
     def _open(self, now: float) -> Outcome:
         out = recovery.open_nodes(self._ledger, now)
-        for app in list(self._ledger.applications.values()):
-            if app.state is AppState.ACCEPTED:  # its answer came after the requests were sent
-                error = isolation.attempt(applications.proceed, self._ledger, out, app, now)
-                if error is not None:
-                    out.failures.append(Failure("Application", app.id, error))
         gc.collect()
         gc.freeze()  # what a cluster looks like stays for long: the collector need not walk it (semantics 26)
         log.info("recovered", pods=len(self._ledger.pods), nodes=len(self._ledger.nodes))

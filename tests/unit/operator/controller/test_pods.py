@@ -238,9 +238,14 @@ def test_a_pod_that_asked_and_was_bound_by_somebody_else_takes_back_the_answer_o
 
 def test_a_pod_that_comes_with_a_node_is_an_existing_allocation() -> None:
     driver = live()
-    spec = driver.see(on("n1")).news[0]
+    spec, foreign = driver.see(on("n1")).news
     assert isinstance(spec, ApplicationSubmitted)
-    assert [type(item) for item in driver.accepted().news] == [AllocationReported]
+    assert isinstance(foreign, AllocationReported)
+    assert (foreign.allocation.ask.app, foreign.allocation.node) == (None, "n1")
+    released, own = driver.accepted().news
+    assert released == AllocationReleased(None, W0.uid)
+    assert isinstance(own, AllocationReported)
+    assert (own.allocation.ask.app, own.allocation.node) == (APP, "n1")
 
 
 def test_a_pod_on_an_unknown_node_is_reported_with_the_node() -> None:

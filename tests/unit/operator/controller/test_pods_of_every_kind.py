@@ -134,9 +134,10 @@ def test_a_pod_with_a_node_written_by_its_user_is_counted_and_never_bound() -> N
 
 def test_a_bound_pod_of_a_rejected_application_takes_its_room_all_the_same() -> None:
     driver = live()
-    driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    seen = driver.see(a_pod("w0", app=APP, nodeName="n1"))
+    assert [(one.ask.key, one.ask.app, one.node) for one in reported(seen)] == [("uid-w0", None, "n1")]
     out = driver.told(ApplicationResponse(rejected=(ApplicationRejected(APP, "no queue"),)))
-    assert [(one.ask.key, one.ask.app, one.node) for one in reported(out)] == [("uid-w0", None, "n1")]
+    assert out.news == []
     assert not any(isinstance(command, FailPod) for command in out.commands)
     late = driver.see(a_pod("w1", app=APP, nodeName="n1"))
     assert [(one.ask.key, one.ask.app) for one in reported(late)] == [("uid-w1", None)]

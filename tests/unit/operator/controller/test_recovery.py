@@ -18,7 +18,7 @@ from muster_operator.model.core_requests import (
     TerminationType,
 )
 from muster_operator.model.core_responses import ApplicationRejected, ApplicationResponse
-from muster_operator.model.ids import AllocationId, NodeName, PodUid
+from muster_operator.model.ids import AllocationId, AppId, NodeName, PodUid
 from muster_operator.model.pods import PodRef
 from muster_operator.model.states import AppState
 from muster_si import keys
@@ -350,6 +350,59 @@ def test_nothing_fails_of_a_rejected_application_with_a_bound_pod_and_it_asks_ag
     reported = [item.allocation.ask for item in accepted.news if isinstance(item, AllocationReported)]
     assert [(ask.key, ask.app) for ask in reported] == [("uid-w0", APP)]
     assert asked(accepted) == ["uid-w1"]
+
+
+def reported(outcome: Outcome) -> list[tuple[str, str | None]]:
+    """Keys and applications of the bound pods that the core is told of."""
+    allocations = [item.allocation for item in outcome.news if isinstance(item, AllocationReported)]
+    allocations += [one for item in outcome.news if isinstance(item, NodeCreated) for one in item.existing]
+    return [(allocation.ask.key, allocation.ask.app) for allocation in allocations]
+
+
+@pytest.mark.parametrize("answered", ["before the requests", "before the nodes open", "live"])
+def test_bound_pods_of_an_unanswered_application_count_on_their_node_until_the_answer(answered: str) -> None:
+    driver = gathered(a_pod("w0", app=APP, nodeName="n1"), a_pod("w1", app=APP), a_pod("other", app="other"))
+    whole(recovery.begin(driver.ledger, 0.0))
+    driver.accepted(AppId("dev/other"))
+    nodes = whole(recovery.report_nodes(driver.ledger, 0.0))
+    assert reported(nodes) == [("uid-w0", None)]
+    if answered == "before the requests":
+        driver.accepted()
+    asks = whole(recovery.submit_asks(driver.ledger, 0.0))
+    assert (asked(asks), reported(asks)) == (["uid-other"], [])
+    if answered == "before the nodes open":
+        driver.accepted()
+    out = recovery.open_nodes(driver.ledger, 0.0)
+    if answered == "live":
+        assert (asked(out), reported(out)) == ([], [])
+        out = driver.accepted()
+    released = out.news.index(AllocationReleased(None, PodUid("uid-w0")))
+    assert reported(Outcome(out.news[released:])) == reported(out) == [("uid-w0", APP)]
+    assert asked(out) == ["uid-w1"]
+    assert not driver.ledger.untracked_pods
+    again = driver.gone("w0").news
+    assert [(item.app, item.key) for item in again if isinstance(item, AllocationReleased)] == [(APP, "uid-w0")]
+
+
+def test_a_bound_placeholder_of_an_unanswered_gang_moves_to_it_with_the_answer() -> None:
+    driver = gathered(a_member("w0"), placeholder("ph0", nodeName="n1"), placeholder("ph1"))
+    whole(recovery.begin(driver.ledger, 0.0))
+    assert reported(whole(recovery.report_nodes(driver.ledger, 0.0))) == [("uid-ph0", None)]
+    whole(recovery.submit_asks(driver.ledger, 0.0))
+    recovery.open_nodes(driver.ledger, 0.0)
+    out = driver.accepted()
+    assert reported(out) == [("uid-ph0", APP)]
+    assert asked(out) == ["uid-ph1"]
+
+
+def test_a_bound_pod_of_an_unanswered_application_counts_also_while_the_session_is_live() -> None:
+    driver = live()
+    assert reported(driver.see(a_pod("w0", app=APP, nodeName="n1"))) == [("uid-w0", None)]
+    assert reported(driver.see(a_pod("w0", app=APP, nodeName="n1"))) == []
+    driver.see(a_pod("w1", app=APP))
+    assert reported(driver.see(a_pod("w1", app=APP, nodeName="n1"))) == [("uid-w1", None)]
+    assert driver.gone("w1").news == [AllocationReleased(None, PodUid("uid-w1"))]
+    assert reported(driver.accepted()) == [("uid-w0", APP)]
 
 
 def test_a_rejected_application_fails_once_no_pod_of_it_is_bound() -> None:

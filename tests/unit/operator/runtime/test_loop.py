@@ -30,7 +30,7 @@ from muster_operator.si.session import CoreLink
 from muster_si import keys, muster_pb2, si_pb2
 from tests.unit.operator.controller.driver import APP
 from tests.unit.operator.controller.test_recovery import a_member, placeholder
-from tests.unit.operator.model.signing import KEYS
+from tests.unit.operator.model.signing import KEYS, sign_binding
 from tests.unit.operator.si.scheduler import Peer
 
 
@@ -217,10 +217,30 @@ async def test_an_application_that_is_answered_after_the_requests_were_sent_asks
         await operator.until(lambda: operator.asked() == ["uid-late"])
 
 
-async def test_an_unanswered_application_with_a_bound_pod_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "ANSWERS_S", 0.0)
+async def test_an_unanswered_application_with_a_pod_that_muster_did_not_bind_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "ANSWERS_S", 0.01)
     async with running(Operator(Peer(accepts=False))) as operator:
-        await operator.lists(nodes=[a_node("n1")], pods=[a_pod("bound", "n1")])
+        pods = [a_pod("one", app="one"), a_pod("bound", "n1", app="two"), a_pod("two", app="two")]
+        await operator.lists(nodes=[a_node("n1")], pods=pods)
+        await operator.until(lambda: bool(operator.ledger.applications))
+        operator.peer.callback.update_application(accepted("ns/one"))
+        await operator.ready()
+        assert operator.asked() == ["uid-one"]
+        operator.peer.callback.update_application(accepted("ns/two"))
+        await operator.until(lambda: operator.asked() == ["uid-one", "uid-two"])
+        assert len(operator.peer.registrations) == 1
+
+
+async def test_an_unanswered_application_with_a_pod_that_muster_bound_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "ANSWERS_S", 0.0)
+    bound = a_pod("bound", "n1")
+    bound["metadata"]["annotations"] = {}
+    async with running(Operator(Peer(accepts=False))) as operator:
+        await operator.lists(nodes=[a_node("n1")], pods=[sign_binding(bound)])
         await operator.until(lambda: bool(operator.ledger.applications))
         await operator.settled()
         assert operator.nodes_said() == []
