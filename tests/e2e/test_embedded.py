@@ -20,7 +20,8 @@ async def test_a_gang_goes_through_its_whole_cycle_in_one_process(open_scene: Op
 
 async def test_soft_times_out_in_one_process(open_scene: OpenScene) -> None:
     scene = await open_scene(NODES, embedded=True)
-    large = [Group("workers", 500, real=2)]
+    await scene.occupy("node-0", "6")  # so that 10 of 16 places are free
+    large = [Group("workers", 12, real=2)]
     await scene.create(a_gang("large", large, style="Soft", timeout_s=2, placement="Reserve"))
     await scene.all_bound(2)
 

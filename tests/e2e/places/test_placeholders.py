@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from devcluster.api import Json
 from devcluster.nodes import FakeNode
 from tests.e2e.conftest import OpenScene, with_pods
@@ -10,6 +12,8 @@ from tests.e2e.priority_classes import make_class
 from tests.e2e.scene import Scene
 from tests.e2e.telling import told
 
+INTERNAL = "internal.yunikorn.apache.org/"
+SIGNATURE = re.compile(r"v1:[0-9a-f]{12}:[\w-]{43}")
 LIMIT_RANGER = "kubernetes.io/limit-ranger"
 """What the LimitRange admission notes on every pod that it changes."""
 
@@ -40,11 +44,16 @@ def shape(pod: Json, owner: Json, group: Json) -> None:
     assert meta["name"].startswith("tg-shape-workers-")
     assert meta["labels"] == {"team": "x", f"{PREFIX}app-id": "shape", f"{PREFIX}queue": "root.shapes"}
     annotations = {key: value for key, value in meta["annotations"].items() if key != LIMIT_RANGER}
-    assert annotations == {
+    signatures = {key for key, value in annotations.items() if SIGNATURE.fullmatch(value)}
+    is_bound_too = {f"{INTERNAL}binding-signature"} if is_bound(pod) else set()
+    assert signatures == {f"{INTERNAL}placeholder-signature"} | is_bound_too
+    assert annotations.pop(f"{INTERNAL}placeholder-ordinal") in {"0", "1", "2"}
+    assert {key: value for key, value in annotations.items() if key not in signatures} == {
         "note": "y",
         "sidecar.istio.io/inject": "false",
         "linkerd.io/inject": "disabled",
         PLACEHOLDER: "true",
+        f"{INTERNAL}placeholder-requests": '{"cpu":"1","memory":"64Mi"}',
         f"{PREFIX}task-group-name": "workers",
         f"{PREFIX}schedulingPolicyParameters": "placeholderTimeoutInSeconds=600 gangPlacement=Reserve",
     }
@@ -180,10 +189,14 @@ async def test_what_a_stopped_muster_leaves_is_collected_and_a_start_takes_the_o
     await scene.muster.start()
     await scene.eventually("no orphan is left", lambda: _names(scene, {"swept": 0, "ended": 0}))
 
-    async def mine_is_bound() -> bool:
-        return is_bound(await scene.api.get("pods", "mine", scene.namespace))
+    async def is_reported() -> bool:
+        events = await scene.events()
+        return any(one["involvedObject"]["name"] == "mine" and one["reason"] == "TaskRejected" for one in events)
 
-    await scene.eventually("the user's own pod is scheduled", mine_is_bound)
+    await scene.eventually("the user's own pod is reported", is_reported)
+    mine = await scene.api.get("pods", "mine", scene.namespace)
+    assert not is_bound(mine)
+    assert "deletionTimestamp" not in mine["metadata"]
     await scene.api.delete("pods", "mine", scene.namespace, grace_s=0)
 
 
