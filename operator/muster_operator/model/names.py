@@ -85,11 +85,6 @@ ANNOTATION_OUTCOME_SIGNATURE: Final = "internal.yunikorn.apache.org/gang-outcome
 ANNOTATION_BINDING_SIGNATURE: Final = "internal.yunikorn.apache.org/binding-signature"
 
 
-SIGNATURES: Final = frozenset(
-    {ANNOTATION_PLACEHOLDER_SIGNATURE, ANNOTATION_OUTCOME_SIGNATURE, ANNOTATION_BINDING_SIGNATURE}
-)
-
-
 ANNOTATION_NAMESPACE_QUOTA: Final = "yunikorn.apache.org/namespace.quota"
 
 

@@ -114,7 +114,7 @@ def evaluate_user_info(case: AdmissionContext, rules: AccessRules) -> UserInfoDe
     if is_trusted(case.submitter, rules):
         return UserInfoDecision(_problem(case, stated)) if stated else _AS_IT_IS
     if case.kind.is_pod and not case.is_create:
-        return UserInfoDecision(f"{case.where(_OWNER)} says whose the pod is and cannot change: leave it as it was")
+        return UserInfoDecision(f"{case.where(_OWNER)} of a stored pod cannot change: leave it as it is stored")
     if stated:
         return _stated(case, stated, before)
     return UserInfoDecision(written=before) if _owner(before) else _filled(case, rules)
@@ -245,8 +245,8 @@ def _preemption(case: AdmissionContext, known: ClusterSnapshot) -> dict[str, str
 _KEY_LENGTH_SHOWN: Final = 120
 
 
-def placeholder_refusal(case: AdmissionContext, *, is_trusted: bool) -> str:
-    """What is wrong with these annotations; empty = nothing. Trust permits only their removal."""
+def internal_refusal(case: AdmissionContext) -> str:
+    """What is wrong with the internal annotations; empty = nothing. They can be removed from templates only."""
     if not case.ours:
         return ""
     before, now = _internal(case.old_annotations), _internal(case.annotations)
@@ -255,10 +255,10 @@ def placeholder_refusal(case: AdmissionContext, *, is_trusted: bool) -> str:
     for key, value in now.items():
         if before.get(key) != value:
             return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: leave it out"
-    if case.kind.is_pod and not is_trusted and names.SIGNATURES & before.keys():
-        key = min(before.keys() - now.keys())
-        return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is Muster's and stays: delete the pod if it is not wanted"
-    return ""
+    if not case.kind.is_pod:
+        return ""
+    key = min(before.keys() - now.keys())
+    return f"{case.where(key[:_KEY_LENGTH_SHOWN])} is written by Muster only: do not remove it"
 
 
 def _internal(annotations: dict[str, str]) -> dict[str, str]:
@@ -275,7 +275,7 @@ def binding_refusal(review: Review, known: ClusterSnapshot) -> str:
     written = [key for key in annotations_of(review.object) if is_guarded(key)]
     if not written:
         return ""
-    return f"a binding says where a pod runs, not whose it is: leave metadata.annotations[{written[0]}] out of it"
+    return f"a binding may not set metadata.annotations[{written[0]}] of its pod: leave it out"
 
 
 def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
@@ -292,9 +292,8 @@ def decide(review: Review, known: ClusterSnapshot, settings: AdmissionSettings) 
 
 
 def _decided(case: AdmissionContext, known: ClusterSnapshot, settings: AdmissionSettings) -> AdmissionAnswer:
-    trusted = is_trusted(case.submitter, settings.access)
     verdict = evaluate_user_info(case, settings.access)
-    if refusal := placeholder_refusal(case, is_trusted=trusted) or verdict.refusal:
+    if refusal := internal_refusal(case) or verdict.refusal:
         return AdmissionAnswer(refusal)
     added = additions(case, known, settings)
     owner = {} if verdict.written is None else {names.ANNOTATION_USER_INFO: verdict.written}

@@ -109,6 +109,7 @@ async def people(home: Cluster) -> AsyncIterator[People]:
         for kind in KINDS:
             await admin.create(a_thing(kind, {USER_INFO: BOSS}, "owned"), DEV)
             await admin.create(a_thing(kind, {}, "free"), DEV)
+            await admin.create(a_thing(kind, {PLACEHOLDER: "true"}, "marked"), DEV)
         for document in documents(POLICY):
             await admin.create(document)
             stack.push_async_callback(admin.delete, BY_KIND[document["kind"]].plural, document["metadata"]["name"])
@@ -147,6 +148,24 @@ async def test_a_policy_alone_refuses_forged_owners_and_marks(people: People, ho
                 assert "by Muster only" in await refused(who, kind, {key: ""}, stored="free"), kind
 
 
+async def test_only_muster_changes_or_removes_a_stored_internal_annotation(people: People, home: Cluster) -> None:
+    for value in (None, "", "false"):
+        for who in (people.dev, people.controller, home.admin):
+            assert "by Muster only" in await refused(who, "Pod", {PLACEHOLDER: value}, stored="marked"), value
+        for subresource in ("status", "ephemeralcontainers", "resize"):
+            change_of_it = change("Pod", {PLACEHOLDER: value})
+            try:
+                await home.admin.patch("pods", "marked", change_of_it, DEV, subresource=subresource)
+            except ApiError as error:
+                assert "by Muster only" in error.message, subresource
+            found = await home.admin.get("pods", "marked", DEV)
+            assert found["metadata"]["annotations"] == {PLACEHOLDER: "true"}, subresource
+    assert await refused(people.dev, "Pod", {"a": "b"}, stored="marked") == ""
+    assert await refused(people.dev, "Deployment", {PLACEHOLDER: None}, stored="marked") == ""
+    assert "by Muster only" in await refused(people.dev, "Deployment", {PLACEHOLDER: ""}, stored="marked")
+    await home.admin.delete("pods", "marked", DEV)
+
+
 async def test_ones_own_name_passes_as_the_webhook_writes_it_and_none_that_only_looks_like_it(
     people: People, home: Cluster
 ) -> None:
@@ -172,7 +191,7 @@ async def test_a_binding_writes_no_owner_and_no_mark_on_its_pod(people: People, 
     for written in ({USER_INFO: OTHER}, {USER_INFO: ""}, {PLACEHOLDER: "true"}, {ANNOTATION_BINDING_SIGNATURE: ""}):
         for path in paths:
             binding["metadata"] = {"name": "unbound", "annotations": written}
-            with pytest.raises(ApiError, match="not whose it is"):
+            with pytest.raises(ApiError, match="may not set these annotations"):
                 await home.admin.request("POST", path, binding)
     binding["metadata"] = {"name": "unbound", "annotations": {"a": "b"}}
     await home.admin.request("POST", paths[0], binding)

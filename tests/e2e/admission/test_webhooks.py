@@ -180,6 +180,14 @@ async def nobody_writes_an_internal_annotation(space: str, ann: Api) -> None:
         template: Json = {"template": {"metadata": {"annotations": forged}}}
         spec = {"jobTemplate": {"spec": template}} if kind == "CronJob" else template
         assert "by Muster only" in await refusal(ann.patch(plural, plural, {"spec": spec}, space))
+    bound = await ann.get("pods", "plain", space)
+    signature = f"{INTERNAL_PREFIX}binding-signature"
+    assert signature in bound["metadata"]["annotations"]
+    for value in (None, ""):
+        change = {"metadata": {"annotations": {signature: value}}}
+        for subresource in (None, "status"):
+            said = await refusal(ann.patch("pods", "plain", change, space, subresource=subresource))
+            assert "by Muster only" in said, subresource
 
 
 async def owners_come_with_the_next_change(space: str, ann: Api) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster_operator.model.names import INTERNAL_PREFIX, SIGNATURES
+from muster_operator.model.names import INTERNAL_PREFIX
 from muster_operator.webhook.context import Submitter
 from tests.unit.operator.webhook.reviews import (
     ANN,
@@ -16,7 +16,6 @@ from tests.unit.operator.webhook.reviews import (
     PLACEHOLDER,
     WORKLOADS,
     a_description,
-    a_pod,
     a_thing,
     creating,
     settings,
@@ -61,17 +60,15 @@ def test_an_account_of_our_name_elsewhere_is_not_us() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_has_it_from_before_can_be_changed_and_freed_of_it(kind: str) -> None:
+def test_what_has_it_from_before_can_be_changed(kind: str) -> None:
     assert updating(marked(kind), marked(kind, schedulerName="muster")).is_allowed
-    assert updating(marked(kind), a_thing(kind, a_description())).is_allowed
 
 
-@pytest.mark.parametrize("key", sorted(SIGNATURES))
-def test_a_pod_that_muster_signed_keeps_what_muster_wrote(key: str) -> None:
-    real = a_pod(annotations={PLACEHOLDER: "true", key: "v1:0:0"}, schedulerName="muster")
-    bare = {**real, "metadata": {**real["metadata"], "annotations": {}}}
-    assert "delete the pod" in updating(real, bare).refusal
-    assert updating(real, bare, CONTROLLER).is_allowed
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", [ANN, CONTROLLER])
+def test_it_can_be_removed_from_a_template_and_not_from_a_stored_pod(kind: str, who: Submitter) -> None:
+    answer = updating(marked(kind), a_thing(kind, a_description()), who)
+    assert ("do not remove it" in answer.refusal, answer.is_allowed) == (kind == "Pod", kind != "Pod")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -82,7 +79,6 @@ def test_every_annotation_of_the_internal_prefix_is_written_by_muster_only(kind:
     for who in (ANN, CONTROLLER):
         assert key in creating(written, who).refusal
         assert key in updating(a_thing(kind, a_description()), written, who).refusal
-    assert updating(written, a_thing(kind, a_description()), CONTROLLER).is_allowed
     assert updating(written, written).is_allowed
 
 

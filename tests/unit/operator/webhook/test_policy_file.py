@@ -49,7 +49,7 @@ def test_it_has_the_same_defaults() -> None:
 
 
 def test_it_reads_the_same_annotations() -> None:
-    users = [text for variable, text in VARIABLES.items() if variable.endswith("wner")]
+    users = [text for variable, text in VARIABLES.items() if variable.endswith("odUser")]
     assert len(users) == 2
     assert all(f"[?'{names.ANNOTATION_USER_INFO}']" in text for text in users)
     assert ast.literal_eval(VARIABLES["internal"]) == names.INTERNAL_PREFIX
