@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,10 +154,8 @@ async def test_only_muster_changes_or_removes_a_stored_internal_annotation(peopl
             assert "by Muster only" in await refused(who, "Pod", {PLACEHOLDER: value}, stored="marked"), value
         for subresource in ("status", "ephemeralcontainers", "resize"):
             change_of_it = change("Pod", {PLACEHOLDER: value})
-            try:
+            with suppress(ApiError):
                 await home.admin.patch("pods", "marked", change_of_it, DEV, subresource=subresource)
-            except ApiError as error:
-                assert "by Muster only" in error.message, subresource
             found = await home.admin.get("pods", "marked", DEV)
             assert found["metadata"]["annotations"] == {PLACEHOLDER: "true"}, subresource
     assert await refused(people.dev, "Pod", {"a": "b"}, stored="marked") == ""
