@@ -184,9 +184,9 @@ async def nobody_writes_an_internal_annotation(space: str, ann: Api) -> None:
     signature = f"{INTERNAL_PREFIX}binding-signature"
     assert signature in bound["metadata"]["annotations"]
     for value in (None, ""):
-        change = {"metadata": {"annotations": {signature: value}}}
+        edited: Json = {"metadata": {"annotations": {signature: value}}}
         for subresource in (None, "status"):
-            said = await refusal(ann.patch("pods", "plain", change, space, subresource=subresource))
+            said = await refusal(ann.patch("pods", "plain", edited, space, subresource=subresource))
             assert "by Muster only" in said, subresource
 
 
