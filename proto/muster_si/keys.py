@@ -74,6 +74,9 @@ TAG_CONSTRAINTS: Final = "muster/constraints"
 #: When an existing allocation got its node, epoch milliseconds (from the
 #: pod's PodScheduled condition): the gang's clock goes on from it (semantics 10).
 TAG_ALLOCATED_AT: Final = "muster/allocated-at"
+#: "true", of an existing allocation: the pod may be a placeholder whose signature cannot be
+#: verified. It counts, but does not show that its gang ran already.
+TAG_UNVERIFIED: Final = "muster/unverified"
 #: "true": the pod is being deleted. It takes its room until it is gone, but topology
 #: spread does not count it any more.
 TAG_TERMINATING: Final = "muster/terminating"

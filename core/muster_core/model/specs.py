@@ -315,6 +315,8 @@ class AllocationSpec:
     created_ns: int = 0
     #: When it got its node; the placeholder clock goes on from it (semantics 10).
     allocated_ns: int = 0
+    #: It may be a placeholder that cannot be verified: it does not show that its gang ran already.
+    unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,8 @@ def _after_report(partition: Partition, app: Application, spec: AllocationSpec, 
     if app.state is ApplicationState.NEW:
         lifecycle.accept(partition, app, now_ns)
     since_ns = spec.allocated_ns or now_ns
+    if spec.unverified and app.is_reserving:
+        return
     if not spec.placeholder:
         _after_real(partition, app, since_ns, now_ns)
         return

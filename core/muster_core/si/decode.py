@@ -323,6 +323,7 @@ _COUNTED_TAGS: Final = (
     keys.TAG_POD_NAME,
     keys.TAG_CREATION_TIME,
     keys.TAG_ALLOCATED_AT,
+    keys.TAG_UNVERIFIED,
     keys.TAG_FOREIGN,
     keys.TAG_REQUIRED_NODE,
 )
@@ -471,6 +472,7 @@ class Decoder:
             allow_preempt_other=others,
             created_ns=pod_tags.moment(tags, keys.TAG_CREATION_TIME, _SECOND),
             allocated_ns=pod_tags.moment(tags, keys.TAG_ALLOCATED_AT, _MILLISECOND),
+            unverified=tags.get(keys.TAG_UNVERIFIED) == "true",
         )
 
     def _said_of_pod(self, allocation: si_pb2.Allocation, intake: Intake) -> tuple[dict[str, str], PodProperties]:

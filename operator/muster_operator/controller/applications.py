@@ -118,7 +118,12 @@ def step(app: Application, event: AppEvent) -> None:
 
 def _gang(ledger: Ledger, out: Outcome, pod: Pod) -> GangDefinition | None:
     """The gang that the originator defines; what is wrong with it is said on the pod, never passed over."""
-    if ledger.settings.disable_gang or pod.membership.resumed or pod.ref.uid in ledger.resumed:
+    if (
+        ledger.settings.disable_gang
+        or tasks.is_unverified(pod)
+        or pod.membership.resumed
+        or pod.ref.uid in ledger.resumed
+    ):
         return None
     found = read_gang(pod.membership.gang, ledger.settings.gang_placement)
     if isinstance(found, GangProblem):
@@ -240,7 +245,8 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     else:
         app.members[task.uid] = task
         app.arrivals += 1
-        heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
+        if not tasks.is_unverified(pod):
+            heappush(app.ages, (pod.created_s, app.arrivals, task.uid))
         if len(app.ages) > 2 * len(app.members) + _GONE:  # an application may live for long, and its pods briefly
             app.ages = sorted(age for age in app.ages if age[2] in app.members)
     tasks.step(task, TaskEvent.WAIT)
@@ -250,14 +256,17 @@ def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     return task
 
 
-def oldest(app: Application) -> Pod:
-    """The oldest member, if possible one that is not being deleted. Members that it passes over are forgotten here."""
+def oldest(app: Application) -> Pod | None:
+    """The oldest member, if possible one that is not being deleted. Members that it passes over are forgotten here.
+
+    None if there are only pods with the mark of placeholders that Muster did not sign.
+    """
     while app.ages:
         task = app.members.get(app.ages[0][2])
         if task is not None and not task.pod.terminating:
             return task.pod
         heappop(app.ages)
-    return next(iter(app.members.values())).pod
+    return next((task.pod for task in app.members.values() if not tasks.is_unverified(task.pod)), None)
 
 
 def join(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
@@ -318,7 +327,8 @@ def proceed(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
     unsigned placeholder, of an older version for example.
     """
     has_started = any(
-        task.state is TaskState.BOUND and task.held and not task.pod.membership.marked for task in app.members.values()
+        task.state is TaskState.BOUND and task.held and not tasks.is_unverified(task.pod)
+        for task in app.members.values()
     )
     if app.gang is None or not app.gang.size or has_started:
         run(ledger, out, app, now)
@@ -604,7 +614,7 @@ def _member_ended(ledger: Ledger, out: Outcome, app: Application, uid: PodUid, n
     app.members.pop(uid, None)
     if app.state is AppState.COMPLETED:
         _forget_completed(ledger, out, app, now)
-    elif not app.members and _is_idle(app):
+    elif _is_idle(app) and oldest(app) is None:
         kill(ledger, out, app, now)
     elif app.members and app.originator.ref.uid == uid:
         _change_originator(ledger, out, app, uid, now)
@@ -621,8 +631,12 @@ def _change_originator(ledger: Ledger, out: Outcome, app: Application, old: PodU
     """The oldest member left takes over, if there is one that stays. Placeholders of the old one are deleted with it
     and made again for the new one.
     """
+    heir = oldest(app)
+    if heir is None:  # it runs, and ends with what is left of it
+        settle(ledger, out, app, now)
+        return
     was_resumed = old in ledger.resumed or app.originator.membership.resumed
-    app.originator = oldest(app)
+    app.originator = heir
     if was_resumed:
         mark_resumed(ledger, out, app)
     if app.state is AppState.RESERVING:

@@ -190,6 +190,9 @@ def _keys_seen(ledger: Ledger, out: Outcome, now: float) -> None:
         if pod is not None:
             pod = ledger.pods[uid] = trust.settled(ledger, pod)
             if uid not in ledger.unverified:
+                task = ledger.tasks.get(uid)
+                if task is not None and pod.membership.placeholder:  # it counted as a member
+                    applications.task_ended(ledger, out, task, now)
                 tasks.untracked_gone(ledger, out, uid)
                 pods.own_pod_seen(ledger, out, pod, now)
     placeholders.keys_seen(ledger, out)

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import structs
 
-from muster_operator.controller import applications, placeholders, rejections, reporting, state, tasks
+from muster_operator.controller import applications, placeholders, rejections, reporting, state, tasks, trust
 from muster_operator.controller.state import Application, Ledger, Task
 from muster_operator.model import names
 from muster_operator.model.commands import Outcome, SetCondition
@@ -164,6 +164,9 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
     """Whether the pod cannot be scheduled, or not yet; the user is told once why."""
+    if pod.node is not None and pod.ref.uid in ledger.unverified:
+        _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
+        return False
     if pod.membership.refusal:
         _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, pod.membership.refusal)
         if pod.node is not None:

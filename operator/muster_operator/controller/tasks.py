@@ -79,13 +79,18 @@ def ask_of(ledger: Ledger, task: Task) -> AskSpec:
         pod.resources,
         pod.priority,
         tags,
-        member.task_group,
+        "" if is_unverified(pod) else member.task_group,
         member.placeholder,
-        app is not None and app.originator.ref.uid == uid,
+        app is not None and app.originator.ref.uid == uid and not is_unverified(pod),
         _allow_preempt_self(ledger, pod),
         pod.preempts_others,
         pod.common,
     )
+
+
+def is_unverified(pod: Pod) -> bool:
+    """Whether the pod may be a placeholder, and Muster cannot verify that: it counts, and shows nothing of its gang."""
+    return pod.membership.marked and not pod.membership.placeholder
 
 
 def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
@@ -94,6 +99,8 @@ def allocation_of(ledger: Ledger, task: Task, node: NodeName) -> AllocationSpec:
     if task.pod.scheduled_at_ms is not None:
         at_ms = task.pod.scheduled_at_ms + ledger.clock_ahead_ms
         ask = structs.replace(ask, tags={**ask.tags, keys.TAG_ALLOCATED_AT: str(at_ms)})
+    if is_unverified(task.pod):
+        ask = structs.replace(ask, tags={**ask.tags, keys.TAG_UNVERIFIED: "true"})
     return AllocationSpec(ask, node, task.allocation_id)
 
 

@@ -14,17 +14,24 @@ from muster_operator.model import names
 from muster_operator.model.ids import NodeName, application_name
 from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef, TaskGroup
 from muster_operator.model.signing import Validity
-from muster_operator.translate.gangs import requests_text
+from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
 
-_UNKNOWN = (
-    "this placeholder is signed with a key that Muster does not have; it is counted on its node and neither used nor "
-    "deleted. Delete the pod, or restore the Secret with the signing key"
+#: Said of a pod that claims to be a placeholder; whether Muster signed it is not known.
+UNKNOWN = (
+    "this placeholder is signed with a key that Muster does not have; it counts once it is bound, and is neither used "
+    "nor deleted. Delete the pod, or restore the Secret with the signing key"
 )
 
 
 _UNSIGNED = (
     f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved, and Muster did not sign this pod: it is not scheduled. "
     "Delete the pod, or make it anew without the annotation; `muster placeholders` lists such pods"
+)
+
+
+_STRIPPED = (
+    "this pod has the name and the container of a placeholder, and Muster did not sign it: it is not scheduled. "
+    "Delete the pod, or give it another name"
 )
 
 
@@ -35,17 +42,21 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     """The pod with what its claim to be a placeholder is worth now."""
     member = pod.membership
     claim = member.claim
+    if not member.marked and member.has_pause and pod.ref.name.startswith(PLACEHOLDER_PREFIX):
+        pod = structs.replace(pod, membership=replace(member, marked=True))
+        return pod if pod.node is not None else _refused(pod, _STRIPPED)
     if not member.marked:
         return pod
     if claim is None:
         return pod if pod.node is not None else _refused(pod)
     validity = _verify(ledger, pod.seal, _placeholder(pod, member, claim)) if pod.seal else Validity.NONE
+    refusal = "" if member.refusal in {UNKNOWN, _UNSIGNED} else member.refusal
     if validity is Validity.UNKNOWN_KEY:
         ledger.unverified.add(pod.ref.uid)
-        told = replace(member, placeholder=False, owner=None, refusal=member.refusal or _UNKNOWN)
-        return structs.replace(pod, membership=told)
+        told = replace(member, placeholder=False, owner=None, refusal=refusal)
+        pod = structs.replace(pod, membership=told)
+        return pod if pod.node is not None else _refused(pod, UNKNOWN)
     ledger.unverified.discard(pod.ref.uid)
-    refusal = "" if member.refusal in {_UNKNOWN, _UNSIGNED} else member.refusal
     if validity is Validity.VALID:
         told = replace(member, placeholder=True, owner=claim.owner, refusal=refusal)
     else:
@@ -56,10 +67,10 @@ def settled(ledger: Ledger, pod: Pod) -> Pod:
     return structs.replace(pod, membership=told)
 
 
-def _refused(pod: Pod) -> Pod:
+def _refused(pod: Pod, why: str = _UNSIGNED) -> Pod:
     """A pod with the mark of placeholders that Muster did not sign is not asked for; it counts once it is bound."""
     member = pod.membership
-    return structs.replace(pod, membership=replace(member, refusal=member.refusal or _UNSIGNED))
+    return structs.replace(pod, membership=replace(member, refusal=member.refusal or why))
 
 
 def is_bound_by_muster(ledger: Ledger, pod: Pod) -> bool:

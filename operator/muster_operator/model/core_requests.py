@@ -47,6 +47,7 @@ OWN_TAGS: Final = (
     keys.TAG_TERMINATING,
     keys.TAG_AVOID_NODES,
     keys.TAG_ALLOCATED_AT,
+    keys.TAG_UNVERIFIED,
 )
 
 

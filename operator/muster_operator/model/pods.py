@@ -83,7 +83,8 @@ class PlaceholderClaim:
 class Membership:
     """To which application a pod belongs and in which role (contract 1.1, 1.2).
 
-    ``marked``: the pod has the mark of placeholders; ``claim``: it claims to be one of ours; ``placeholder`` is true,
+    ``marked``: the pod has the mark of placeholders, or their name and container, which nobody can take off a pod
+    (``has_pause``: it has the container); ``claim``: it claims to be one of ours; ``placeholder`` is true,
     and ``owner`` the originator's UID, only if its signature was verified (agent/trust). ``resumed``: the pod says
     that its gang was given up. ``refusal`` says why the pod cannot be scheduled at all; empty if it can.
     ``conflicts`` are the losing spellings of application id and queue, as sentences. ``user_problem``: what is wrong
@@ -96,6 +97,7 @@ class Membership:
     placeholder: bool = False
     owner: PodUid | None = None
     marked: bool = False
+    has_pause: bool = False
     claim: PlaceholderClaim | None = None
     gang: GangSource = GangSource()
     user: UserInfo = UserInfo()

@@ -398,6 +398,10 @@ _NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject":
 PLACEHOLDER_CONTAINER: Final = "pause"
 
 
+#: Names of placeholders begin with it.
+PLACEHOLDER_PREFIX: Final = "tg-"
+
+
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -421,7 +425,7 @@ def _tail(owner: PodUid, app: str, group: str, ordinal: int) -> str:
 def placeholder_name(owner: PodUid, app: str, group: str, ordinal: int) -> str:
     """``tg-<app>-<group>-<tail>``; characters that no pod name may hold are replaced by a dash."""
     app_part, group_part = _name_part(app, _APP_PART), _name_part(group, _GROUP_PART)
-    return f"tg-{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
+    return f"{PLACEHOLDER_PREFIX}{app_part}-{group_part}-{_tail(owner, app, group, ordinal)}"
 
 
 def _name_part(text: str, length: int) -> str:

@@ -424,6 +424,7 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
         queue="" if refusal else queue,
         task_group="" if refusal else task_group,
         marked=says_placeholder,
+        has_pause=any(one.get("name") == PLACEHOLDER_CONTAINER for one in objects((spec or {}).get("containers"))),
         claim=claim,
         gang=_gang_source(annotations),
         user=user,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from muster_core.model.config import Timing
 from muster_core.model.effects import PlacementsProposed
 from muster_core.model.events import (
+    AllocationReleased,
     AllocationReported,
     ApplicationAdded,
     AskAdded,
@@ -15,10 +16,20 @@ from muster_core.model.events import (
     PlacementsEvaluated,
     RecoveryBarrierPassed,
 )
-from muster_core.model.ids import Termination
+from muster_core.model.ids import AllocationKey, Termination
 from muster_core.model.resources import NOTHING
 from muster_core.model.specs import AskSpec, GangPlacement, GangStyle
-from tests.unit.builders import RM, SECOND, a_configuration, a_queue, an_allocation, an_application, an_ask, resources
+from tests.unit.builders import (
+    PARTITION,
+    RM,
+    SECOND,
+    a_configuration,
+    a_queue,
+    an_allocation,
+    an_application,
+    an_ask,
+    resources,
+)
 from tests.unit.core.scheduling.scene import Scene, notices, placed, released_asks, releases, states, waits
 
 CONFIGURATION = a_configuration(a_queue("a"), a_queue("b"))
@@ -180,6 +191,20 @@ def test_a_member_bound_by_others_calls_the_placeholders_off() -> None:
     said = scene.tell(AllocationReported(an_allocation("r0", "n0", group="workers")))
     assert len(released_asks(said)) == 5
     assert scene.app().state == "Running"
+
+
+def test_a_bound_pod_that_cannot_be_verified_counts_and_calls_no_placeholder_off() -> None:
+    scene = Scene(CONFIGURATION, nodes=1)
+    scene.gang(a_gang(5), 5)
+    said = scene.tell(AllocationReported(replace(an_allocation("r0", "n0"), unverified=True)))
+    assert not released_asks(said)
+    assert scene.app().is_reserving
+    assert scene.app().allocated == resources(vcore=1000, pods=1)
+    scene.add_node("n1", vcore=8000)
+    assert scene.app().state == "Running"
+    ended = AllocationKey("r0")
+    scene.tell(AllocationReleased(PARTITION, scene.app().id, ended, None, Termination.STOPPED_BY_RM))
+    assert scene.app().allocated == NOTHING
 
 
 def test_if_one_place_is_refused_by_the_resource_manager_none_is_given() -> None:

@@ -134,6 +134,7 @@ def test_nodes_to_avoid_are_a_set() -> None:
 
 def test_every_field_of_an_existing_allocation_arrives() -> None:
     tags = {keys.TAG_NAMESPACE: "team", keys.TAG_CREATION_TIME: "5", keys.TAG_ALLOCATED_AT: "7001"}
+    tags[keys.TAG_UNVERIFIED] = "true"
     spec = the_allocation(
         messages.an_allocation(
             allocationTags=tags,
@@ -148,6 +149,7 @@ def test_every_field_of_an_existing_allocation_arrives() -> None:
     assert (spec.partition, spec.application, spec.key, spec.id) == ("[rm-1]default", "app-1", "pod-1", "pod-1-4")
     assert (spec.node, spec.resources, spec.priority) == ("node-1", Resources({"vcore": 1000}), 3)
     assert (spec.group, spec.placeholder, spec.originator, spec.foreign) == ("workers", True, True, False)
+    assert spec.unverified
     assert (spec.created_ns, spec.allocated_ns, spec.namespace) == (5 * SECOND, 7_001_000_000, "team")
     assert (spec.allow_preempt_self, spec.allow_preempt_other, dict(spec.tags)) == (True, False, tags)
 

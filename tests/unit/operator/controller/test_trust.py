@@ -12,9 +12,11 @@ from muster_operator.controller.state import Ledger
 from muster_operator.model import names
 from muster_operator.model.cluster_events import KeysSeen
 from muster_operator.model.commands import CreatePlaceholder, DeletePod
-from muster_operator.model.core_requests import NodeCreated
+from muster_operator.model.core_requests import ApplicationRemoved, NodeCreated
+from muster_operator.model.ids import PodUid
 from muster_operator.model.signing import SigningKeys
 from muster_operator.model.states import AppState
+from muster_si import keys
 from tests.unit.operator.controller.driver import APP, Driver, asked, events, live, orders, whole
 from tests.unit.operator.controller.kubernetes import node_seen
 from tests.unit.operator.controller.objects import APP_ID, TASK_GROUP_NAME, Raw, a_container, a_node, a_pod
@@ -64,13 +66,13 @@ def test_a_forged_placeholder_does_not_choose_the_originator() -> None:
     assert driver.ledger.applications[APP].originator.ref.name == "w0"
 
 
-@pytest.mark.parametrize("keys", [None, OTHER_KEYS])
-def test_an_annotation_that_a_user_can_write_does_not_choose_the_originator(keys: SigningKeys | None) -> None:
+@pytest.mark.parametrize("signer", [None, OTHER_KEYS])
+def test_an_annotation_that_a_user_can_write_does_not_choose_the_originator(signer: SigningKeys | None) -> None:
     evil = a_member("evil")
-    if keys is None:
+    if signer is None:
         evil["metadata"]["annotations"][names.ANNOTATION_GANG_OUTCOME] = names.GANG_RESUMED
     else:
-        sign_outcome(evil, keys)
+        sign_outcome(evil, signer)
     driver = gathered(older(a_member("w0"), 30), evil)
     recovered(driver)
     app = driver.ledger.applications[APP]
@@ -82,7 +84,7 @@ def unknown(name: str, **spec: object) -> Raw:
     return sign_placeholder(placeholder(name, **spec), OTHER_KEYS)
 
 
-def test_a_placeholder_of_an_unknown_key_is_counted_on_its_node_and_neither_adopted_nor_deleted() -> None:
+def test_a_placeholder_of_an_unknown_key_is_counted_in_its_queue_and_neither_adopted_nor_deleted() -> None:
     driver = gathered(a_member("w0"), unknown("ph0", nodeName="n1"), unknown("ph1"))
     begun = whole(recovery.begin(driver.ledger, 0.0))
     told = [event for event in events(begun) if event[1] == names.REASON_TASK_REJECTED]
@@ -90,7 +92,10 @@ def test_a_placeholder_of_an_unknown_key_is_counted_on_its_node_and_neither_adop
     nodes, asks, _ = recovered(driver)
     created = nodes.news[0]
     assert isinstance(created, NodeCreated)
-    assert [(one.ask.key, one.ask.app) for one in created.existing] == [("uid-ph0", None)]
+    [told_of] = [one.ask for one in created.existing]
+    assert (told_of.key, told_of.app, told_of.placeholder, told_of.task_group) == ("uid-ph0", APP, False, "")
+    assert told_of.tags[keys.TAG_UNVERIFIED] == "true"
+    assert driver.ledger.applications[APP].state is AppState.RESERVING
     assert asked(asks) == []
     assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
     assert driver.ledger.unverified == {"uid-ph0", "uid-ph1"}
@@ -117,6 +122,36 @@ def test_unsigned_placeholders_neither_start_their_gang_nor_ask_and_count_if_bou
     assert [type(command) for command in orders(asks)] == [CreatePlaceholder, CreatePlaceholder]
     assert not asked(driver.see(unsigned("ph2")))
     assert "uid-ph2" not in driver.ledger.tasks
+
+
+def stripped(name: str, **spec: object) -> Raw:
+    """A placeholder from which its user took all annotations and the owner reference; its name and spec stay."""
+    raw = placeholder(name, **spec)
+    raw["metadata"] |= {"name": f"tg-job-g-{name}", "annotations": {}, "ownerReferences": []}
+    return raw
+
+
+def test_a_bound_placeholder_without_its_annotations_counts_and_does_not_start_its_gang() -> None:
+    driver = gathered(a_member("w0"), a_member("w1"), stripped("a0", nodeName="n1"), stripped("ph1"))
+    nodes, asks, _ = recovered(driver)
+    told = [one.ask for item in nodes.news if isinstance(item, NodeCreated) for one in item.existing]
+    assert [(ask.key, ask.app, ask.tags[keys.TAG_UNVERIFIED]) for ask in told] == [("uid-a0", APP, "true")]
+    assert driver.ledger.applications[APP].state is AppState.RESERVING
+    assert asked(asks) == []
+    assert "Muster did not sign" in driver.ledger.pods[PodUid("uid-ph1")].membership.refusal
+
+
+@pytest.mark.parametrize("make", [unknown, unsigned, stripped])
+def test_a_bound_pod_without_a_valid_signature_does_not_become_the_originator(make: Callable[..., Raw]) -> None:
+    driver = gathered(a_member("w0"), older(make("ph0", nodeName="n1"), 30), a_member("w1"))
+    recovered(driver)
+    driver.gone("w0")
+    assert driver.ledger.applications[APP].originator.ref.name == "w1"
+    out = driver.gone("w1")
+    assert [item for item in out.news if isinstance(item, ApplicationRemoved)]
+    app = driver.ledger.applications[APP]
+    assert (app.gang, list(app.members)) == (None, ["uid-ph0"])
+    assert [command for command in orders(out) if isinstance(command, CreatePlaceholder)] == []
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
