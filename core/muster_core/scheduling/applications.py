@@ -23,7 +23,17 @@ from muster_core.model.specs import ApplicationSpec, AskSpec, NamespaceQuota
 from muster_core.model.states import APPLICATION, ApplicationEvent, ApplicationState, follow
 from muster_core.queues.placement_rules import Chosen, GroupsNeeded, choose_queue, recovery_queue
 from muster_core.queues.quota import configured_bounds, gang_blocking_reason
-from muster_core.scheduling import extensions, gangs, ledger, lifecycle, preemption, queues, records, selectors
+from muster_core.scheduling import (
+    extensions,
+    failures,
+    gangs,
+    ledger,
+    lifecycle,
+    preemption,
+    queues,
+    records,
+    selectors,
+)
 from muster_core.state.applications import Application, Ask
 from muster_core.state.queues import Queue, nowhere
 from muster_core.state.request_classes import class_like, class_of
@@ -37,7 +47,23 @@ _ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
 
 
 def add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
-    """Let the ask wait, in place of an older one of the same key; or refuse it with a reason."""
+    """Let the ask wait, in place of an older one of the same key; or refuse it with a reason.
+
+    Raises what an internal error raised: by then the ask waits, or is refused.
+    """
+    try:
+        _add_ask(partition, spec, now_ns)
+    except Exception as error:
+        app = partition.applications.get(spec.application)
+        known = app.asks.get(spec.key) if app is not None else None
+        if app is not None and known is not None and known.spec is spec:
+            partition.requeue_one(app)
+        else:
+            _reject_request(partition, spec, failures.describe(error))
+        raise
+
+
+def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
     app = partition.applications.get(spec.application)
     if app is None:
         if _completed_meanwhile(partition, spec.application, now_ns):
@@ -168,7 +194,20 @@ def _reject_request(partition: Partition, spec: AskSpec, reason: str) -> None:
 
 
 def add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
-    """Find the application its leaf queue, or refuse it with a reason."""
+    """Find the application its leaf queue, or refuse it with a reason.
+
+    Raises what an internal error raised. One that has bound pods is refused by then, because a recovery waits for the
+    answer; another one is not, because its resource manager would fail its pods.
+    """
+    try:
+        _add_application(partition, spec, now_ns)
+    except Exception as error:
+        if spec.forced and not spec.is_renewal and spec.id not in partition.applications:
+            _reject_application(partition, spec, now_ns, failures.describe(error))
+        raise
+
+
+def _add_application(partition: Partition, spec: ApplicationSpec, now_ns: int) -> None:
     known = partition.applications.get(spec.id)
     undecided = partition.undecided.get(spec.id)
     if spec.is_renewal:

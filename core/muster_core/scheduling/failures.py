@@ -65,6 +65,11 @@ def attempt_timer(world: SchedulerState, clock: Timer, now_ns: int, act: Callabl
     world.failed_timers.pop(clock, None)
 
 
+def describe(error: Exception) -> str:
+    """The error as a reason why something that a resource manager sent was not taken in."""
+    return f"internal error: {_text(error)}; report it with the core's log"
+
+
 def _caught(act: Callable[[], T]) -> T | Exception:
     """What `act` returns or raises, UnsoundWorld excepted."""
     try:

@@ -1,11 +1,12 @@
 """One failure stops nothing else: applications and partitions that raise back off, and no effect is lost."""
 
 from dataclasses import replace
+from types import ModuleType
 
 import pytest
 
 from muster_core.gangs import planning
-from muster_core.model.effects import TimerSet
+from muster_core.model.effects import ApplicationRejected, TimerSet
 from muster_core.model.errors import InconsistentState
 from muster_core.model.events import (
     AllocationReleased,
@@ -21,7 +22,7 @@ from muster_core.model.ids import ApplicationId, Termination, partition_id
 from muster_core.model.limits import FAILURE_BACKOFF_MOST_NS
 from muster_core.model.specs import GangStyle, Topology
 from muster_core.placement import pods
-from muster_core.scheduling import commit, ledger, preemption
+from muster_core.scheduling import applications, commit, ledger, lifecycle, preemption, selectors
 from muster_core.scheduling.cycle import QueueAttempt, cycle
 from muster_core.scheduling.step import step
 from muster_core.state.applications import Application
@@ -38,7 +39,7 @@ from tests.unit.builders import (
     resources,
 )
 from tests.unit.core.scheduling.faults import FAULT, fault
-from tests.unit.core.scheduling.scene import Scene, notices, placed, releases
+from tests.unit.core.scheduling.scene import Scene, notices, placed, refused_asks, releases
 
 
 class TolerantScene(Scene):
@@ -153,6 +154,39 @@ def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
         step(scene.world, ApplicationRemoved(PARTITION, ApplicationId("next")), scene.now_ns)
     assert set(releases(scene.world.outbox.drain())) == {"x"}
     assert {one.spec.key for one in scene.app("next").allocations.values()} == {"y"}
+
+
+@pytest.mark.parametrize("owner, name", [(selectors, "read"), (lifecycle, "accept"), (applications, "class_like")])
+def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, name: str) -> None:
+    scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
+    with fault(owner, name, lambda *_: True), pytest.raises(type(FAULT)):
+        step(scene.world, AskAdded(an_ask("x")), scene.now_ns)
+    [(key, reason)] = refused_asks(scene.world.outbox.drain()).items()
+    assert key == "x"
+    assert reason.startswith("internal error: ZeroDivisionError: an injected fault")
+    assert set(placed(scene.ask(an_ask("y")))) == {"y"}
+    assert set(placed(scene.ask(an_ask("x")))) == {"x"}
+
+
+def test_a_request_that_raises_once_it_waits_is_placed() -> None:
+    scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
+    scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
+    with fault(ledger, "add_ask", lambda *_: True, after=True), pytest.raises(type(FAULT)):
+        step(scene.world, AskAdded(an_ask("x")), scene.now_ns)
+    assert refused_asks(scene.world.outbox.drain()) == {}
+    assert set(placed(cycle(scene.world, scene.now_ns, lambda: True).effects)) == {"x"}
+
+
+def test_an_application_with_bound_pods_that_raises_is_rejected_with_the_error() -> None:
+    """One without them gets no answer: its resource manager would fail its pods."""
+    scene = TolerantScene(a_configuration(a_queue("a")))
+    for forced in (True, False):
+        spec = an_application("app", queue="root.a", forced=forced)
+        with fault(applications, "choose_queue", lambda *_: True), pytest.raises(type(FAULT)):
+            step(scene.world, ApplicationAdded(spec), scene.now_ns)
+        answers = [one for one in scene.world.outbox.drain() if isinstance(one, ApplicationRejected)]
+        assert ["internal error" in one.reason for one in answers] == [True] * forced
 
 
 def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
