@@ -64,6 +64,7 @@ class Versions:
         self._seen: dict[str, dict[str, str]] = defaultdict(dict)
         self._lists: dict[str, _OpenList] = {}
         self._deleted: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._listed: dict[str, str] = {}  # version of the last complete list, by resource
 
     def __len__(self) -> int:
         known = sum(len(of_kind) for of_kind in self._seen.values())
@@ -71,6 +72,8 @@ class Versions:
 
     def is_news(self, plural: str, key: str, kind: str | None, version: str) -> bool:
         """Whether this state is new; it is remembered. `kind`: as in a watch event, READ, or None from a list."""
+        if kind == READ:
+            return self._is_news_read(plural, key, version)
         known, before = self._seen[plural], None
         seen = known.get(key)
         if seen is None and (one := self._lists.get(plural)) is not None:
@@ -85,10 +88,28 @@ class Versions:
             return True
         if (version and version == seen) or _is_older(version, seen):
             return False
-        if seen is None and before is None and self._is_deleted(plural, key, kind, version):
+        if seen is None and before is None and self._is_deleted(plural, key, version):
             return False
         known[key] = version
         return True
+
+    def _is_news_read(self, plural: str, key: str, version: str) -> bool:
+        """An object that was read by itself may have been deleted since: a list that runs has yet to confirm it."""
+        known, one = self._seen[plural], self._lists.get(plural)
+        if one is not None and key not in known:
+            known = one.unconfirmed
+        seen = known.get(key)
+        if seen is None and self._was_deleted(plural, key, version):
+            return False
+        if version == seen or _is_older(version, seen):
+            return False
+        known[key] = version
+        return True
+
+    def _was_deleted(self, plural: str, key: str, version: str) -> bool:
+        """Whether an object that is not known, but was read at that version, has been deleted since."""
+        at = self._listed.get(plural)
+        return (plural, key) in self._deleted or (at is not None and not _is_older(at, version))
 
     def begin_list(self, plural: str, *, is_reset: bool = False) -> None:
         """A list is about to be requested; one that was open was given up. `is_reset`: the store was set back."""
@@ -98,6 +119,7 @@ class Versions:
             known, is_reset = open_list.unconfirmed, is_reset or open_list.is_reset
         self._lists[plural] = _OpenList(known, is_reset)
         if is_reset:
+            self._listed.pop(plural, None)
             for key in [one for one in self._deleted if one[0] == plural]:
                 del self._deleted[key]
 
@@ -111,16 +133,17 @@ class Versions:
                 continue
             self._remember_deleted(plural, key, version if version.isdecimal() else seen)
             yield key
+        self._listed[plural] = version
         if self._lists.get(plural) is one:
             del self._lists[plural]
 
-    def _is_deleted(self, plural: str, key: str, kind: str | None, version: str) -> bool:
+    def _is_deleted(self, plural: str, key: str, version: str) -> bool:
         """Whether the state is from before the object's deletion."""
         one = self._lists.get(plural)
         at = one.deleted.get(key) if one is not None else None
         if at is None:
             at = self._deleted.get((plural, key))
-        return at is not None and (kind == READ or version == at or _is_older(version, at))
+        return at is not None and (version == at or _is_older(version, at))
 
     def _remember_deleted(self, plural: str, key: str, version: str) -> None:
         self._deleted[plural, key] = version

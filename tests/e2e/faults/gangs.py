@@ -93,10 +93,10 @@ class Gangs:
         return Group("g0", 2 * self._nodes + 2, cpu=f"{self._node_cpu * 500}m", real=2, real_cpu="500m")
 
     def _pods(self, name: str, groups: list[Group], style: str, timeout_s: int = LONG_S) -> list[Json]:
-        """In any placement. Who holds nothing while it waits for what will never be meets the end of its wait."""
+        """In any placement. A gang that can never be complete and holds nothing ends with its wait timeout."""
         placement = self._chance.choice(PLACEMENTS)
         pods = a_gang(name, groups, style=style, timeout_s=timeout_s, placement=placement)
-        if timeout_s == SHORT_S and placement != "Reserve":
+        if timeout_s == SHORT_S:
             for pod in pods:
                 pod["metadata"]["annotations"][PARAMETERS] += f" gangWaitTimeoutInSeconds={SHORT_S}"
         return ending(self._chance, marked(name, pods))

@@ -328,8 +328,8 @@ async def test_a_pod_that_appears_while_a_list_is_on_its_way_is_not_taken_for_a_
         await operator.lists(nodes=[a_node("n1")])
         await operator.ready()
         operator.inbox.list_begun("pods")
-        operator.inbox.read_pod(a_pod("new"))
-        await operator.inbox.listed("pods")
+        operator.inbox.read_pod(a_pod("new", version=9))
+        await operator.inbox.listed("pods", "8")
         await operator.settled()
     assert "uid-new" in operator.ledger.pods
 

@@ -61,6 +61,23 @@ def test_an_object_that_is_newer_than_the_list_is_not_deleted_by_it() -> None:
     assert not versions.is_news(PODS, "new", READ, "20")
 
 
+@pytest.mark.parametrize("keys", [("a",), ()], ids=["known before", "unknown before"])
+def test_a_pod_that_was_read_while_a_list_ran_and_is_not_in_it_is_deleted(keys: tuple[str, ...]) -> None:
+    versions = known(*keys)
+    versions.begin_list(PODS)
+    assert versions.is_news(PODS, "a", READ, "7")
+    assert list(versions.end_list(PODS, "8")) == ["a"]
+    assert not versions.is_news(PODS, "a", READ, "7")
+
+
+def test_a_pod_that_was_read_before_a_list_without_it_was_complete_is_no_news_after_it() -> None:
+    versions = known()
+    versions.begin_list(PODS)
+    assert list(versions.end_list(PODS, "8")) == []
+    assert not versions.is_news(PODS, "a", READ, "7")
+    assert versions.is_news(PODS, "b", READ, "9")
+
+
 def test_after_a_missed_deletion_a_late_event_from_before_it_is_no_news() -> None:
     versions = known("n1", plural=NODES)
     versions.begin_list(NODES)
