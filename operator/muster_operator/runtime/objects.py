@@ -108,8 +108,8 @@ class Versions:
 
     def _was_deleted(self, plural: str, key: str, version: str) -> bool:
         """Whether an object that is not known, but was read at that version, has been deleted since."""
-        at = self._listed.get(plural)
-        return (plural, key) in self._deleted or (at is not None and not _is_older(at, version))
+        at = self._listed.get(plural, "")
+        return (plural, key) in self._deleted or (bool(at) and not _is_older(at, version))
 
     def begin_list(self, plural: str, *, is_reset: bool = False) -> None:
         """A list is about to be requested; one that was open was given up. `is_reset`: the store was set back."""
