@@ -14,7 +14,7 @@ from typing import Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from muster.clients.target import Target
-from muster.errors import CommandError
+from muster.errors import PROBLEM, CommandError
 
 P = ParamSpec("P")
 
@@ -78,6 +78,27 @@ def asks(command: Callable[Concatenate[Target, P], None]) -> Callable[..., None]
     asking.__annotations__ = {option.name: option.annotation for option in both}
     vars(asking)["__signature__"] = inspect.Signature(both)
     return asking
+
+
+class Steps:
+    """Independent steps: a failure is told in one line and stops no other step; the command ends with 1 then."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+
+    def done(self, step: Callable[[], bool]) -> bool:
+        """The result of the step; False = it failed."""
+        try:
+            return step()
+        except CommandError as error:
+            typer.echo(f"muster: {error}", err=True)
+            self.failed += 1
+            return False
+
+    def end(self) -> None:
+        """Raise Exit(1) if a step failed."""
+        if self.failed:
+            raise typer.Exit(PROBLEM)
 
 
 def with_one_line(action: Callable[[], None]) -> None:

@@ -31,7 +31,7 @@ COMMANDS: Final = (
     Entry("validate", "muster.validate:command", "Check a queue configuration before it is put in force.", CHECK),
     Entry("config", "muster.config:app", "Settings: what is in force, and what there is.", CHECK),
     Entry("trial", "muster.trial:command", "Run a small gang and say whether it got its places.", CHECK),
-    Entry("placeholders", "muster.placeholders:command", "List or delete placeholders without a signature.", CHECK),
+    Entry("placeholders", "muster.placeholders:command", "List or delete placeholders not signed by Muster.", CHECK),
     Entry("run", "muster.serving:command", "Run core and operator in one process.", SERVE),
     Entry("core", "muster_core.main:main", "Run the scheduler core as a process of its own.", SERVE),
     Entry("operator", "muster_operator.main:main", "Run the operator as a process of its own.", SERVE),

@@ -16,7 +16,6 @@ import typer
 from muster.asking import with_one_line
 from muster.clients.kubernetes import Cluster, Json, connected
 from muster.errors import PROBLEM
-from muster.uninstall import is_placeholder
 from muster_operator.model.names import (
     ANNOTATION_PARAMETERS,
     ANNOTATION_TASK_GROUP_NAME,
@@ -115,11 +114,12 @@ def run(cluster: Cluster, gang: Gang, seconds: float) -> None:
 def _all_ran(cluster: Cluster, gang: Gang, seconds: float) -> bool:
     """Print the counts whenever they change; False once the time is over, after what each member waits for."""
     deadline = time.monotonic() + seconds
+    members = {f"{gang.app}-{number}" for number in range(gang.members)}
     told = ""
     while True:
         path = f"/api/v1/namespaces/{gang.namespace}/pods"
         found = list(cluster.list(path, labelSelector=f"{LABEL_APP_ID}={gang.app}"))
-        placeholders = [pod for pod in found if is_placeholder(pod["metadata"])]
+        placeholders = [pod for pod in found if pod["metadata"]["name"] not in members]
         ran = [pod for pod in found if pod not in placeholders and _ran(pod)]
         line = f"{len(placeholders)} placeholders, {len(ran)} of {gang.members} members ran"
         if line != told:

@@ -1,25 +1,25 @@
-"""`muster uninstall`: takes away what Muster made while it ran, once it runs no more; the chart runs it after its end.
+"""`muster uninstall`: deletes what Muster created while it ran; the chart runs it after its Deployments are deleted.
 
-Placeholders have owners, but those may live long; without Muster nobody would replace them by real pods, and they
-would hold their room. The webhook's registration outlives the operator (docs/operate/admission.md), which puts
-it up again while it runs: so its pods are waited for.
+Placeholders would hold their resources as long as their owners live. The running operator registers the webhook again,
+so its pods must have ended. The signing keys tell our placeholders from forged ones, so they are deleted last, and only
+once no placeholder is left; another run can go on.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Final
 
 import typer
 
-from muster.asking import with_one_line
+from muster import placeholders
+from muster.asking import Steps, with_one_line
 from muster.clients.kubernetes import Cluster, connected
 from muster.errors import PROBLEM, NotThere
-from muster_operator.kube import signing
 from muster_operator.main import LEASE_NAME
-from muster_operator.model.names import ANNOTATION_PLACEHOLDER, PLACEHOLDER_FIELD_MANAGER
+from muster_operator.model import signing
 from muster_operator.runtime.conflicts import NAMESPACE, PREFIX
 from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import name_of
@@ -66,9 +66,32 @@ class Installation:
 def take_away(cluster: Cluster, installation: Installation, seconds: float) -> None:
     """Delete what is left of the installation, and print it.
 
-    Raises Exit(1) where Muster still runs, Unreachable where the API server says no."""
+    Raises Exit(1) if Muster still runs or something could not be deleted, Unreachable if its pods cannot be listed.
+    """
+    _wait_for_the_end(cluster, installation.namespace, seconds)
+    steps = Steps()
+    home = f"/api/v1/namespaces/{installation.namespace}"
+    registered = name_of(installation.namespace)
+    keys = f"{home}/secrets/{signing.SECRET}"
+    are_gone = steps.done(lambda: _delete_placeholders(cluster, installation, steps))
+    for path in (
+        f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
+        f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
+        f"{home}/secrets/{SECRET}",
+        f"/apis/coordination.k8s.io/v1/namespaces/{installation.namespace}/leases/{installation.lease_name}",
+    ):
+        steps.done(partial(_delete, cluster, path))
+    for name in installation.scheduler_names:
+        steps.done(partial(_delete_name_lease, cluster, installation, name))
+    if are_gone:
+        steps.done(lambda: _delete(cluster, keys))
+    else:
+        typer.echo(f"kept, placeholders may be left: {keys}")
+    steps.end()
+
+
+def _wait_for_the_end(cluster: Cluster, namespace: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    namespace = installation.namespace
     pods = f"/api/v1/namespaces/{namespace}/pods"
     while running := [pod["metadata"]["name"] for pod in cluster.list(pods, labelSelector=RUNNING)]:
         if time.monotonic() >= deadline:
@@ -76,47 +99,52 @@ def take_away(cluster: Cluster, installation: Installation, seconds: float) -> N
             raise typer.Exit(PROBLEM)
         typer.echo(f"waiting for the end of {', '.join(running)}")
         time.sleep(PAUSE_S)
-    registered = name_of(namespace)
-    for path in (
-        f"{_REGISTRATIONS}/mutatingwebhookconfigurations/{registered}",
-        f"{_REGISTRATIONS}/validatingwebhookconfigurations/{registered}",
-        f"/api/v1/namespaces/{namespace}/secrets/{SECRET}",
-        f"/api/v1/namespaces/{namespace}/secrets/{signing.SECRET}",
-        f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{installation.lease_name}",
-    ):
-        typer.echo(f"{'deleted' if cluster.delete(path) else 'not there'}: {path}")
-    for name in installation.scheduler_names:
-        _delete_name_lease(cluster, installation, name)
-    found = _placeholders(cluster, installation.scheduler_names)
-    typer.echo(f"deleted: {sum(cluster.delete(path) for path in found)} placeholders")
 
 
-def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) -> None:
+def _delete(cluster: Cluster, path: str) -> bool:
+    """Delete what is there now. Raises Unreachable."""
+    try:
+        uid = cluster.get(path)["metadata"]["uid"]
+    except NotThere:
+        uid = ""
+    typer.echo(f"{'deleted' if uid and cluster.delete(path, uid) else 'not there'}: {path}")
+    return True
+
+
+def _delete_name_lease(cluster: Cluster, installation: Installation, name: str) -> bool:
     """Delete the Lease of a scheduler name, unless another installation holds it. One that was given back is free."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{PREFIX}{name}"
     try:
         found = cluster.get(path)
     except NotThere:
         typer.echo(f"not there: {path}")
-        return
+        return True
     holder = (found.get("spec") or {}).get("holderIdentity") or ""
     if holder not in {"", f"{installation.namespace}/{installation.lease_name}"}:
         typer.echo(f"kept, {holder} holds it: {path}")
-        return
-    typer.echo(f"{'deleted' if cluster.delete(path, found['metadata']['resourceVersion']) else 'not there'}: {path}")
+        return True
+    meta = found["metadata"]
+    is_deleted = cluster.delete(path, meta["uid"], meta["resourceVersion"])
+    typer.echo(f"{'deleted' if is_deleted else 'not there'}: {path}")
+    return True
 
 
-def _placeholders(cluster: Cluster, scheduler_names: tuple[str, ...]) -> Iterator[str]:
-    """Paths of the placeholders that have one of these scheduler names."""
-    for name in scheduler_names:
-        for pod in cluster.list("/api/v1/pods", fieldSelector=f"spec.schedulerName={name}"):
-            meta = pod["metadata"]
-            if is_placeholder(meta):
-                yield f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-
-
-def is_placeholder(metadata: dict[str, Any]) -> bool:
-    """Whether a pod with this metadata is a placeholder of a Muster."""
-    is_marked = (metadata.get("annotations") or {}).get(ANNOTATION_PLACEHOLDER) == "true"
-    makers = {entry.get("manager") for entry in metadata.get("managedFields", ()) if not entry.get("subresource")}
-    return is_marked and PLACEHOLDER_FIELD_MANAGER in makers
+def _delete_placeholders(cluster: Cluster, installation: Installation, steps: Steps) -> bool:
+    """Delete the placeholders that Muster signed; False = one may be left. Raises Unreachable."""
+    found = placeholders.survey(
+        (
+            pod
+            for name in installation.scheduler_names
+            for pod in cluster.list("/api/v1/pods", fieldSelector=f"spec.schedulerName={name}")
+        ),
+        frozenset(installation.scheduler_names),
+        lambda: placeholders.signing_keys(cluster, installation.namespace),
+    )
+    before = steps.failed
+    deleted = sum(steps.done(partial(placeholders.delete_pod, cluster, pod)) for pod in found.signed)
+    typer.echo(f"deleted: {deleted} placeholders")
+    if left := len(found.unsigned) + len(found.unverified):
+        typer.echo(f"kept, not signed with a key of Muster: {left} pods with the mark of placeholders")
+    if found.error and not isinstance(found.error, NotThere):
+        raise found.error
+    return steps.failed == before

@@ -58,14 +58,26 @@ class Cluster:
         """Post an object, and what the server made of it."""
         return self._checked(self.http.send("POST", path, body), path)
 
-    def delete(self, path: str, version: str = "") -> bool:
-        """Take an object away; False = it was not there. `version`: only while it is this resourceVersion."""
-        body = {"preconditions": {"resourceVersion": version}} if version else None
+    def delete(self, path: str, uid: str = "", version: str = "") -> bool:
+        """Delete an object; False = it is not there. `uid`, `version`: delete only the object that has these.
+
+        Raises Unreachable for every other failure.
+        """
+        conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", version)) if value}
+        reply = self.http.send("DELETE", path, {"preconditions": conditions} if conditions else None)
+        if reply.status == 409 and uid and self._is_gone(path, uid):
+            return False
         try:
-            self._checked(self.http.send("DELETE", path, body), path)
+            self._checked(reply, path)
         except NotThere:
             return False
         return True
+
+    def _is_gone(self, path: str, uid: str) -> bool:
+        try:
+            return bool(self.get(path)["metadata"]["uid"] != uid)
+        except NotThere:
+            return True
 
     def _read(self, path: str) -> Json:
         return self._checked(self.http.send("GET", path), path)

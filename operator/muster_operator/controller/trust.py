@@ -13,7 +13,7 @@ from muster_operator.controller.state import Application, Ledger
 from muster_operator.model import names
 from muster_operator.model.ids import NodeName, application_name
 from muster_operator.model.pods import Membership, PlaceholderClaim, Pod, PodRef, TaskGroup
-from muster_operator.model.signing import Validity
+from muster_operator.model.signing import Validity, placeholder_texts
 from muster_operator.translate.gangs import PLACEHOLDER_PREFIX, requests_text
 
 #: Said of a pod that claims to be a placeholder; whether Muster signed it is not known.
@@ -90,7 +90,15 @@ def is_resumed(ledger: Ledger, pod: Pod) -> bool:
 def sign_placeholder(ledger: Ledger, app: Application, group: TaskGroup, name: str, ordinal: int) -> str:
     """The signature of a placeholder; empty without a key."""
     owner = app.originator.ref
-    texts = ("placeholder", owner.namespace, name, owner.uid, app.name, group.name, str(ordinal), requests_text(group))
+    texts = placeholder_texts(
+        namespace=owner.namespace,
+        name=name,
+        owner=owner.uid,
+        app=app.name,
+        group=group.name,
+        ordinal=str(ordinal),
+        requests=requests_text(group),
+    )
     return "" if ledger.keys is None else ledger.keys.sign(texts)
 
 
@@ -110,16 +118,14 @@ def _verify(ledger: Ledger, signature: str, parts: tuple[str, ...]) -> Validity:
 
 
 def _placeholder(pod: Pod, member: Membership, claim: PlaceholderClaim) -> tuple[str, ...]:
-    name, app = pod.ref.name, application_name(member.app)
-    return (
-        "placeholder",
-        pod.ref.namespace,
-        name,
-        claim.owner,
-        app,
-        member.task_group,
-        pod.ordinal,
-        claim.requests,
+    return placeholder_texts(
+        namespace=pod.ref.namespace,
+        name=pod.ref.name,
+        owner=claim.owner,
+        app=application_name(member.app),
+        group=member.task_group,
+        ordinal=pod.ordinal,
+        requests=claim.requests,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -19,35 +18,19 @@ import structlog
 
 from muster_operator.kube.session import KubeSession, Request
 from muster_operator.model.errors import ApiRefused, NotLeading, Unreachable
-from muster_operator.model.signing import KEY_BYTES, SigningKeys
+from muster_operator.model.signing import CURRENT, KEY_BYTES, PREVIOUS, SECRET, SigningKeys, read_key
 from muster_operator.translate.values import Raw, mapping, text
-
-log = structlog.get_logger("muster.signing")
-
-
-SECRET: Final = "muster-signing"  # noqa: S105 - its name
-
-
-CURRENT: Final = "current"
-
-
-PREVIOUS: Final = "previous"
-
 
 #: Seconds between two looks.
 POLL_S: Final = 10.0
-
-
 #: Seconds that a new leader waits for the keys before it serves without them.
 READY_S: Final = 15.0
-
-
 #: Seconds after a look that failed while a leader waits.
 AGAIN_S: Final = 0.5
-
-
 #: Times that a conflict is answered by reading again.
 ATTEMPTS: Final = 5
+
+log = structlog.get_logger("muster.signing")
 
 
 class SigningSecret:
@@ -181,11 +164,7 @@ def _usable(secret: Raw | None) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name in (CURRENT, PREVIOUS):
         if written := text(data.get(name)):
-            try:
-                key = base64.b64decode(written, validate=True)
-            except binascii.Error:
-                key = b""
-            if len(key) >= KEY_BYTES:
+            if key := read_key(written):
                 found[name] = key
             else:
                 log.warning("an entry of the Secret is no signing key", secret=SECRET, entry=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
@@ -10,16 +11,14 @@ from enum import Enum
 from typing import Final
 
 VERSION: Final = "v1"
-
-
+#: The Secret with the keys, and its entries: the key that signs, and one that only verifies.
+SECRET: Final = "muster-signing"  # noqa: S105 - its name
+CURRENT: Final = "current"
+PREVIOUS: Final = "previous"
 #: Bytes of a key; shorter keys are not used.
 KEY_BYTES: Final = 32
-
-
 #: Characters of a signature; longer texts are none.
 SIGNATURE_CHARACTERS: Final = 80
-
-
 _KEY_ID_CHARACTERS: Final = 12
 
 
@@ -74,6 +73,22 @@ class SigningKeys:
         code = self._prepared[key].copy()
         code.update(_message(parts))
         return base64.urlsafe_b64encode(code.digest()).rstrip(b"=").decode()
+
+
+def read_key(written: str) -> bytes | None:
+    """The key of an entry of the Secret; None = it cannot be used."""
+    try:
+        key = base64.b64decode(written, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return key if len(key) >= KEY_BYTES else None
+
+
+def placeholder_texts(  # noqa: PLR0913 - these are signed
+    *, namespace: str, name: str, owner: str, app: str, group: str, ordinal: str, requests: str
+) -> tuple[str, ...]:
+    """What the signature of a placeholder signs. `owner`: UID of the originator; `app`: the plain application ID."""
+    return ("placeholder", namespace, name, owner, app, group, ordinal, requests)
 
 
 def key_id(key: bytes) -> str:

@@ -8,26 +8,32 @@ import sys
 from devcluster.api import Json
 from devcluster.muster import LEASE, NAMESPACE
 from devcluster.nodes import FakeNode
-from muster_operator.model.names import PLACEHOLDER_FIELD_MANAGER
+from muster.clients.kubernetes import connected
+from muster_operator.model.names import ANNOTATION_PLACEHOLDER_SIGNATURE, PLACEHOLDER_FIELD_MANAGER
+from muster_operator.model.signing import SECRET as SIGNING
 from muster_operator.runtime.conflicts import NAMESPACE as NAMES
 from muster_operator.runtime.conflicts import PREFIX
 from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import NAME
 from tests.e2e.conftest import OpenScene
-from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod
+from tests.e2e.manifests import PLACEHOLDER, Group, a_gang, a_pod, is_placeholder
 from tests.e2e.scene import Scene
 from tools.manifests import render
 
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1"
 IMAGE = "registry.k8s.io/pause:3.10.2"
 RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
-async def hooked(scene: Scene, account: str, namespace: str, *words: str) -> tuple[int | None, str]:
-    """The command as the hook's account runs it: its code, and what it says."""
+async def hooked(scene: Scene, account: str, namespace: str, *words: str, without: str = "") -> tuple[int | None, str]:
+    """The command as the hook's account runs it: its code, and what it says. `without`: a resource it may not use."""
     granted = [
         one for one in render({}, namespace) if one["kind"] in RIGHTS and one["metadata"]["name"].startswith(account)
     ]
     assert granted
+    for one in granted:
+        if "rules" in one:
+            one["rules"] = [rule for rule in one["rules"] if without not in rule["resources"]]
     for one in granted:
         await scene.api.apply(one, namespace)
     kubeconfig = await scene.cluster.kubeconfig_for(account, namespace)
@@ -88,8 +94,17 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": f"{PREFIX}yunikorn"}}
     await api.delete("leases", f"{PREFIX}yunikorn", NAMES)
     await api.create(lease | {"spec": {"holderIdentity": "another/muster", "leaseDurationSeconds": 45}}, NAMES)
+    forged = a_pod("forged")
+    forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
+    await api.request("POST", f"/api/v1/namespaces/{scene.namespace}/pods", forged, made_by)
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall", without="secrets")
+    assert (code, "kept, placeholders may be left" in text) == (1, True), text
+    assert len([pod for pod in await api.find("pods", scene.namespace) if is_placeholder(pod)]) > 2, text
+    assert f"deleted: {REGISTRATIONS}/mutatingwebhookconfigurations/{NAME}" in text, "a failure stopped the rest"
     code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "uninstall")
     assert code == 0, text
+    assert text.index(" placeholders\n") < text.index(f"secrets/{SECRET}") < text.index(f"secrets/{SIGNING}")
+    assert await api.delete("pods", "forged", scene.namespace, grace_s=0), "a forged placeholder was deleted"
     assert "kept, another/muster holds it" in text
     assert await api.delete("leases", f"{PREFIX}yunikorn", NAMES), "the Lease of another installation was deleted"
     left = {pod["metadata"]["name"] for pod in await api.find("pods", scene.namespace)}
@@ -99,11 +114,44 @@ async def test_an_uninstall_deletes_its_placeholders_registration_secret_and_lea
         ("mutatingwebhookconfigurations", NAME, None),
         ("validatingwebhookconfigurations", NAME, None),
         ("secrets", SECRET, NAMESPACE),
+        ("secrets", SIGNING, NAMESPACE),
         ("leases", LEASE, NAMESPACE),
         ("leases", f"{PREFIX}muster", NAMES),
     ):
         assert not await api.delete(plural, name, namespace), f"{name} was still there"
     await api.delete("pods", first["metadata"]["name"], scene.namespace, grace_s=0)
+
+
+async def test_forged_placeholders_are_listed_and_deleted_and_signed_ones_stay(open_scene: OpenScene) -> None:
+    scene = await open_scene([FakeNode("node-0")])
+    (first, *_) = a_gang("left", [Group("workers", 3), Group("others", 2)], timeout_s=600, placement="Reserve")
+    await scene.create([first])
+    await scene.eventually("places are held", lambda: _holds(scene))
+    signed = {pod["metadata"]["name"] for pod in await scene.bound(placeholders=True)}
+    forged = a_pod("forged")
+    forged["metadata"]["annotations"] |= {PLACEHOLDER: "true", ANNOTATION_PLACEHOLDER_SIGNATURE: "forged"}
+    await scene.api.create(forged, scene.namespace)
+
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders", without="secrets")
+    assert code == 0, text
+    assert "the signatures are not verified" in text
+    assert text.endswith("0 placeholders without a valid signature\n")
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders")
+    assert (code, text) == (0, f"{scene.namespace}/forged\n1 placeholders without a valid signature\n")
+    cluster = connected(str(await scene.cluster.admin_kubeconfig()), "")
+    path = f"/api/v1/namespaces/{scene.namespace}/pods/forged"
+    assert not await asyncio.to_thread(cluster.delete, path, "uid-of-an-older-pod")
+    cluster.http.close()
+    assert await scene.api.get("pods", "forged", scene.namespace)
+    code, text = await hooked(scene, "muster-cleanup", NAMESPACE, "placeholders", "--delete")
+    assert (code, "/forged deleted\n" in text) == (0, True), text
+
+    async def is_deleted() -> bool:
+        left = {pod["metadata"]["name"] for pod in await scene.api.find("pods", scene.namespace)}
+        assert signed <= left
+        return "forged" not in left
+
+    await scene.eventually("the forged one is gone", is_deleted)
 
 
 async def _has_no_pod(scene: Scene) -> bool:

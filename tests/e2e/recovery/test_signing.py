@@ -8,9 +8,8 @@ from devcluster.api import Json
 from devcluster.errors import ApiError
 from devcluster.muster import NAMESPACE
 from devcluster.nodes import FakeNode
-from muster_operator.kube.signing import CURRENT, PREVIOUS, SECRET
 from muster_operator.model import names as words
-from muster_operator.model.signing import SigningKeys, Validity, key_id
+from muster_operator.model.signing import CURRENT, PREVIOUS, SECRET, SigningKeys, Validity, key_id
 from tests.e2e.conftest import OpenScene
 from tests.e2e.manifests import Group, a_gang, a_pod, is_bound
 from tests.e2e.scene import Scene

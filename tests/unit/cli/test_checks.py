@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.checks import core, leases, neighbours, placeholders, rights, webhooks, workloads
+from muster import placeholders
+from muster.checks import core, leases, neighbours, rights, webhooks, workloads
 from muster.checks.finding import Finding, Level
+from muster.errors import Unreachable
 from muster.views import doctor
 from muster_operator.kube import leases as operators
-from muster_operator.kube import signing
-from muster_operator.model import names
+from muster_operator.model import names, signing
 from muster_operator.webhook import registration
 from muster_operator.webhook.certificates import authority
 from muster_operator.webhook.context import Ours
@@ -269,26 +270,66 @@ def test_the_page_counts_what_it_shows() -> None:
 # -- placeholders -------------------------------------------------------------
 
 
-def a_marked_pod(name: str, *keys: str, scheduler: str = "yunikorn") -> Json:
-    metadata = {"namespace": "dev", "name": name, "annotations": dict.fromkeys(keys, "true")}
+KEYS = signing.SigningKeys("muster", [b"k" * signing.KEY_BYTES])
+OTHERS = signing.SigningKeys("muster", [b"o" * signing.KEY_BYTES])
+
+
+def a_marked_pod(
+    name: str, *, mark: str = placeholders.MARKS[0], signature: str = "", scheduler: str = "yunikorn"
+) -> Json:
+    annotations = {mark: "true", names.ANNOTATION_PLACEHOLDER_SIGNATURE: signature}
+    metadata = {"namespace": "dev", "name": name, "uid": f"{name}-uid", "annotations": annotations}
     return {"metadata": metadata, "spec": {"schedulerName": scheduler}}
 
 
-def test_placeholders_without_a_signature_are_listed() -> None:
-    old, internal = placeholders.MARKS[1], placeholders.MARKS[0]
+def a_signature(name: str, keys: signing.SigningKeys = KEYS) -> str:
+    given = {"owner": "", "app": "", "group": "", "ordinal": "", "requests": ""}
+    return keys.sign(signing.placeholder_texts(namespace="dev", name=name, **given))
+
+
+def surveyed(*pods: Json) -> placeholders.Survey:
+    return placeholders.survey(pods, BOTH, lambda: KEYS)
+
+
+def no_keys() -> signing.SigningKeys:
+    raise Unreachable("the API server", "403 secrets are forbidden")
+
+
+def test_placeholders_without_a_valid_signature_are_listed() -> None:
+    ours = a_marked_pod("ours", signature=a_signature("ours"))
     pods = [
-        a_marked_pod("old", old),
-        a_marked_pod("unsigned", internal),
-        a_marked_pod("signed", internal, placeholders.SIGNATURE),
-        a_marked_pod("other", internal, scheduler="other"),
-        a_marked_pod("plain"),
+        a_marked_pod("old", mark=placeholders.MARKS[1]),
+        a_marked_pod("unsigned"),
+        a_marked_pod("garbage", signature="anything"),
+        a_marked_pod("copied", signature=a_signature("ours")),
+        a_marked_pod("other", scheduler="other"),
+        ours,
     ]
-    found = only(placeholders.judged(pods, BOTH))
-    assert (found.level, found.said.split(" have")[0]) == (Level.WARNING, "dev/old, dev/unsigned")
-    assert levels(placeholders.judged(pods[2:], BOTH)) == [Level.FINE]
+    survey = surveyed(*pods)
+    assert [pod["metadata"]["name"] for pod in survey.unsigned] == ["old", "unsigned", "garbage", "copied"]
+    assert survey.signed == [ours]
+    found = only(placeholders.judged(survey))
+    assert (found.level, found.said.split(" have")[0]) == (
+        Level.WARNING,
+        "dev/old, dev/unsigned, dev/garbage and 1 more",
+    )
+    assert levels(placeholders.judged(surveyed(ours))) == [Level.FINE]
 
 
-def test_the_names_of_annotations_are_those_of_the_operator() -> None:
-    assert placeholders.MARKS[0] == names.ANNOTATION_PLACEHOLDER
-    assert placeholders.SIGNATURE == names.ANNOTATION_PLACEHOLDER_SIGNATURE
+def test_a_placeholder_of_an_unknown_key_is_told_apart_and_never_deleted() -> None:
+    survey = surveyed(a_marked_pod("foreign", signature=a_signature("foreign", OTHERS)))
+    assert (survey.signed, survey.unsigned, len(survey.unverified)) == ([], [], 1)
+    found = only(placeholders.judged(survey))
+    assert (found.level, "not in the Secret" in found.said) == (Level.WARNING, True)
+
+
+def test_without_the_keys_no_signature_counts_as_valid_or_invalid() -> None:
+    pods = [a_marked_pod("ours", signature=a_signature("ours")), a_marked_pod("unsigned")]
+    survey = placeholders.survey(pods, BOTH, no_keys)
+    assert [pod["metadata"]["name"] for pod in survey.unsigned] == ["unsigned"]
+    assert levels(placeholders.judged(survey)) == [Level.WARNING, Level.UNKNOWN]
+    assert placeholders.survey(pods[1:], BOTH, no_keys).error is None, "keys were read for nothing"
+
+
+def test_the_names_of_objects_are_those_of_the_operator() -> None:
     assert rights.SIGNING == signing.SECRET

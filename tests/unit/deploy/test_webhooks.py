@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yaml
 
-from muster_operator.kube import signing
 from muster_operator.main import WEBHOOK_PORT
+from muster_operator.model import signing
 from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import NAME
 from tools import webhooks
