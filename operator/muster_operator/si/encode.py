@@ -42,6 +42,10 @@ from muster_operator.model.ids import NodeName, NumberEnum, Resources
 from muster_operator.model.storage import ClusterObject, ObjectKind
 from muster_si import muster_pb2, si_pb2
 
+#: What an item raises that no message can say: a value of another type, beyond the bounds of its field, or no UTF-8.
+UNENCODABLE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+
+
 #: Forms remembered; beyond it the memo starts anew.
 _REMEMBERED: Final = 2048
 
@@ -244,13 +248,17 @@ class Encoder:  # long: one method for each thing that is said
 
     def encoded(self, batch: Batch) -> Request:
         """The message that says it."""
-        if not batch.is_counted:
-            facts = [_fact(item.fact) for item in batch.news if isinstance(item, ClusterObjectReported)]
+        return self.encoded_as(batch.stream, batch.news, is_counted=batch.is_counted)
+
+    def encoded_as(self, stream: MessageStream, news: Iterable[CoreRequest], *, is_counted: bool) -> Request:
+        """The message of that stream that says these; it may say nothing."""
+        if not is_counted:
+            facts = [_fact(item.fact) for item in news if isinstance(item, ClusterObjectReported)]
             return muster_pb2.FactsRequest(rmID=self.rm_id, partitionName=self.partition, facts=facts)
         applications = si_pb2.ApplicationRequest(rmID=self.rm_id)
         nodes = si_pb2.NodeRequest(rmID=self.rm_id)
         allocations = si_pb2.AllocationRequest(rmID=self.rm_id)
-        for item in batch.news:
+        for item in news:
             match item:
                 case ClusterObjectReported():
                     continue  # of a batch of its own
@@ -260,9 +268,9 @@ class Encoder:  # long: one method for each thing that is said
                     self._add_allocation(allocations, item)
                 case NodeCreated() | NodeUpdated() | NodeDrained() | NodeOpened() | NodeDecommissioned():
                     self._add_node(nodes, item)
-        if batch.stream is MessageStream.APPLICATIONS:
+        if stream is MessageStream.APPLICATIONS:
             return applications
-        return nodes if batch.stream is MessageStream.NODES else allocations
+        return nodes if stream is MessageStream.NODES else allocations
 
     def _add_application(self, request: si_pb2.ApplicationRequest, item: ApplicationRequest) -> None:
         match item:
@@ -392,7 +400,15 @@ def _size(item: CoreRequest) -> int:
     """Some bytes of an item in a message. Cheap, for each pod is measured: a text counts its characters, a key none.
 
     Each item is bounded where it is made (`model.limits`), so 100 that are larger than they look fit a message too.
+    What cannot be measured cannot be encoded either (`si/isolation`).
     """
+    try:
+        return _size_of_texts(item)
+    except UNENCODABLE:
+        return _FRAME
+
+
+def _size_of_texts(item: CoreRequest) -> int:
     match item:
         case AskSubmitted(ask):
             return _FRAME + sum(map(len, ask.tags.values()))

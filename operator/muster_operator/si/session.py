@@ -23,10 +23,12 @@ from muster_operator.model.core_responses import Inventory, Part
 from muster_operator.model.errors import ConfigurationRejected, StartupRefused
 from muster_operator.model.limits import OUTBOX_FULL, OUTBOX_LIMIT, OUTBOX_ROOM
 from muster_operator.si.decode import decoded_inventory
-from muster_operator.si.encode import Batch, Encoder, MessageStream, Sent
+from muster_operator.si.encode import UNENCODABLE, Batch, Encoder, MessageStream, Request, Sent
+from muster_operator.si.isolation import Refusal, Salvage
 from muster_si import muster_pb2, si_pb2
 from muster_si.api import SI_VERSION, SchedulerAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError, SessionLost
+from muster_si.words import words
 
 log = structlog.get_logger("muster.core")
 
@@ -72,11 +74,21 @@ class Session:
         self.sent = Sent()
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._outboxes: dict[MessageStream, _Outbox[Any]] = {
-            MessageStream.APPLICATIONS: _Outbox(encoder, partial(_tell, api), self.session_lost, self._sent_one),
-            MessageStream.NODES: _Outbox(encoder, api.update_node, self.session_lost, self._sent_one),
-            MessageStream.ALLOCATIONS: _Outbox(encoder, api.update_allocation, self.session_lost, self._sent_one),
+            MessageStream.APPLICATIONS: self._outbox(partial(_tell, api)),
+            MessageStream.NODES: self._outbox(api.update_node),
+            MessageStream.ALLOCATIONS: self._outbox(api.update_allocation),
         }
+        self._own_words = 0  # of refusals that are not the core's, which its listener hears too
         self._is_core_slow = False
+
+    def _outbox(self, deliver: Callable[[M], Awaitable[None]]) -> _Outbox[M]:
+        return _Outbox(self._encoder, deliver, self.session_lost, self._sent_one, self._refused)
+
+    def _refused(self, refusal: Refusal) -> None:
+        """Pass on an answer to what cannot be sent, as if it were the core's."""
+        if not isinstance(refusal, si_pb2.NodeResponse):
+            self._own_words += words(refusal)
+        self._listener.said(self, refusal)
 
     def update_allocation(self, response: si_pb2.AllocationResponse) -> None:
         """Pass on."""
@@ -144,7 +156,7 @@ class Session:
         """
         so_far = await _sent_by(self)
         answer = await self._api.take_inventory(self._encoder.question(so_far, part, beyond, limit))
-        return decoded_inventory(answer, part, beyond), answer.words
+        return decoded_inventory(answer, part, beyond), answer.words + self._own_words
 
     async def flushed(self) -> None:
         """Wait until the transport has taken over all that waits now; what comes meanwhile is not waited for."""
@@ -188,8 +200,10 @@ class _Outbox(Generic[M]):
         deliver: Callable[[M], Awaitable[None]],
         lost: Callable[[str], None],
         sent: Callable[[], None],
+        refused: Callable[[Refusal], None],
     ) -> None:
         self._encoder, self._deliver, self._lost, self._sent = encoder, deliver, lost, sent
+        self._refused = refused
         self._waiting: deque[Batch] = deque()
         self._gone = 0  # how many the transport has taken over
         self._awaited: deque[tuple[int, asyncio.Future[None]]] = deque()
@@ -225,13 +239,24 @@ class _Outbox(Generic[M]):
             if not done.done():
                 done.set_result(None)
 
+    def _message(self, batch: Batch) -> Request:
+        """The message of a batch; what cannot be encoded is left out of it, and refused."""
+        try:
+            return self._encoder.encoded(batch)
+        except UNENCODABLE:
+            salvage = Salvage(self._encoder)
+            message = salvage.message(batch)
+            for refusal in salvage.refused:
+                self._refused(refusal)
+            return message
+
     async def _run(self) -> None:
         try:
             while True:
                 await self._news.wait()
                 self._news.clear()
                 while self._waiting:
-                    await self._deliver(cast("M", self._encoder.encoded(self._waiting[0])))
+                    await self._deliver(cast("M", self._message(self._waiting[0])))
                     if self._waiting:  # an overrun has emptied it meanwhile
                         self._waiting.popleft()
                     self._gone += 1

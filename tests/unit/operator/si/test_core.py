@@ -6,14 +6,29 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from muster_operator.config.settings import parse
-from muster_operator.model.core_requests import ApplicationRemoved, NodeOpened
+from muster_operator.model.core_requests import (
+    AllocationReported,
+    AllocationSpec,
+    ApplicationRemoved,
+    ApplicationSpec,
+    ApplicationSubmitted,
+    AskSpec,
+    AskSubmitted,
+    Node,
+    NodeCreated,
+    NodeOpened,
+)
+from muster_operator.model.core_responses import AllocationResponse, ApplicationResponse, NodeResponse
 from muster_operator.model.errors import StartupRefused
-from muster_operator.model.ids import AppId, NodeName
+from muster_operator.model.ids import AppId, NodeName, PodUid
+from muster_operator.model.pods import UserInfo
 from muster_operator.si import session
+from muster_operator.si.decode import decoded
 from muster_operator.si.encode import Encoder
 from muster_operator.si.session import CoreLink, FromCore, Session
 from muster_si import keys, muster_pb2, si_pb2
@@ -235,6 +250,78 @@ async def test_a_message_that_cannot_be_made_ends_the_session_and_the_next_one_s
         await ear.until(lambda: len(ear.lost) == 1)
         assert "could not be made" in ear.lost[0]
         await ear.until(lambda: len(ear.up) == 2)
+
+
+#: No UTF-8: it can be in no message.
+ODD = {"muster/constraints": "\ud800"}
+
+
+def an_ask(key: str, tags: dict[str, str] | None = None, cpu: int = 1) -> AskSpec:
+    return AskSpec(PodUid(key), AppId("app"), {"vcore": cpu}, tags=tags or {})
+
+
+async def test_a_request_or_an_application_that_cannot_be_encoded_is_refused_and_all_others_are_sent() -> None:
+    peer, ear = Peer(accepts=False), Ear()
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        number: Any = {"muster/constraints": 7}  # a bug somewhere else
+        for tags in (ODD, number):
+            peer.said.clear()
+            ear.messages.clear()
+            specs = (
+                ApplicationSpec(AppId("odd"), "", UserInfo(), tags),
+                ApplicationSpec(AppId("app"), "", UserInfo(), {}),
+            )
+            ear.up[0].send(map(ApplicationSubmitted, specs))
+            ear.up[0].send([AskSubmitted(an_ask("odd", tags)), AskSubmitted(an_ask("fine"))])
+            await ear.up[0].flushed()
+            requests = [message for message in peer.said if isinstance(message, si_pb2.AllocationRequest)]
+            assert [ask.allocationKey for request in requests for ask in request.asks] == ["fine"]
+            applications = [message for message in peer.said if isinstance(message, si_pb2.ApplicationRequest)]
+            assert [new.applicationID for request in applications for new in request.new] == ["app"]
+            verdicts = [decoded(message) for message in ear.messages if not isinstance(message, muster_pb2.Callback)]
+            [ask] = [no for one in verdicts if isinstance(one, AllocationResponse) for no in one.rejected_asks]
+            assert (ask.app, ask.key, "internal error" in ask.reason) == ("app", "odd", True)
+            [app] = [no for one in verdicts if isinstance(one, ApplicationResponse) for no in one.rejected]
+            assert (app.app, "internal error" in app.reason) == ("odd", True)
+        assert ear.lost == []
+
+
+async def test_bound_pods_that_cannot_be_encoded_are_counted_by_their_resources() -> None:
+    peer, ear = Peer(), Ear()
+    n1 = NodeName("n1")
+    odd = an_ask("odd", ODD | {keys.TAG_ALLOCATED_AT: "5"}), an_ask("huge", cpu=2**70), an_ask("fine", {"a": "b"})
+    there = tuple(AllocationSpec(ask, n1) for ask in odd)
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeCreated(Node(n1, "uid", {"vcore": 8}, {}, schedulable=True), drained=True, existing=there)])
+        ear.up[0].send(AllocationReported(one) for one in there)
+        await ear.up[0].flushed()
+    [node] = [info for message in peer.said if isinstance(message, si_pb2.NodeRequest) for info in message.nodes]
+    [sent] = [message.allocations for message in peer.said if isinstance(message, si_pb2.AllocationRequest)]
+    for found in (list(node.existingAllocations), list(sent)):
+        assert [
+            (one.allocationKey, one.resourcePerAlloc.resources["vcore"].value, dict(one.allocationTags))
+            for one in found
+        ] == [("odd", 1, {keys.TAG_ALLOCATED_AT: "5"}), ("huge", 2**62, {}), ("fine", 1, {"a": "b"})]
+    assert (ear.messages, ear.lost) == ([], [])
+
+
+async def test_a_node_that_cannot_be_encoded_is_refused_and_all_others_are_sent() -> None:
+    """Without its taints and labels it would be open to pods that must not run there."""
+    peer, ear = Peer(), Ear()
+    nodes = [
+        Node(NodeName(name), name, {"vcore": 8}, tags, schedulable=True)
+        for name, tags in (("n1", ODD), ("n2", dict[str, str]()))
+    ]
+    async with linked(peer, ear):
+        await ear.until(lambda: len(ear.up) == 1)
+        ear.up[0].send([NodeCreated(node, drained=False, existing=()) for node in nodes])
+        await ear.up[0].flushed()
+    assert [info.nodeID for one in peer.said if isinstance(one, si_pb2.NodeRequest) for info in one.nodes] == ["n2"]
+    [verdict] = [decoded(one) for one in ear.messages if isinstance(one, si_pb2.NodeResponse)]
+    assert isinstance(verdict, NodeResponse)
+    assert list(verdict.rejected or {}) == ["n1"]
 
 
 async def test_others_have_a_turn_while_a_recovery_is_told() -> None:
