@@ -34,7 +34,7 @@ from muster_operator.kube.http import (
     unmeasured,
 )
 from muster_operator.kube.write_guard import LeadershipGuard
-from muster_operator.model.errors import ApiRefused, NoCredentials, Unreachable
+from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentials, Unreachable
 
 log = structlog.get_logger("muster.credentials")
 
@@ -361,7 +361,7 @@ class Request(Struct, frozen=True, gc=False):
     """What to send. `path` starts with a slash and carries its query; `body` is JSON.
 
     `is_fenced`: a write that only the leader may do, as nearly all are. `within_s`: less time than others get.
-    `resource`: what is written, as metrics call it; empty = the path says so.
+    `resource`: what is written, as metrics call it; empty = the path says so. `most_bytes`: of the answer to a GET.
     """
 
     method: str
@@ -371,6 +371,7 @@ class Request(Struct, frozen=True, gc=False):
     is_fenced: bool = True
     within_s: float | None = None
     resource: str = ""
+    most_bytes: int | None = None
 
     @property
     def name(self) -> str:
@@ -412,6 +413,18 @@ class Reply(Struct, frozen=True, gc=False):
         return str(self.json().get("reason") or "")
 
 
+async def _body(response: aiohttp.ClientResponse, request: Request) -> bytes:
+    if request.most_bytes is None:
+        return await response.read()
+    parts, left = [], request.most_bytes
+    async for part in response.content.iter_any():
+        left -= len(part)
+        if left < 0:
+            raise AnswerTooLarge(request.name, request.most_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
 class KubeSession:
     """The operator to the API server. `instance`: which of several operators, for the audit log."""
 
@@ -435,6 +448,7 @@ class KubeSession:
 
         Raises:
             Unreachable: no answer came (connection refused or cut, time-out); NotLeading: because we may not write.
+            AnswerTooLarge: the answer has more than `most_bytes`.
         """
         reply = await self._send(request)
         if reply.status == 401:
@@ -510,7 +524,7 @@ class KubeSession:
             headers=self._connections.headers(request.content_type),
             timeout=self._timeout(within_s),
         ) as response:
-            body = await response.read()
+            body = await _body(response, request)
             self.clock.note(response.headers.get("Date"), time.time())
             return Reply(response.status, body, told_pause_s(response.headers.get("Retry-After"), time.time()))
 

@@ -66,6 +66,13 @@ class ApiRefused(LinkError):
         self.reason = reason
 
 
+class AnswerTooLarge(LinkError):
+    """The answer of the API server has more bytes than are read."""
+
+    def __init__(self, what: str, most_bytes: int) -> None:
+        super().__init__(f"{what}: the answer has more than {most_bytes} bytes")
+
+
 class Uncertain(LinkError):
     """The API server answered, but not what was asked: whether another scheduler runs is unknown."""
 

@@ -139,6 +139,10 @@ YUNIKORN_ACCOUNTS_PER_NAMESPACE: Final = 5
 YUNIKORN_ACCOUNTS: Final = 1_000
 
 
+#: Bytes of a list of such objects that are read, all pages together.
+YUNIKORN_LIST_BYTES: Final = 32 * 1024 * _KIB
+
+
 # -- writes and logs ----------------------------------------------------------
 #: Kubernetes events that wait to be written, each some 1 KiB.
 WAITING_EVENTS: Final = 20_000

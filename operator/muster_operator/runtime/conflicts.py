@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 import orjson
@@ -22,36 +23,47 @@ import structlog
 from muster_operator.config.settings import SCHEDULER_NAMES
 from muster_operator.kube.commands import micro_time
 from muster_operator.kube.leases import NO_HOLDER, Lease, LeaseObservation, Store
-from muster_operator.kube.session import READ_S, KubeSession, Request
+from muster_operator.kube.session import KubeSession, Request
+from muster_operator.kube.watch import PAGE
 from muster_operator.kube.write_guard import running_s
 from muster_operator.model import limits
-from muster_operator.model.errors import ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
+from muster_operator.model.errors import AnswerTooLarge, ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
 
 YUNIKORN: Final = "yunikorn"
-
-
 DEPLOYMENT: Final = "yunikorn-scheduler"
-
-
 ENDED: Final = frozenset({"Succeeded", "Failed"})
-
-
-#: From the API server's cache: these looks are repeated, and need not be of this very moment.
+#: From the API server's cache, because these lists are repeated. A cache may ignore the limit of a page.
 DEPLOYMENTS: Final = f"/apis/apps/v1/deployments?fieldSelector=metadata.name%3D{DEPLOYMENT}&resourceVersion=0"
-
-
 PODS: Final = f"/api/v1/pods?labelSelector=app%3Dyunikorn%2Ccomponent%3D{DEPLOYMENT}&resourceVersion=0"
-
-
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-
-
+#: Seconds that one detection of a YuniKorn may take.
+DETECTION_S: Final = 10.0
 #: Seconds for which the answer holds that an account may not bind pods.
 REVIEW_S: Final = 300.0
-
-
 #: Reviews under way at once.
 AT_ONCE: Final = 10
+#: Seconds between two detections while we lead.
+PERIOD_S: Final = 15.0
+
+#: Where the Leases of scheduler names are, for all installations.
+NAMESPACE: Final = "kube-system"
+PREFIX: Final = "muster-scheduler-"
+#: Not those of the Lease that a leader holds.
+LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "scheduler-name"}
+#: Seconds for which a holder that does not renew keeps a name.
+DURATION_S: Final = 45
+#: Seconds after which a holder renews, and after which it looks again at a Lease that it could not take.
+RENEW_S: Final = 15.0
+LOOK_S: Final = 1.0
+#: The part of the duration for which a renewal allows decisions, from when it was sent.
+DECIDES: Final = 0.7
+#: Seconds that a request may take.
+REQUEST_S: Final = 5.0
+
+Place = tuple[str, str]
+"""Namespace and name of a Lease."""
+
+log = structlog.get_logger("muster.beside")
 
 
 class Account(NamedTuple):
@@ -106,7 +118,12 @@ class _Found(msgspec.Struct, gc=False):
         return Account(self.metadata.namespace, (spec and spec.service_account_name) or "default")
 
 
+class _ListMetadata(msgspec.Struct, gc=False):
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
 class _WorkloadList(msgspec.Struct, gc=False):
+    metadata: _ListMetadata | None = None
     items: list[_Found] | None = None
 
 
@@ -165,9 +182,17 @@ async def running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
     """Its kind, namespace and name; empty = none is seen.
 
     Raises:
-        Uncertain: a list or a review failed, or there are more accounts than are reviewed.
+        Uncertain: a list or a review failed, they took too long, or there is more than is read or reviewed.
         Unreachable: the API server did not answer.
     """
+    try:
+        async with asyncio.timeout(DETECTION_S):
+            return await _running_yunikorn(session, reviews)
+    except TimeoutError as error:
+        raise Uncertain(f"the detection took more than {DETECTION_S:g} s") from error
+
+
+async def _running_yunikorn(session: KubeSession, reviews: Reviews) -> str:
     found: dict[str, dict[Account, str]] = {}
     deployments = [("deployment", one) for one in await _list(session, DEPLOYMENTS) if one.wants_pods]
     pods = [("pod", one) for one in await _list(session, PODS) if one.is_going_on]
@@ -190,50 +215,22 @@ def _in_turns(found: dict[str, dict[Account, str]]) -> Iterator[Account]:
 
 
 async def _list(session: KubeSession, path: str) -> list[_Found]:
-    reply = await session.send(Request("GET", path, within_s=READ_S))
-    if not reply.ok:
-        raise Uncertain(str(ApiRefused(f"GET {path}", reply.status, reply.message())))
-    try:
-        return _decoder.decode(reply.body).items or []
-    except msgspec.DecodeError as error:
-        raise Uncertain(f"GET {path}: {error}") from error
-
-
-log = structlog.get_logger("muster.beside")
-
-
-#: Where the Leases of scheduler names are, for all installations.
-NAMESPACE: Final = "kube-system"
-
-
-PREFIX: Final = "muster-scheduler-"
-
-
-#: Not those of the Lease that a leader holds.
-LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "scheduler-name"}
-
-
-#: Seconds for which a holder that does not renew keeps a name.
-DURATION_S: Final = 45
-
-
-#: Seconds after which a holder renews, and after which it looks again at a Lease that it could not take.
-RENEW_S: Final = 15.0
-
-
-LOOK_S: Final = 1.0
-
-
-#: The part of the duration for which a renewal allows decisions, from when it was sent.
-DECIDES: Final = 0.7
-
-
-#: Seconds that a request may take.
-REQUEST_S: Final = 5.0
-
-
-Place = tuple[str, str]
-"""Namespace and name of a Lease."""
+    found: list[_Found] = []
+    token, left = "", limits.YUNIKORN_LIST_BYTES
+    while True:
+        page = f"{path}&limit={PAGE}" + (f"&continue={quote(token)}" if token else "")
+        try:
+            reply = await session.send(Request("GET", page, most_bytes=left))
+            if not reply.ok:
+                raise Uncertain(str(ApiRefused(f"GET {path}", reply.status, reply.message())))
+            part = _decoder.decode(reply.body)
+        except (AnswerTooLarge, msgspec.DecodeError) as error:
+            raise Uncertain(f"GET {path}: {error}") from error
+        left -= len(reply.body)
+        found += part.items or []
+        token = (part.metadata and part.metadata.continue_) or ""
+        if not token:
+            return found
 
 
 class NameLease:
@@ -408,10 +405,6 @@ def leases_of(
 
 def _now() -> str:
     return micro_time(datetime.now(UTC))
-
-
-#: Seconds between looks while we lead.
-PERIOD_S: Final = 15.0
 
 
 async def allowed_names(session: KubeSession, names: frozenset[str], *, are_chosen: bool) -> frozenset[str]:

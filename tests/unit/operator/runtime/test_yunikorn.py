@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from muster_operator.kube.watch import PAGE
 from muster_operator.model import limits
 from muster_operator.model.errors import StartupRefused, Uncertain
 from muster_operator.runtime import conflicts
@@ -167,3 +168,43 @@ async def test_that_an_account_may_not_bind_is_remembered_for_a_while_and_that_i
             now[0] = moment
             assert await reviews.first_that_may_bind([account]) == expected
     assert len(server.requests("POST")) == len(answers)
+
+
+async def test_lists_are_read_page_by_page() -> None:
+    server = ApiServer()
+    for what, page in ((DEPLOYMENTS, []), (PODS, [a_pod("Running")])):
+        first = {"metadata": {"continue": "more&"}, "items": [a_pod("Failed")]}
+        server.plan(what, partial(reply, 200, first), partial(reply, 200, {"metadata": {}, "items": page}))
+    server.plan(REVIEWS, lambda: reply(201, {"status": {"allowed": True}}))
+    assert await allowed(server, BOTH) == MUSTER
+    queries = [request.query for request in server.requests("GET")]
+    assert len(queries) == 4
+    assert all(f"limit={PAGE}" in query for query in queries)
+    assert ["continue=more%26" in query for query in queries] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+async def test_more_than_is_read_is_uncertain(pages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = a_pod("Failed") | {"padding": "x" * 1000}
+    monkeypatch.setattr(limits, "YUNIKORN_LIST_BYTES", 2000)
+    server = a_cluster()
+    items = [pod] * (3 // pages)
+    answers = [reply_of(items, "more")] * (pages - 1) + [reply_of(items, "")]
+    server.plan(PODS, *answers)
+    server.planned[PODS] = server.planned[PODS][1:]
+    assert await allowed(server, BOTH, are_chosen=True) == MUSTER
+    assert len(server.requests("GET")) <= 3
+
+
+def reply_of(items: list[dict[str, Any]], token: str) -> Any:
+    return lambda: reply(200, {"metadata": {"continue": token}, "items": items})
+
+
+async def test_a_detection_that_takes_too_long_is_uncertain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflicts, "DETECTION_S", 0.1)
+    server = ApiServer()
+    server.plan(DEPLOYMENTS, 60.0)
+    assert await allowed(server, BOTH, are_chosen=True) == MUSTER
+    server.plan(DEPLOYMENTS, 60.0)
+    with pytest.raises(Uncertain, match="took more than"):
+        await allowed(server, YUNIKORN)
