@@ -7,10 +7,12 @@ Results are requests to the core and commands for Kubernetes; nothing is sent fr
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
-from muster_operator.controller import applications, placeholders, pods, tasks, trust, volume_binding
+from muster_operator.controller import applications, placeholders, pods, reporting, tasks, trust, volume_binding
 from muster_operator.controller.nodes import node_gone, node_seen
 from muster_operator.controller.state import ForeignAllocation, Ledger, Phase
+from muster_operator.model import names
 from muster_operator.model.cluster_events import (
     ClusterEvent,
     KeysSeen,
@@ -45,6 +47,20 @@ def apply_event(ledger: Ledger, out: Outcome, fact: ClusterEvent, now: float) ->
         ledger.postponed.append(fact)
     else:
         record_event(ledger, fact)
+
+
+_UNREADABLE: Final = (
+    "internal error: the pod cannot be read; it counts on its node with what can be read of its requests, and not in "
+    "its application or queue; see the operator's log and report it"
+)
+
+
+def unreadable_seen(ledger: Ledger, out: Outcome, pod: ForeignPod, now: float) -> None:
+    """A bound pod that cannot be read counts on its node; one that is known already stays what it was."""
+    uid = pod.ref.uid
+    if uid not in ledger.pods and uid not in ledger.tasks and uid not in ledger.foreign:
+        reporting.warn(out, pod.ref, names.REASON_INTERNAL_ERROR, _UNREADABLE)
+        apply_event(ledger, out, PodSeen(pod), now)
 
 
 def record_event(ledger: Ledger, fact: ClusterEvent) -> None:
@@ -101,6 +117,7 @@ def _record_pod(ledger: Ledger, pod: Pod | ForeignPod) -> Pod | ForeignPod:
     """
     uid = pod.ref.uid
     if isinstance(pod, Pod):
+        _forget_foreign(ledger, uid)  # it could not be read before
         pod = trust.settled(ledger, pod)
         if pod.has_ended and not pod.membership.placeholder and uid not in ledger.unverified:
             ledger.pods.pop(uid, None)
@@ -176,6 +193,8 @@ def _pod_seen(ledger: Ledger, out: Outcome, pod: Pod | ForeignPod, now: float) -
     known = ledger.foreign.get(pod.ref.uid)
     pod = _record_pod(ledger, pod)
     if isinstance(pod, Pod):
+        if known is not None:
+            tasks.release_foreign(ledger, out, known)
         pods.own_pod_seen(ledger, out, pod, now)
     elif pod.has_ended and known is not None:
         tasks.release_foreign(ledger, out, known)

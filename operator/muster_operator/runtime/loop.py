@@ -19,9 +19,10 @@ from msgspec.structs import astuple
 
 from muster_operator.controller import cluster_events, core_responses, state, timers
 from muster_operator.controller.state import Ledger
+from muster_operator.kube.watch import whole
 from muster_operator.kube.write_queue import named_command
 from muster_operator.model.cluster_events import KeysSeen, PodSeen
-from muster_operator.model.commands import Order, Outcome, Result
+from muster_operator.model.commands import Failure, Order, Outcome, Result
 from muster_operator.runtime.inbox import (
     BarrierAck,
     CommandEnded,
@@ -42,6 +43,7 @@ from muster_operator.runtime.session import PAUSE_S, Binds, Comparing, Current, 
 from muster_operator.si.decode import decoded, decoded_callback
 from muster_operator.si.session import is_state_dump
 from muster_operator.translate.pod_classes import PartialPod
+from muster_operator.translate.pods import read_bound
 from muster_operator.translate.values import mapping, text
 from muster_si import muster_pb2
 
@@ -239,7 +241,7 @@ class Loop:
                     self._current.end_session("the signing keys arrived: recovering with what they sign", now)
                 cluster_events.apply_event(self._ledger, out, item.fact, now)
             case Unreadable():
-                raise item.error
+                self._unreadable(item, out, now)
             case CoreMessage():
                 self._said(item, out, now)
             case CommandEnded():
@@ -250,6 +252,15 @@ class Loop:
                 out.add(self._current.changed(item, now))
             case None:
                 out.add(timers.on_timers(self._ledger, now))
+
+    def _unreadable(self, item: Unreadable, out: Outcome, now: float) -> None:
+        """Go on without an object that cannot be read; what takes room on a node is counted."""
+        name = named_input(item).get("object", "")
+        if item.plural == "pods":
+            raw = whole(item.raw) if isinstance(item.raw, PartialPod) else item.raw
+            if (pod := read_bound(raw)) is not None:
+                cluster_events.unreadable_seen(self._ledger, out, pod, now)
+        out.failures.append(Failure("Unreadable", name, item.error))
 
     def _go_on(self, out: Outcome, now: float) -> None:
         """The next step of a recovery, if its time has come; each step is sent before the next one (semantics 19).

@@ -581,6 +581,23 @@ def _foreign(raw: Raw, ref: PodRef) -> ForeignPod:
     )
 
 
+#: What reading the requests of an odd pod may raise.
+_UNREADABLE: Final = (BadInputError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+
+
+def read_bound(raw: Raw) -> ForeignPod | None:
+    """What takes room of a bound pod that `read_pod` fails on; None = it has no node."""
+    ref, spec, status = pod_ref(raw), mapping(raw.get("spec")), mapping(raw.get("status"))
+    node = text(spec.get("nodeName"))
+    if ref is None or not node:
+        return None
+    try:
+        resources = pod_resources(spec, status)
+    except _UNREADABLE:
+        resources = {keys.PODS: 1}
+    return ForeignPod(ref, NodeName(node), _phase(status), resources, "default", 0, {})
+
+
 def _facts(
     raw: Raw, ref: PodRef, member: Membership, created_s: int
 ) -> tuple[dict[str, int], dict[str, str], Membership]:

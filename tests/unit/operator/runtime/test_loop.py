@@ -15,11 +15,20 @@ import pytest
 from muster_operator.config.settings import parse
 from muster_operator.controller import applications, core_responses, recovery
 from muster_operator.controller.state import Application, Ledger, Task
+from muster_operator.model import names
 from muster_operator.model.cluster_events import KeysSeen
-from muster_operator.model.commands import BindPod, CommandSucceeded, CreatePlaceholder, DeletePod, Order, Outcome
+from muster_operator.model.commands import (
+    BindPod,
+    CommandSucceeded,
+    CreatePlaceholder,
+    DeletePod,
+    Order,
+    Outcome,
+    PostEvent,
+)
 from muster_operator.model.ids import NodeName, PodUid
 from muster_operator.model.pods import Pod, PodRef
-from muster_operator.runtime import session
+from muster_operator.runtime import objects, session
 from muster_operator.runtime.inbox import CommandEnded, EventReceived, Inbox, Unreadable
 from muster_operator.runtime.loop import Loop
 from muster_operator.runtime.metrics import Metrics
@@ -400,6 +409,42 @@ async def test_an_object_that_cannot_be_read_does_not_end_a_recovery(monkeypatch
         )
         assert current.session is not None
         assert not current.session.over.done()
+
+
+@pytest.mark.parametrize("requests, vcore", [({"cpu": "1"}, 1000), ({"cpu": ["odd"]}, 0)])
+async def test_a_bound_pod_that_cannot_be_read_counts_on_its_node_and_once_it_can_in_its_application(
+    monkeypatch: pytest.MonkeyPatch, requests: Any, vcore: int
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    raw = a_pod("odd", "n1")
+    raw["spec"]["containers"][0]["resources"]["requests"] = requests
+    async with running(Operator()) as operator:
+        with monkeypatch.context() as patch:
+            patch.setattr(objects, "read_pod", broken)
+            await operator.lists(nodes=[a_node("n1")], pods=[raw])
+            await operator.ready()
+        [node] = [info for one in operator.peer.said if isinstance(one, si_pb2.NodeRequest) for info in one.nodes][:1]
+        [counted] = node.existingAllocations
+        amounts = counted.resourcePerAlloc.resources
+        assert (counted.allocationKey, counted.applicationID, amounts["vcore"].value) == ("uid-odd", "", vcore)
+        assert amounts["pods"].value == 1
+        [event] = [order for order in operator.commands if isinstance(order, PostEvent)]
+        assert (event.name, event.reason) == ("odd", names.REASON_INTERNAL_ERROR)
+        operator.peer.said.clear()
+        await operator.inbox.watched("pods", "MODIFIED", a_pod("odd", "n1", version=2))
+        await operator.until(lambda: len(allocated(operator)) == 2)
+        assert allocated(operator) == ["", "ns/app"]
+        releases = [one.releases for one in operator.peer.said if isinstance(one, si_pb2.AllocationRequest)]
+        released = [gone.allocationKey for one in releases for gone in one.allocationsToRelease]
+        assert released == ["uid-odd", "uid-odd"]
+
+
+def allocated(operator: Operator) -> list[str]:
+    """The applications of the allocations that the core was told of, in this order."""
+    requests = [one for one in operator.peer.said if isinstance(one, si_pb2.AllocationRequest)]
+    return [one.applicationID for request in requests for one in request.allocations]
 
 
 async def test_an_object_that_a_recovery_fails_on_is_counted_and_the_recovery_goes_on(
