@@ -120,6 +120,12 @@ class AuditLog:
             if (event.get("user") or {}).get("username") == user and "objectRef" in event
         }
 
+    def count(self, mark: int, account: str, right: Right) -> int:
+        """How often a service account (``namespace:name``) used a right after the mark."""
+        user = f"system:serviceaccount:{account}"
+        events = (event for event, _ in self._events(mark) if (event.get("user") or {}).get("username") == user)
+        return sum("objectRef" in event and _use(event).right == right for event in events)
+
     def _events(self, mark: int) -> Iterator[tuple[dict[str, Any], int]]:
         """The events after the mark, each with its end; a line that is still being written is left for later."""
         if not self.path.exists():

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
+import pytest
+
 from devcluster.api import Json
+from devcluster.cluster import documents
+from devcluster.errors import ApiError
+from devcluster.muster import LEASE, MANIFESTS, NAMESPACE
+from devcluster.resources import BY_KIND
 from muster_operator.model import limits
 from muster_operator.model.names import ANNOTATION_BINDING_SIGNATURE
 from tests.attacks.attack import Attack, annotated, sized, task_groups
 from tests.attacks.conftest import OpenAttack
 from tests.e2e.configuration import a_queue, queue_file
 from tests.e2e.manifests import PLACEHOLDER, a_pod, is_bound
+from tests.e2e.rest import ask
 
 INTERNAL = "internal.yunikorn.apache.org/"
 NO_MAXIMUM = queue_file(
@@ -39,6 +48,61 @@ async def test_a_node_that_the_user_wrote_opens_no_queue(open_attack: OpenAttack
         await attack.user.create(later)
     names = {f"{where}-{n}" for where in ("private", "nowhere") for n in range(6)}
     await stays(attack, names, "pods run in a queue that does not admit them")
+
+
+@asynccontextmanager
+async def node_name_policy(attack: Attack) -> AsyncIterator[None]:
+    """The policy of the default installation is in force meanwhile."""
+    admin = attack.scene.api
+    pods = f"/api/v1/namespaces/{attack.scene.namespace}/pods"
+    probe = a_pod("probe")
+    probe["spec"]["nodeName"] = "node-0"
+
+    async def is_refused() -> bool:
+        try:
+            await admin.request("POST", pods, probe, {"dryRun": "All"})
+        except ApiError as error:
+            return "ValidatingAdmissionPolicy 'muster-node-name'" in error.message
+        return False
+
+    async def is_admitted() -> bool:
+        return not await is_refused()
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(attack.scene.eventually, "the policy is gone", is_admitted)
+        for document in documents(MANIFESTS.with_name("node-name-policy.yaml")):
+            await admin.create(document)
+            plural, name = BY_KIND[document["kind"]].plural, document["metadata"]["name"]
+            stack.push_async_callback(admin.delete, plural, name)
+        await attack.scene.eventually("the policy is in force", is_refused)
+        yield
+
+
+async def test_the_policy_refuses_a_node_that_the_user_wrote(open_attack: OpenAttack) -> None:
+    """Neither a new pod nor a change of a waiting one brings a pod to a node, and nothing of it counts in a queue."""
+    attack = await open_attack()
+    waiting = a_pod("waiting", cpu="1m", labels={"queue": "root.private"})
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waiting"}, "target": {"name": "node-0"}}
+    pods = f"/api/v1/namespaces/{attack.user.namespace}/pods"
+    async with node_name_policy(attack):
+        for scheduler in ("muster", "yunikorn"):
+            placed = a_pod("placed", cpu="1", labels={"queue": "root.attacker"}, scheduler=scheduler)
+            placed["spec"]["nodeName"] = "node-0"
+            for mirror in ({}, {"kubernetes.io/config.mirror": "0"}):
+                placed["metadata"]["annotations"] = mirror
+                with pytest.raises(ApiError, match=r"remove spec\.nodeName"):
+                    await attack.user.create([placed])
+        await attack.user.create([waiting])
+        for request in (
+            attack.user.api.patch("pods", "waiting", {"spec": {"nodeName": "node-0"}}, attack.user.namespace),
+            attack.user.api.request("POST", f"{pods}/waiting/binding", binding),
+        ):
+            with pytest.raises(ApiError):
+                await request
+        await stays(attack, {"placed", "waiting"}, "a pod of the attacker runs where the user wants it")
+    assert {pod["metadata"]["name"] for pod in await attack.attackers_pods()} <= {"waiting"}
+    queue = await ask(attack.scene, "partition/default/queue/root.attacker")
+    assert not any((queue["allocatedResource"] or {}).values()), "resources of the refused pods count"
 
 
 async def test_a_forged_or_copied_binding_signature_opens_no_queue_after_a_restart(open_attack: OpenAttack) -> None:
@@ -188,9 +252,16 @@ async def test_forged_leases_and_deployments_stop_no_scheduler(open_attack: Open
     await attack.user.create(map(_like_a_yunikorn, accounts))
 
     async def renew() -> None:
+        version = ""
         for count in itertools.count(1):
+
+            async def renewed(before: str = version) -> str:
+                lease = await attack.scene.api.get("leases", LEASE, NAMESPACE)
+                now = str(lease["metadata"]["resourceVersion"])
+                return now if now != before else ""
+
+            version = await attack.scene.eventually("the operator renewed its own Lease", renewed)
             await attack.user.api.patch("leases", "muster", {"spec": {"leaseTransitions": count}}, space)
-            await asyncio.sleep(0.2)
 
     renewing = asyncio.create_task(renew())
     try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from devcluster.api import Json
+from devcluster.audit import Right
 from devcluster.muster import ACCOUNT, Muster
 from devcluster.muster import NAMESPACE as MUSTER
 from devcluster.nodes import FakeNode
@@ -52,10 +53,16 @@ async def another_muster(scene: Scene) -> AsyncIterator[None]:
     await scene.api.delete("leases", NAME, NAMESPACE)
     await scene.api.create(lease, NAMESPACE)
 
+    mark, read = scene.cluster.audit.mark(), Right("coordination.k8s.io", "leases", "get", NAME)
+
     async def renew() -> None:
         for count in itertools.count(1):
+
+            async def is_read(reads: int = count) -> bool:
+                return scene.cluster.audit.count(mark, f"{MUSTER}:{ACCOUNT}", read) >= reads
+
+            await scene.eventually("the operator reads the Lease once more", is_read)
             await scene.api.patch("leases", NAME, {"spec": {"leaseTransitions": count}}, NAMESPACE)
-            await asyncio.sleep(0.2)
 
     renewing = asyncio.create_task(renew())
     yield
