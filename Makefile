@@ -50,6 +50,7 @@ check: setup .venv/.docs ## style, format, types, layers, generated code, docume
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.proto --check
 	$(BIN)/python -m tools.workflows
+	$(BIN)/pytest -q -n 0 tests/unit/repo/test_language.py
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 test: check ## the checks, then all tests: units in seconds, end to end on a local control plane (ARGS="-k name" chooses; ARGS="-n0 --pdb" stays in one process)

@@ -1,0 +1,305 @@
+"""The language check: old identifiers and prose patterns that the project does not use, and what to write instead.
+
+`findings()` lists every hit in the tree. `python -m tests.unit.repo.language` prints the hits as the content of
+`language_remaining.toml`, which holds what is left of older texts; its numbers may only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.unit.repo.tree import PRODUCT, files, modules, name, parsed
+
+REMAINING = Path(__file__).with_name("language_remaining.toml")
+
+# Classes, modules and folders with these names, in product code and tests. Leading underscores do not count.
+OLD_NAMES = {
+    "Agenda": "SchedulingQueue",
+    "Alarm": "Timer",
+    "Asked": "RequestContext",
+    "Board": "a name with placement",
+    "Brakes": "Throttle",
+    "Clock": "Timer, or FakeClock in tests",
+    "ClockRang": "TimerFired",
+    "Company": "InterPodAffinity",
+    "Desk": "RequestContext",
+    "Door": "ObjectDecoder or WebhookClientConfig",
+    "Draft": "Snapshot",
+    "Ended": "CommandResult",
+    "Eviction": "PlaceholderRelease",
+    "Fact": "ClusterEvent",
+    "Fenced": "BarrierAck",
+    "Gains": "WakeUpConditions",
+    "Hearing": "a name with freshness or events",
+    "Hold": "Reservation",
+    "Judge": "conformance",
+    "Lack": "Reason",
+    "Lap": "PhaseTimer",
+    "Leave": "TimeBudget",
+    "Liking": "Scoring",
+    "Line": "a name with queue",
+    "Lines": "ConnectionPool",
+    "Look": "Timer",
+    "Lookout": "ConflictDetection",
+    "Mail": "EventQueue",
+    "Mark": "a name with label",
+    "Misfit": "UnschedulableClass",
+    "Misfits": "UnschedulableClasses",
+    "Neighbours": "peers or conflicts",
+    "News": "CoreRequest",
+    "Nowhere": "AlwaysUnschedulable",
+    "Obeying": "a name with core responses",
+    "Obstacle": "Reason",
+    "Occupant": "a name with pods on the node",
+    "Outlet": "Dispatcher",
+    "Outline": "AllocationPlan",
+    "Patience": "CancellationToken",
+    "Pledge": "QuotaReservation",
+    "Recall": "Cancellation",
+    "Rivalry": "ThrashingGuard",
+    "Said": "CoreMessage",
+    "Seen": "ObjectEvent",
+    "Shortfall": "Reason",
+    "Sight": "LeaseObservation",
+    "Sketch": "PartialPod",
+    "Standing": "Readiness",
+    "Standings": "ScoreCache",
+    "Swap": "PlaceholderReplacement",
+    "Telling": "EventRecorder",
+    "Turn": "SchedulingAttempt",
+    "Turns": "QueueIterator",
+    "Unopposed": "NoElection",
+    "Urgency": "WritePriority",
+    "Verdict": "a result",
+    "Verdicts": "PredicateResults",
+    "Went": "RecoveryStep",
+}
+
+# Functions, methods, fields, parameters and attributes of product code, and texts that are one of them (JSON keys).
+OLD_WORDS = {
+    "amending": "retry_on_conflict",
+    "books": "state",
+    "brakes": "throttle",
+    "comes_round": "a name with preemption thrashing",
+    "company": "inter_pod_affinity",
+    "cramped": "unsatisfiable",
+    "desk": "context",
+    "door": "decoder or client_config",
+    "doors": "webhooks",
+    "drawn": "preferred_affinity",
+    "hear": "on_... or receive",
+    "hearing": "freshness",
+    "homeless": "pods_awaiting_node",
+    "judge": "evaluate",
+    "keep_off": "avoid_node",
+    "lack": "reason",
+    "lacks": "missing",
+    "lap": "phase",
+    "liking": "scoring",
+    "lookout": "conflicts",
+    "mail": "event_queue",
+    "misfit": "unschedulable_class",
+    "misfits": "unschedulable_classes",
+    "mounting": "volume_binding",
+    "neighbours": "peers or conflicts",
+    "obeying": "response_handlers",
+    "obstacle": "reason",
+    "outlet": "dispatcher",
+    "pledge": "quota_reservation",
+    "podless": "virtual_placeholder",
+    "reminders": "timers",
+    "retell": "resend",
+    "say": "report",
+    "shortfall": "reason",
+    "sight": "observation",
+    "sketch": "partial_pod",
+    "stand": "mark_unschedulable",
+    "standing": "readiness or status",
+    "standings": "score_cache",
+    "stir": "requeue",
+    "strays": "foreign_allocations",
+    "take_back": "release",
+    "taking_back": "release",
+    "turns": "queues or rounds",
+    "unheard": "dropped",
+    "unstir": "dequeue",
+    "urgency": "priority",
+    "voice": "report_key",
+    "world": "state",
+}
+
+# Phrases of text for people: Markdown, docstrings, and texts with a space in product code.
+PROSE = {
+    "for ever": (r"\bfor ever\b", "permanently, without a limit"),
+    "anew": (r"\banew\b", "again"),
+    "goes on": (r"\bgo(?:es|ing)? on\b(?! (?:nodes?|a node|the))", "continues"),
+    "is told": (r"\b(?:is|are|was|were|be|been|being) told\b", "is reported, receives"),
+    "somebody": (r"\b(?:somebody|nobody)\b", "name the user, component or object; no one"),
+    "says to be": (r"\bsays? to be\b", "claims to be"),
+    "hears": (r"\b(?:hears?|heard)\b", "receives"),
+    "doubts": (r"\bdoubts?\b", "warnings"),
+    "lacks": (r"\black(?:s|ed|ing)?\b", "has no, is missing"),
+    "stands": (r"\b(?:stands?|stood)\b(?!(?: by\b| for\b|-))", "is"),
+    "weakness": (r"\bweakness(?:es)?\b", "vulnerability"),
+    "beside": (r"\bbeside\b", "next to, with, in addition to"),
+    "its turn": (r"\b(?:its|their|whose) turns?\b", "scheduling attempt, queue order"),
+    "head room": (r"\bhead room\b", "headroom"),
+    "goodbye": (r"\bgoodbye\b", "without unregistering"),
+    "in vain": (r"\bin vain\b", "without success"),
+    "cure": (r"\bcures?\b", "suggestion, remedy"),
+    "liking": (r"\bliking\b", "score"),
+    "braked": (r"\bbraked\b", "throttled"),
+    "shortfall": (r"\bshortfalls?\b", "reason"),
+    "obstacle": (r"\bobstacles?\b", "reason"),
+    "podless": (r"\bpodless\b", "virtual placeholder"),
+    "homeless": (r"\bhomeless\b", "pod that awaits its node"),
+    "stray": (r"\bstrays?\b", "foreign allocation"),
+    "misfit": (r"\bmisfits?\b", "unschedulable class"),
+}
+_PROSE = {key: (re.compile(pattern, re.IGNORECASE), instead) for key, (pattern, instead) in PROSE.items()}
+
+# (file, words, reason). An exception without a hit fails the test.
+EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
+
+_CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)*?\1")
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Words of the lists at one line of one file."""
+
+    file: str
+    line: int
+    words: str
+    text: str
+    instead: str
+
+    def __str__(self) -> str:
+        """As a compiler would print it."""
+        return f'{self.file}:{self.line}: "{self.words}" in "{self.text.strip()[:100]}": write {self.instead}'
+
+
+def prose(file: str, first: int, text: str) -> Iterator[Finding]:
+    """Phrases in a text that starts at line `first`; code spans in backquotes are names and not checked."""
+    for number, line in enumerate(text.splitlines(), start=first):
+        words = _CODE_SPAN.sub("`", line)
+        for key, (pattern, instead) in _PROSE.items():
+            if pattern.search(words):
+                yield Finding(file, number, key, line, instead)
+
+
+def markdown(file: str, text: str) -> Iterator[Finding]:
+    """Phrases in Markdown; fenced blocks hold commands and their output, which the check of the code covers."""
+    fenced = False
+    lines = []
+    for line in text.splitlines():
+        fence = _FENCE.match(line) is not None
+        lines.append("" if fenced or fence else line)
+        fenced ^= fence
+    yield from prose(file, 1, "\n".join(lines))
+
+
+def _docstrings(tree: ast.Module) -> set[int]:
+    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, owners) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+
+
+def _named(node: ast.AST) -> str | None:
+    """The identifier that the node defines, or None."""
+    match node:
+        case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) | ast.arg(arg=found):
+            return found
+        case ast.Attribute(attr=found, ctx=ast.Store()) | ast.AnnAssign(target=ast.Name(id=found)):
+            return found
+        case _:
+            return None
+
+
+def _is_old(words: str, old: str) -> bool:
+    return words.strip("_").lower() == old
+
+
+def code(file: str, tree: ast.Module, *, product: bool) -> Iterator[Finding]:
+    """Old identifiers; in product code also old words and phrases in its texts."""
+    parts = file.removesuffix(".py").split("/")
+    for part in parts:
+        for old, instead in OLD_NAMES.items():
+            if _is_old(part, old.lower()):
+                yield Finding(file, 1, old, file, instead)
+    docstrings = _docstrings(tree) if product else set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name.strip("_") in OLD_NAMES:
+            old = node.name.strip("_")
+            yield Finding(file, node.lineno, old, f"class {node.name}", OLD_NAMES[old])
+        if not product:
+            continue
+        found = _named(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) in docstrings or " " in node.value:
+                yield from prose(file, node.lineno, node.value)
+            else:
+                found = node.value
+        if found is not None and found.strip("_") in OLD_WORDS:
+            old = found.strip("_")
+            yield Finding(file, getattr(node, "lineno", 1), old, found, OLD_WORDS[old])
+
+
+@cache
+def findings() -> tuple[Finding, ...]:
+    """All hits of the tree but the exceptions."""
+    found: list[Finding] = []
+    for path in files(".md"):
+        found += markdown(name(path), path.read_text())
+    product = set(modules(*PRODUCT))
+    for path in (*modules(*PRODUCT), *modules("tests", "tools", "devcluster", "benchmarks")):
+        found += code(name(path), parsed(path), product=path in product)
+    excepted = {(file, words) for file, words, _ in EXCEPTIONS}
+    return tuple(one for one in found if (one.file, one.words) not in excepted)
+
+
+@cache
+def remaining() -> dict[str, dict[str, int]]:
+    """How many hits of which words each older file still has."""
+    table: dict[str, dict[str, int]] = tomllib.loads(REMAINING.read_text())
+    return table
+
+
+def counted() -> dict[str, dict[str, int]]:
+    """The hits as `remaining` has them."""
+    table: dict[str, dict[str, int]] = {}
+    for (file, words), count in sorted(Counter((one.file, one.words) for one in findings()).items()):
+        table.setdefault(file, {})[words] = count
+    return table
+
+
+def main() -> None:
+    """Print the content of the file of remaining hits."""
+    lines = [
+        "# Hits of the language check in older texts, at most so many (tests/unit/repo/language.py).",
+        "# These numbers only shrink: `python -m tests.unit.repo.language` prints the file for the tree as it is.",
+    ]
+    for file, words in counted().items():
+        lines.append(f'"{file}" = {{ {", ".join(f"{toml_key(key)} = {count}" for key, count in words.items())} }}')
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def toml_key(key: str) -> str:
+    """A TOML key, quoted where it has to be."""
+    return key if key.isidentifier() else f'"{key}"'
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The language check: no old identifiers, no phrases that a reader has to translate (tests/unit/repo/language.py)."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.unit.repo import language
+from tests.unit.repo.language import OLD_NAMES, OLD_WORDS, PROSE, Finding, code, markdown, prose
+from tests.unit.repo.tree import ROOT
+
+SENTENCES = {
+    "for ever": "The pod waits for ever.",
+    "anew": "The operator reads it anew.",
+    "goes on": "The gang goes on.",
+    "is told": "The core is told of the pod.",
+    "somebody": "Somebody holds the Lease.",
+    "says to be": "a pod that says to be a placeholder",
+    "hears": "The core hears of it.",
+    "doubts": "applied, with doubts",
+    "lacks": "the queue lacks quota",
+    "stands": "The pod stands in the queue.",
+    "weakness": "Report a weakness.",
+    "beside": "the core runs beside the operator",
+    "its turn": "waits for its turn",
+    "head room": "no head room is left",
+    "goodbye": "left without a goodbye",
+    "in vain": "planned in vain",
+    "cure": "cause and cure",
+    "liking": "the liking of a node",
+    "braked": "writes are braked",
+    "shortfall": "a shortfall of the queue",
+    "obstacle": "refused by the same obstacle",
+    "podless": "a podless placeholder",
+    "homeless": "homeless pods",
+    "stray": "a stray allocation",
+    "misfit": "a misfit of the partition",
+}
+
+
+def report(hits: list[Finding]) -> str:
+    return "\n".join(["docs/internals/style.md, Language:", *map(str, hits)])
+
+
+def test_no_file_has_more_hits_than_it_had() -> None:
+    left = language.remaining()
+    now = language.counted()
+    new = [one for one in language.findings() if now[one.file][one.words] > left.get(one.file, {}).get(one.words, 0)]
+    assert not new, report(new)
+
+
+def test_what_remains_has_hits() -> None:
+    now = language.counted()
+    stale = [
+        f'{file} has no "{words}" any more: remove it from language_remaining.toml'
+        for file, table in language.remaining().items()
+        for words in table
+        if words not in now.get(file, {})
+    ]
+    assert stale == []
+
+
+def test_every_exception_has_a_hit_and_a_reason() -> None:
+    for file, words, reason in language.EXCEPTIONS:
+        path = ROOT / file
+        text = path.read_text()
+        hits = code(file, ast.parse(text), product=True) if path.suffix == ".py" else markdown(file, text)
+        assert words in {one.words for one in hits}, f"{file}: nothing is excepted by {words}"
+        assert reason
+
+
+@pytest.mark.parametrize("words", PROSE)
+def test_each_phrase_is_found_in_markdown_texts_and_docstrings(words: str) -> None:
+    sentence = SENTENCES[words]
+    assert [str(one).startswith(f'docs/a.md:2: "{words}"') for one in markdown("docs/a.md", f"# A\n{sentence}")] == [
+        True
+    ]
+    source = f'"""{sentence}"""\nprint("{sentence}")\n'
+    assert [(one.line, one.words) for one in code("core/a.py", ast.parse(source), product=True)] == [
+        (1, words),
+        (2, words),
+    ]
+
+
+@pytest.mark.parametrize("old", OLD_NAMES)
+def test_each_old_name_is_found_as_a_class_and_as_a_module(old: str) -> None:
+    tree = ast.parse(f"class _{old}: ...")
+    assert [one.words for one in code("tests/a.py", tree, product=False)] == [old]
+    assert [one.words for one in code(f"core/{old.lower()}.py", ast.parse(""), product=True)] == [old]
+
+
+@pytest.mark.parametrize("old", OLD_WORDS)
+def test_each_old_word_is_found_as_a_function_a_field_a_parameter_and_a_key(old: str) -> None:
+    sources = (f"def _{old}(): ...", f"class A:\n    {old}: int", f"def f({old}): ...", f"x['{old}']", f"x.{old} = 1")
+    for source in sources:
+        assert [one.words for one in code("core/a.py", ast.parse(source), product=True)] == [old], source
+
+
+def test_names_in_backquotes_and_blocks_of_output_are_not_prose() -> None:
+    assert list(markdown("a.md", "The user `nobody`.\n\n```console\nuser nobody\n```\n")) == []
+    assert [one.line for one in markdown("a.md", "```\nx\n```\nnobody")] == [4]
+    assert list(prose("a.md", 1, "A replica stands by; `...` stands for other lines, a stand-in.")) == []
