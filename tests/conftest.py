@@ -10,9 +10,14 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+from tests.e2e import permissions
 
 #: Tests that need a cluster, each folder with one of its own.
 ON_A_CLUSTER = [Path(__file__).parent / name for name in ("e2e", "attacks")]
+FOLDERS = ("tests/e2e/", "tests/attacks/")
+DOCUMENTS = "tests/e2e/documents/"
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
@@ -21,24 +26,55 @@ settings.register_profile("thorough", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 
 
-class OneForTheCluster(LoadScopeScheduling):
-    """The tests of a folder that needs a cluster share one: one process of several (`-n 2`) runs them all, in order."""
+class ByFile(LoadScopeScheduling):
+    """Each process has a cluster of its own. The tests of a file that need one run there in order, except documents,
+    which take long; all other tests are distributed one by one.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in ("tests/e2e/", "tests/attacks/") if nodeid.startswith(folder)), nodeid)
+        file, *_ = nodeid.split("::")
+        return file if file.startswith(FOLDERS) and not file.startswith(DOCUMENTS) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneForTheCluster:
-    """All other tests go one by one to whoever has time."""
-    return OneForTheCluster(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """What distributes the tests."""
+    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise."""
+    """Marks the end-to-end tests, and gives each the time a cluster needs unless it says otherwise.
+
+    They come first, because they wait more than they compute and take longest.
+    """
+    items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in ON_A_CLUSTER))
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in ON_A_CLUSTER):
             item.add_marker(pytest.mark.e2e)
             if item.get_closest_marker("timeout") is None:
                 # Of the test itself: a fixture may have to compile the control plane first.
                 item.add_marker(pytest.mark.timeout(SECONDS_FOR_AN_E2E_TEST, func_only=True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    """A process ended: add the permissions that its operators used to those of the run."""
+    permissions.add(node.config, getattr(node, "workeroutput", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Report the permissions to the process that started this one, or compare them with the role."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput.update(permissions.output(config))
+    elif permissions.of_run(config) and not session.testsfailed:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show where the operator's role and what its operators used differ."""
+    found = permissions.of_run(config)
+    if found:
+        terminalreporter.section("permissions of the operator's role", red=True, bold=True)
+        for difference in found:
+            terminalreporter.write_line(difference)

@@ -22,7 +22,7 @@ from devcluster.flavour import Flavour, wanted
 from devcluster.muster import Muster, Setup
 from devcluster.nodes import FakeNode
 from devcluster.waiting import until
-from tests.e2e import aftermath
+from tests.e2e import aftermath, permissions
 from tests.e2e.gate import Gate
 from tests.e2e.of_gangs import placements_that_count
 from tests.e2e.scene import Scene
@@ -49,7 +49,7 @@ _outcome = pytest.StashKey[dict[str, pytest.TestReport]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All coroutines of this folder share one loop, for the cluster's connections live in it.
 
-    What looks back at the whole run comes last, and only where the run is the whole of this folder.
+    Only a run of the whole folder uses all permissions (permissions.py).
     """
     ours = [item for item in items if item.path.is_relative_to(HERE)]  # pytest hands over the items of the whole run
     for item in ours:
@@ -57,14 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         if isinstance(item, pytest.Function) and placement_of_run() in placements_that_count(item):
             item.add_marker(pytest.mark.gangs)
-    chosen = (
-        config.option.keyword or config.option.markexpr or {item.path for item in ours} < {*HERE.rglob("test_*.py")}
-    )
-    for item in [item for item in ours if item.get_closest_marker("whole_run")]:
-        items.remove(item)
-        items.append(item)
-        if chosen:
-            item.add_marker(pytest.mark.skip(reason="only the whole of tests/e2e does all that this looks back at"))
+    is_part = config.option.keyword or config.option.markexpr
+    config.stash[permissions.IS_WHOLE] = not is_part and {item.path for item in ours} >= {*HERE.rglob("test_*.py")}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -86,10 +80,12 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def home(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def home(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     """The cluster with Muster's namespace, account and role in it."""
     async with muster_processes.installed(cluster):
         yield cluster
+        if cluster.plane is not None:
+            permissions.record(request.config, cluster.audit)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
