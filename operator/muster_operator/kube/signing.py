@@ -7,16 +7,15 @@ uses a new one after the API server has stored it. To rotate, move `current` to 
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-import orjson
 import structlog
 
-from muster_operator.kube.session import KubeSession, Request
+from muster_operator.kube.secrets import SecretStore
+from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import ApiRefused, NotLeading, Unreachable
 from muster_operator.model.signing import CURRENT, KEY_BYTES, PREVIOUS, SECRET, SigningKeys, read_key
 from muster_operator.translate.values import Raw, mapping, text
@@ -37,8 +36,8 @@ class SigningSecret:
     """The Secret of one namespace. `tell`: takes the keys when they are others than before."""
 
     def __init__(self, session: KubeSession, namespace: str, tell: Callable[[SigningKeys], None]) -> None:
-        self._session, self._namespace, self._tell = session, namespace, tell
-        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._namespace, self._tell = namespace, tell
+        self._store = SecretStore(session, namespace, SECRET)
         self._stored: dict[str, bytes] = {}
         self._keys: SigningKeys | None = None
         self._problem = ""
@@ -99,7 +98,7 @@ class SigningSecret:
         """
         stored: dict[str, bytes] = {}
         for _ in range(ATTEMPTS):
-            found = await self._read()
+            found = await self._store.read()
             stored = _usable(found)
             if CURRENT in stored:
                 break
@@ -107,7 +106,8 @@ class SigningSecret:
                 self._stored if found is None and self._stored else {**stored, CURRENT: self._missing(found, stored)}
             )
             try:
-                if await self._write(wanted, found):
+                if await self._store.write(wanted, found):
+                    log.info("the Secret with the signing keys was written", secret=SECRET, first=found is None)
                     return wanted
             except NotLeading:
                 break
@@ -118,40 +118,6 @@ class SigningSecret:
         known = self._stored.get(CURRENT)
         is_unusable = found is not None and CURRENT in mapping(found.get("data"))
         return known if is_unusable and known is not None and known not in stored.values() else _new_key()
-
-    async def _read(self) -> Raw | None:
-        try:
-            return await self._session.get(f"{self._path}/{SECRET}")
-        except ApiRefused as error:
-            if error.status == 404:
-                return None
-            raise
-
-    async def _write(self, keys: Mapping[str, bytes], found: Raw | None) -> bool:
-        """Create or replace; False = another write came first.
-
-        Raises:
-            NotLeading: another replica writes.
-            ApiRefused, Unreachable: as the API server has it.
-        """
-        body: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": SECRET, "labels": {"app": "muster"}},
-            "type": "Opaque",
-            "data": {name: base64.b64encode(key).decode() for name, key in keys.items()},
-        }
-        method, path = "POST", self._path
-        if found is not None:
-            body["metadata"]["resourceVersion"] = text(mapping(found.get("metadata")).get("resourceVersion"))
-            method, path = "PUT", f"{path}/{SECRET}"
-        reply = await self._session.send(Request(method, path, orjson.dumps(body)))
-        if reply.ok:
-            log.info("the Secret with the signing keys was written", secret=SECRET, first=found is None)
-            return True
-        if reply.status in {404, 409}:
-            return False
-        raise ApiRefused(f"{method} {path}", reply.status, reply.message())
 
 
 def _new_key() -> bytes:

@@ -8,9 +8,8 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-import orjson
 import structlog
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -18,29 +17,27 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from muster_operator.kube.session import KubeSession, Request
-from muster_operator.model.errors import ApiRefused, NotLeading
+from muster_operator.kube.secrets import SecretStore
+from muster_operator.kube.session import KubeSession
+from muster_operator.model.errors import NotLeading
 from muster_operator.translate.values import Raw, mapping, text
 
 #: An authority lives a year and is replaced 90 days before its end (contract 7).
 LIFE: Final = timedelta(days=365)
-
-
 RENEW_BEFORE: Final = timedelta(days=90)
-
-
 #: What is served lives in memory only, and is made anew when a third of its life is left.
 SERVED_LIFE: Final = timedelta(days=30)
-
-
 SERVED_RENEW_BEFORE: Final = timedelta(days=10)
-
-
 #: Clocks of two machines differ.
 SKEW: Final = timedelta(minutes=5)
-
-
 AUTHORITY_NAME: Final = "muster admission authority"
+SECRET: Final = "muster-admission"  # noqa: S105 - its name
+#: Its entries, certificate and key of each authority (contract 7).
+ENTRIES: Final = (("cacert1.pem", "cakey1.pem"), ("cacert2.pem", "cakey2.pem"))
+#: Times that a conflict is answered by reading again, before the next round.
+ATTEMPTS: Final = 5
+
+log = structlog.get_logger("muster.admission")
 
 
 class BadCertificate(ValueError):
@@ -221,26 +218,11 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-log = structlog.get_logger("muster.admission")
-
-
-SECRET: Final = "muster-admission"  # noqa: S105 - its name
-
-
-#: Its entries, certificate and key of each authority (contract 7).
-ENTRIES: Final = (("cacert1.pem", "cakey1.pem"), ("cacert2.pem", "cakey2.pem"))
-
-
-#: Times that a conflict is answered by reading again, before the next round.
-ATTEMPTS: Final = 5
-
-
 class AuthoritySecret:
     """The Secret of one namespace."""
 
     def __init__(self, session: KubeSession, namespace: str) -> None:
-        self._session = session
-        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._store = SecretStore(session, namespace, SECRET)
 
     async def pair(self, now: datetime) -> Pair | None:
         """The authorities in force; None = they are not all there, and another replica has to make them.
@@ -250,57 +232,24 @@ class AuthoritySecret:
             Unreachable: it did not answer.
         """
         for _ in range(ATTEMPTS):
-            found = await self._read()
+            found = await self._store.read()
             authorities = _authorities(found)
             pair = kept_or_made(authorities, now)
             if pair == authorities:
                 return pair
             try:
-                if await self._write(pair, found):
+                if await self._store.write(_entries(pair), found):
+                    log.info("the webhook's authorities were made or renewed", secret=SECRET, first=found is None)
                     return pair
             except NotLeading:
                 return _usable(authorities, now)
         return None
 
-    async def _read(self) -> Raw | None:
-        try:
-            return await self._session.get(f"{self._path}/{SECRET}")
-        except ApiRefused as error:
-            if error.status == 404:
-                return None
-            raise
 
-    async def _write(self, pair: Pair, found: Raw | None) -> bool:
-        """Create or replace; False = somebody else was faster.
-
-        Raises:
-            NotLeading: another replica writes.
-            ApiRefused, Unreachable: as the API server has it.
-        """
-        body: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": SECRET, "labels": {"app": "muster"}},
-            "type": "Opaque",
-            "data": {name: base64.b64encode(pem).decode() for name, pem in _entries(pair)},
-        }
-        method, path = "POST", self._path
-        if found is not None:
-            body["metadata"]["resourceVersion"] = text(mapping(found.get("metadata")).get("resourceVersion"))
-            method, path = "PUT", f"{path}/{SECRET}"
-        reply = await self._session.send(Request(method, path, orjson.dumps(body)))
-        if reply.ok:
-            log.info("the webhook's authorities were made or renewed", secret=SECRET, first=found is None)
-            return True
-        if reply.status in {404, 409}:
-            return False
-        raise ApiRefused(f"{method} {path}", reply.status, reply.message())
-
-
-def _entries(pair: Pair) -> list[tuple[str, bytes]]:
-    found: list[tuple[str, bytes]] = []
+def _entries(pair: Pair) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
     for (certificate, key), one in zip(ENTRIES, pair, strict=True):
-        found += [(certificate, one.pem), (key, one.key_pem)]
+        found |= {certificate: one.pem, key: one.key_pem}
     return found
 
 
