@@ -59,7 +59,7 @@ class Step:
 
     @property
     def is_typed(self) -> bool:
-        """Whether it ends, and needs nothing that a cluster of fake nodes lacks."""
+        """Whether it ends, and needs nothing that a cluster of fake nodes does not have."""
         return self.program in TYPED and not _ENDLESS.search(self.command)
 
     @property

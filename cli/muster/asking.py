@@ -41,7 +41,7 @@ def _target(  # noqa: PLR0913 # long: the command line is its options
         Path | None, typer.Option(help="PEM; who signed the certificate of --server", rich_help_panel=PANEL)
     ] = None,
     insecure_skip_tls_verify: Annotated[
-        bool, typer.Option("--insecure-skip-tls-verify", help="believe every certificate", rich_help_panel=PANEL)
+        bool, typer.Option("--insecure-skip-tls-verify", help="accept any certificate", rich_help_panel=PANEL)
     ] = False,
     kubeconfig: Annotated[str, typer.Option(help="as kubectl's", rich_help_panel=PANEL)] = "",
     context: Annotated[

@@ -52,7 +52,7 @@ def show(
 ) -> None:
     """Show every setting: its value, and which ConfigMap has it.
 
-    What is odd about a ConfigMap is told on standard error. Ends with 1 if it holds a value that would be refused,
+    Findings about a ConfigMap are written to standard error. Ends with 1 if it holds a value that would be refused,
     with 2 if a file cannot be read, with 3 if the cluster cannot.
     """
     if defaults:

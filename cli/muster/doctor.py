@@ -31,7 +31,7 @@ _CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookcon
 
 @asks
 def command(target: Target, *, output: Format = Output.TABLE) -> None:
-    """Look at core, leader, pods' schedulers and queues, webhook, the operator's rights, and YuniKorn beside.
+    """Check core, leader, pods' schedulers and queues, webhook, the operator's permissions, and other schedulers.
 
     Ends with 1 if there is a problem, with 3 if the cluster cannot be reached. What the account of the kubeconfig may
     not read is left out, and said so.

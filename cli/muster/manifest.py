@@ -51,8 +51,8 @@ def config_map(written: str) -> Raw | None:
 def _entries(data: dict[str, document.Data], key: str) -> dict[str, str]:
     found = data.get(key) or {}
     if not isinstance(found, dict):
-        raise ConfigurationError(key, "what stands there", "is not a mapping", "write one entry per line")
+        raise ConfigurationError(key, "the value", "is not a mapping", "write one entry per line")
     for name, value in found.items():
         if not isinstance(value, str | None):
-            raise ConfigurationError(f"{key}.{name}", "what stands there", "is not text", "write it after |, indented")
+            raise ConfigurationError(f"{key}.{name}", "the value", "is not text", "write it after |, indented")
     return {name: value for name, value in found.items() if isinstance(value, str)}

@@ -23,7 +23,9 @@ DISTRIBUTION: Final = "muster-scheduler"
 def command(
     target: Target,
     *,
-    client: Annotated[bool, typer.Option("--client", help="only of this command; asks nobody")] = False,
+    client: Annotated[
+        bool, typer.Option("--client", help="show only the version of this command, without a connection")
+    ] = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Print the versions of this command, of the core and of the operator; ours also if theirs cannot be had."""

@@ -199,7 +199,7 @@ def configure_logs(level: LogLevel, form: LogFormat) -> Threshold:
 
 
 RestTlsCert = Annotated[
-    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="certificate of REST, PEM; read anew on change")
+    Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_CERT", help="certificate of REST, PEM; read again on change")
 ]
 RestTlsKey = Annotated[Path | None, typer.Option(envvar="MUSTER_CORE_REST_TLS_KEY", help="its key, PEM")]
 RestTokenFile = Annotated[

@@ -33,11 +33,15 @@ from muster_si.transport.grpc_client import GrpcClient
 LEASE_NAME: Final = "muster"
 
 LeaderElect = Annotated[
-    bool, typer.Option(envvar="MUSTER_LEADER_ELECT", help="write only while holding the lease; off: for ever alone")
+    bool,
+    typer.Option(envvar="MUSTER_LEADER_ELECT", help="write only while holding the lease; off: without leader election"),
 ]
 LeaseName = Annotated[str, typer.Option(envvar="MUSTER_LEASE_NAME", help="the Lease in our namespace")]
 LeaseDuration = Annotated[
-    int, typer.Option(min=2, envvar="MUSTER_LEASE_DURATION", help="seconds for which a silent holder keeps it")
+    int,
+    typer.Option(
+        min=2, envvar="MUSTER_LEASE_DURATION", help="seconds until the lease of a holder that does not renew it expires"
+    ),
 ]
 Identity = Annotated[
     str,

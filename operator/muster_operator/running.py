@@ -59,7 +59,7 @@ class LeaderReadiness:
             if self.names is not None and self.names.are_lost:
                 return f"not binding, the Leases of scheduler names are not held: {self.names.missing}"
             return self.loop.held
-        return f"standing by, {self.leading.holder or 'nobody yet'} leads"
+        return f"standing by, {self.leading.holder or 'no replica'} leads"
 
 
 log = structlog.get_logger("muster")

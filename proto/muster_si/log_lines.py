@@ -119,12 +119,12 @@ def tell_of_crashes() -> None:
         if not issubclass(kind, Exception):
             sys.__excepthook__(kind, error, trace)
             return
-        log.critical("the process ends by an error that nobody handled", exc_info=(kind, error, trace))
+        log.critical("the process ends because of an unhandled error", exc_info=(kind, error, trace))
 
     def thread_ended(told: threading.ExceptHookArgs) -> None:
         if told.exc_value is not None and told.exc_type is not SystemExit:
             log.error(
-                "a thread ended by an error that nobody handled",
+                "a thread ended because of an unhandled error",
                 exc_info=(told.exc_type, told.exc_value, told.exc_traceback),
             )
 

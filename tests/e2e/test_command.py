@@ -148,7 +148,7 @@ async def test_the_doctor_sees_that_nobody_leads_and_that_a_right_is_missing(mus
                 await cluster.admin.apply(document)
     assert set(findings) == {"core", "leader", "rights"}
     assert "cannot be asked: Connection refused" in findings["core"]["said"]
-    assert findings["leader"]["said"] == f"nobody holds the Lease {NAMESPACE}/muster"
+    assert findings["leader"]["said"] == f"no replica holds the Lease {NAMESPACE}/muster"
     assert f"account {NAMESPACE}/{ACCOUNT} may not get pods, list pods" in findings["rights"]["said"]
     assert (await muster.run("queues"))[0] == 3
 

@@ -56,7 +56,7 @@ def _held(lease: Json, now: datetime) -> Finding:
     holder, name = _holder(lease), f"{_namespace(lease)}/{lease['metadata']['name']}"
     if not holder:
         return problem(
-            CHECK, f"nobody holds the Lease {name}", "start an operator, or read the log of the one there is"
+            CHECK, f"no replica holds the Lease {name}", "start an operator, or read the log of the one there is"
         )
     late_s = _late_s(lease, now)
     if late_s > 0:

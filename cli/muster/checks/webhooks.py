@@ -90,7 +90,7 @@ def _trusted(door: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
         ends = [certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(door.bundle)]
     except ValueError as error:
         yield problem(
-            CHECK, f"the caBundle is not readable: {error}", "delete the configuration, the operator makes it anew"
+            CHECK, f"the caBundle is not readable: {error}", "delete the configuration; the operator creates it again"
         )
         return
     last = max(ends)

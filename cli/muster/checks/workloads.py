@@ -42,7 +42,7 @@ def _strays(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
         yield problem(
             SCHEDULER,
             f"{_listed(untracked_pods)} with our annotations, of scheduler {scheduler}, which is not ours",
-            f"set spec.schedulerName of the pods to {wanted}; a pod that is there cannot be changed, make it anew",
+            f"set spec.schedulerName of the pods to {wanted}; an existing pod cannot be changed, create it again",
         )
     if not by_name:
         yield fine(SCHEDULER, f"every pod with our annotations names {wanted}")
@@ -60,7 +60,7 @@ def _rejected(pods: Iterable[Json], rejected: Mapping[tuple[str, str], str]) -> 
         yield problem(
             QUEUE,
             f"{_listed([_name(pod) for pod in theirs])} of application {app[1]}{where}, rejected: {rejected[app]}",
-            "name a leaf that `muster queues` shows, or make it in queues.yaml; then make the pods anew",
+            "name a leaf that `muster queues` shows, or create it in queues.yaml; then create the pods again",
         )
     if not by_app:
         yield fine(QUEUE, "no pod belongs to an application that was rejected")

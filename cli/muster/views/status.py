@@ -32,7 +32,7 @@ def view(status: Json, wide: bool, now_ns: int) -> Table:  # noqa: FBT001  # the
     missing = sum(item["count"] for item in status["outstanding"])
     if missing:
         # An application may want places of several sizes: only of one size its count can be told.
-        made.add_row("nodes lack", count(missing, "place"))
+        made.add_row("resources missing", count(missing, "place"))
         for item in status["outstanding"] if wide else ():
             made.add_row(
                 "", f"{item['count']} x {amounts(item['resource'])} for {count(item['applications'], 'application')}"

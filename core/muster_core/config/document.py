@@ -204,7 +204,7 @@ class _Builder:
 
 def _too_large() -> ConfigurationError:
     return ConfigurationError(
-        TOP, "an alias", "makes the document too large", "write out what it stands for, or leave it out"
+        TOP, "an alias", "makes the document too large", "replace it with its content, or remove it"
     )
 
 

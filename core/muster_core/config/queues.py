@@ -66,7 +66,7 @@ def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> froz
         if form.fullmatch(name):
             found.add(name)
         elif name == _EVERYBODY:
-            notes.odd(path, "'*' beside other names has no effect, write it alone for everybody")
+            notes.odd(path, "'*' together with other names has no effect, write it alone to match all")
         else:
             notes.odd(path, f"{name[:80]!r} is not a name that an access list can have, it is left out")
     return frozenset(found)
@@ -317,7 +317,7 @@ def _children(forms: Sequence[QueueForm], path: str, above: ParentQueue, notes: 
                 raise ConfigurationError(
                     below(spot, "name"),
                     form.name,
-                    "is the name of another queue beside it",
+                    "is the name of another queue of the same parent",
                     "rename one; case does not count",
                 )
             children[child.name] = child

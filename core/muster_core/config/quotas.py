@@ -148,7 +148,9 @@ def limits(
 
 def _limit(form: LimitForm, path: str) -> QuotaLimit:
     if not form.users and not form.groups:
-        raise ConfigurationError(path, "the limit", "is of nobody", "name users or groups, or '*' for everybody")
+        raise ConfigurationError(
+            path, "the limit", "names no user or group", "name users or groups, or '*' for everybody"
+        )
     spot = below(path, "maxresources")
     bounds = amounts(form.maxresources, spot)
     if not form.maxapplications and not bounds:
@@ -207,7 +209,7 @@ class _Names:
 
     def _check(self, name: str, names: Sequence[str], spot: str) -> None:
         if name == _EVERYBODY and len(names) > 1:
-            raise ConfigurationError(spot, name, "stands beside other names", "give it an entry of its own")
+            raise ConfigurationError(spot, name, "is used together with other names", "give it an entry of its own")
         if name != _EVERYBODY and not self._form.fullmatch(name):
             raise ConfigurationError(
                 spot, name, "is not a name of a user or group", "use letters, digits and _ . : -, a letter first"

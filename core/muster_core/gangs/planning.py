@@ -267,7 +267,7 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
     kind = kinds[answer.demand]
     allocation_plan.obstacles.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
     room = answer.count - answer.missing
-    where = within(answer.domain) or ("" if answer.alone else " beside the others")
+    where = within(answer.domain) or ("" if answer.alone else " together with the others")
     details = about(app, kind, room, where)
     for index, other in enumerate(kinds):
         known = room if answer.alone and index == answer.demand else None

@@ -399,7 +399,7 @@ async def readiness(desk: RestContext, request: web.Request) -> web.StreamRespon
     managers = desk.core.loop.world.managers.values()
     telling = sorted(item.id for item in managers if item.fence_up and item.state is ManagerState.RUNNING)
     if telling:
-        return web.Response(text=f"still being told what exists by {', '.join(telling)}", status=503)
+        return web.Response(text=f"receiving the existing objects from {', '.join(telling)}", status=503)
     return web.Response(text="ok")
 
 

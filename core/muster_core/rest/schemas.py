@@ -103,7 +103,7 @@ class AllocationInfo(Shape):
     taskGroupName: str
     preempted: bool
     originator: bool
-    releasing: str | None = Field(None, description="why it was told to go, while it has not confirmed")
+    releasing: str | None = Field(None, description="why it is being released, until the release is confirmed")
     is_virtual: bool | None = Field(None, description="true: a place held for a member to come, with no pod in it")
     utilization: Amounts | None = Field(None, description="what it was last reported to really use")
 
@@ -144,7 +144,9 @@ class Waiting(Shape):
     pendingResource: Amounts
     usedResource: Amounts
     placeholderResource: Amounts = Field(description="of its placeholders")
-    blocksOthers: bool = Field(description="a gang whose turn it is: what did not start yet waits behind it")
+    blocksOthers: bool = Field(
+        description="the first gang in queue order that waits for quota; later applications wait behind it"
+    )
 
 
 class ApplicationInfo(Shape):
@@ -443,7 +445,7 @@ class Config(Shape):
 
     Partitions: list[dict[str, object]]
     Checksum: str
-    Extra: Texts = Field(description="the settings beside the files")
+    Extra: Texts = Field(description="the settings that are not in the files")
     DeadlockDetectionEnabled: bool
     DeadlockTimeoutSeconds: int
 

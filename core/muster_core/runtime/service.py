@@ -374,8 +374,8 @@ async def _pass(loop: Loop, session: Session, request: muster_pb2.FenceRequest, 
 
 
 async def _keep_configuration(loop: Loop, session: Session, refused: Refused) -> None:
-    _log.warning("configuration refused, the one before stays in force", rm=session.rm, reason=refused.reason)
-    text = f"the new configuration is refused, the one before stays in force: {refused.reason}"
+    _log.warning("configuration rejected, the previous one stays active", rm=session.rm, reason=refused.reason)
+    text = f"the new configuration is rejected, the previous one stays active: {refused.reason}"
     await loop.mailbox.put(QueuedMessage([], session, [EventRecorded(session.rm, Notice.QUEUE, ROOT, text)]))
 
 

@@ -48,7 +48,7 @@ class Supervisor:
                 self._metrics.failures.inc()
                 self.failure = failure
                 with suppress(OSError, ValueError):  # a log that cannot be written stops nothing
-                    _log.error("the core goes on after a failure", cause=repr(cause)[:2000], exc_info=failure)
+                    _log.error("recovered from a failure in the core", cause=repr(cause)[:2000], exc_info=failure)
         return found
 
     def take_failure(self) -> Exception | None:

@@ -274,7 +274,7 @@ def manager_left(world: SchedulerState, rm: RmId) -> None:
     """It said goodbye: stopped."""
     manager = world.managers.get(rm)
     if manager is None or manager.state is ManagerState.STOPPED:
-        world.ignore("goodbye of a resource manager that is not there")
+        world.ignore("unregistration of an unknown resource manager")
         return
     _stop(world, manager, ManagerEvent.LEAVE)
 

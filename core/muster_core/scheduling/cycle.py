@@ -154,7 +154,7 @@ class QueueAttempt:
             return True
         gang = self._gang_before(app)
         if gang is not None:
-            text = f"gang {gang.name} came first in queue {self.leaf.path} and waits for head room"
+            text = f"queued behind gang {gang.name} in queue {self.leaf.path}, which is waiting for quota"
             why = UnschedulableReason(ReasonKind.TURN, text)
             report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
             self._stand(app, [QueuedBehindGang(self.leaf.path)])

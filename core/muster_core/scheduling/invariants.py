@@ -136,7 +136,7 @@ def _running(partition: Partition, running: RunningPreemption) -> Iterator[str]:
         app = partition.applications.get(name)
         victim = app.allocations.get(identity) if app is not None else None
         if victim is None or victim.preemption != running.number:
-            yield f"preemption {running.number} waits for {identity}, which it did not tell to go"
+            yield f"preemption {running.number} waits for {identity}, which it did not release"
 
 
 Key = TypeVar("Key")
@@ -188,7 +188,7 @@ def _assumed(storage: Storage, in_use: Iterable[str]) -> Iterator[str]:
         volume = storage.volumes.get(assumed.volume)
         is_done = found is None or (found.is_bound and (volume is None or volume.reference is not None))
         if claim not in users or is_done:
-            yield f"claim {claim} is to get {assumed}, and nobody waits for that"
+            yield f"claim {claim} is to get {assumed}, and no request waits for that"
         if assumed.volume and storage.taken.get(assumed.volume) != claim:
             yield f"claim {claim} is to get {assumed.volume}, which is kept for {storage.taken.get(assumed.volume)}"
     if len(storage.taken) != sum(bool(assumed.volume) for assumed in storage.assumed.values()):
@@ -363,9 +363,9 @@ def _podless(app: Application) -> Iterator[str]:
     if bool(asked) != app.is_reserving:
         yield f"gang {app.id} {'asks for places and does not reserve' if asked else 'reserves and asks for no places'}"
     if app.is_reserving and app.state is ApplicationState.RUNNING and not app.gang.clock:
-        yield f"gang {app.id} runs and waits for its places for ever"
+        yield f"gang {app.id} runs and waits for its places without an end"
     if any(one.releasing is not None or one.replaced_by is not None for one in held):
-        yield f"gang {app.id}: a place without a pod waits for a word that nobody will say"
+        yield f"gang {app.id}: a place without a pod waits for a message that is never sent"
     if held and (app.state not in _HOLDING or app.ending):
         yield f"gang {app.id} is {app.state} and holds places"
     counts = Counter(one.spec.group for one in held)
@@ -467,7 +467,7 @@ def _listed(partition: Partition, app: Application) -> Iterator[str]:
     is_active = scheduling.is_due or app.id in scheduling.requeued
     is_listed = is_active or bool(standing) or app.asleep_until_ns or is_parked or app.withheld
     if app.waiting and not is_listed and not app.is_reserving:
-        yield f"application {app.id} waits and nobody will ask for it"
+        yield f"application {app.id} waits and is in no queue"
     is_active = scheduling.active.has(app)
     if not app.waiting and (is_active or standing):
         yield f"application {app.id} waits for nothing and is in the scheduling queue"
@@ -476,7 +476,7 @@ def _listed(partition: Partition, app: Application) -> Iterator[str]:
     if app.shown != max((kind.priority for kind in app.waiting), default=None):
         yield f"application {app.id} shows priority {app.shown}"
     if any(not line.has(app) for line in standing.values()):
-        yield f"application {app.id} stands in a line that does not know it"
+        yield f"application {app.id} is in a queue that does not contain it"
     if app.blocks != (app.id in app.queue.blockers):
         yield f"application {app.id}: its leaf's list of gangs that block is wrong"
 
@@ -522,7 +522,7 @@ def _lines(partition: Partition) -> Iterator[str]:
         if line.heads and not line.is_open:
             yield "a line is closed and some of its applications are active"
     if set(partition.obstacles.lines.values()) != found.keys() - {scheduling.active}:
-        yield "the scheduling queue has a line in which no application stands"
+        yield "the scheduling queue has an entry without applications"
 
 
 def _nodes(partition: Partition) -> Iterator[str]:
@@ -547,7 +547,7 @@ def _indices(partition: Partition) -> Iterator[str]:
         if bool(app.waiting) != (app.id in app.queue.waiting):
             yield f"application {app.id}: the queue's index of who waits is wrong"
         if any(app.id not in app.queue.classes.get(kind, {}) for kind in app.waiting):
-            yield f"application {app.id}: the queue's index of classes that wait lacks one"
+            yield f"application {app.id}: a class is missing in the queue's index of waiting classes"
         for allocation in app.allocations.values():
             if partition.placed.get(allocation.node, {}).get((app.id, allocation.id)) is not allocation:
                 yield f"allocation {allocation.id} is missing in the index of node {allocation.node}"

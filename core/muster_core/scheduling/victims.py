@@ -120,7 +120,7 @@ def notify_victims(
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:
             partition.requeue_one(app)  # it lacks one more of its places
-    detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations were told to go"
+    detail, text = Detail.QUEUE_PREEMPTION, f"{len(victims)} allocations are preempted"
     partition.note(Notice.QUEUE, running.queue, change=Change.SET, detail=detail, resource=freed, message=text)
 
 
@@ -129,7 +129,7 @@ def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocat
     app = partition.applications.get(name[0])
     victim = app.allocations.get(name[1]) if app is not None else None
     if app is None or victim is None or victim.releasing is not None or victim.spec.required_node:
-        raise BrokenDecision("preemption", f"allocation {name[1]} cannot be told to go")
+        raise BrokenDecision("preemption", f"allocation {name[1]} cannot be released")
     return app, victim
 
 

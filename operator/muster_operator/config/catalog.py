@@ -273,12 +273,12 @@ CLOCKS: Final = (
     _at_once(
         keys.EXTRA_WAIT_TIMEOUT,
         "0s",
-        "how long a gang waits for its turn before it ends as its style says; `0s` = for ever",
+        "how long a gang may wait for its reservation before it ends as its style says; `0s` = without a limit",
     ),
     _at_once(
         keys.EXTRA_STARVATION_AGE,
         "10m",
-        "from what age on head room is kept for a waiting gang, before younger applications",
+        "minimum age of a waiting gang for which headroom is reserved before younger applications",
     ),
     _at_once(
         keys.EXTRA_COMPLETING_TIMEOUT,

@@ -90,7 +90,7 @@ def _tell_of_labels(out: Outcome, app: Application | None, task: Task, old: Memb
     if new.app not in {old.app, task.app}:
         named = application_name(new.app)
         note = f"application ID {named} is ignored: the pod already belongs to application {app.name}"
-        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; make it anew to move it")
+        reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note}; create it again to move it")
     elif new.queue not in {old.queue, app.queue} and new.app == task.app:
         note = f"queue {new.queue or '(none)'} is ignored: application {app.name} is in {app.queue or 'no named queue'}"
         reporting.warn(out, task.pod.ref, names.REASON_SCHEDULING, f"{note} since its first pod")
@@ -254,4 +254,4 @@ def delete_orphan(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """A placeholder that nobody waits for goes; until then it takes its room."""
     if pod.node is not None:
         tasks.track_foreign(ledger, out, pod)
-    tasks.order_delete(ledger, out, pod.ref, now, "nobody waits for this placeholder")
+    tasks.order_delete(ledger, out, pod.ref, now, "no gang waits for this placeholder")

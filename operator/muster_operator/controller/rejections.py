@@ -156,7 +156,7 @@ def give_up(ledger: Ledger, out: Outcome, key: PodUid, now: float) -> None:
     place = ledger.places.get(key)
     if place is not None and place.until <= now:
         slot_taken(ledger, key)
-        out.news.append(AllocationReleased(place.app, key, message="nobody came for the place that was kept"))
+        out.news.append(AllocationReleased(place.app, key, message="the kept place was not used in time"))
 
 
 #: Seconds until such a write is ordered again.

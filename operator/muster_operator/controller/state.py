@@ -323,7 +323,7 @@ class Deletion:
     tries: int = 1
     is_told: bool = False
     answered: float | None = None
-    """When the API server answered the delete that was sent last; None: it waits its turn or is in flight."""
+    """When the API server answered the delete that was sent last; None: it is queued or in flight."""
     heard: float | None = None
     """When it answered the first one: from then on it is not for want of a turn that the pod is there."""
 
@@ -333,7 +333,7 @@ class TimerKind(Enum):
 
     WAITING = "the condition of a pod that waits"
     WRITE = "a write to a pod that was not done"
-    DELETION = "a pod that was told to go"
+    DELETION = "a pod that is being deleted"
     AVOIDANCE = "a node that a pod avoids"
     CREATIONS = "placeholders of an application that were created"
     GANG = "how far a gang is that reserves"

@@ -316,7 +316,7 @@ def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> Non
     An ask may have been answered already, which we have not heard yet: its allocation is taken back with it.
     """
     abandon_volumes(ledger, out, task)
-    was_asked, why = task.asked, "the pod was bound by somebody else"
+    was_asked, why = task.asked, "the pod was bound by another client"
     release_from_core(out, task, TerminationType.STOPPED_BY_RM, why)
     if was_asked:
         out.news.append(AllocationReleased(task.app, task.uid, TerminationType.STOPPED_BY_RM, message=why))

@@ -25,7 +25,7 @@ UNKNOWN = (
 
 _UNSIGNED = (
     f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved, and Muster did not sign this pod: it is not scheduled. "
-    "Delete the pod, or make it anew without the annotation; `muster placeholders` lists such pods"
+    "Delete the pod, or create it again without the annotation; `muster placeholders` lists such pods"
 )
 
 

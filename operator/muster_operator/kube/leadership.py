@@ -3,7 +3,7 @@
 A holder that cannot renew stops writing and keeps trying. It ends only if another replica led meanwhile. The leader
 label selects the pod whose core knows the cluster, so that a Service reaches it.
 
-Differs: YuniKorn has no election; it runs once, and while it restarts nobody schedules.
+Differs: YuniKorn has no election; it runs once, and schedules nothing while it restarts.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Credentials:
         except (OSError, ValueError, KeyError, TypeError, kopf.LoginError, yaml.YAMLError) as error:
             if self._info is None:
                 raise NoCredentials(str(error)) from error
-            log.warning("credentials could not be read again, going on with the old ones", reason=str(error))
+            log.warning("credentials could not be read again, using the old ones", reason=str(error))
             info = self._info
         self._info, self._looked_at = info, time.monotonic()
         self._seen = fingerprint(_files(info))

@@ -35,7 +35,7 @@ class Settings:
     """``service.disableGangScheduling``: task groups are then ignored."""
 
     gang_placement: Placement = Placement.RESERVE
-    """``gang.placement``: that of gangs that name none, when they begin (semantics 16). The agent is told of a change.
+    """``gang.placement``: that of gangs that name none, when they begin (semantics 16). A change applies to new gangs.
 
     ``Reserve`` is what YuniKorn does and what an autoscaler understands best; ``Direct`` costs fewest writes."""
 
@@ -58,7 +58,7 @@ class Settings:
     """After how long an order to delete that shows no effect is sent again (semantics 14, contract 1.8)."""
 
     delete_warning_s: float = 30.0
-    """After how long a pod that does not go is told in an event (semantics 14)."""
+    """After how long a pod that is not deleted is reported in an event (semantics 14)."""
 
     create_retry_s: float = 10.0
     """After how long a placeholder that should exist and was never seen is created again."""

@@ -228,7 +228,7 @@ class Loop:
             kind = type(item).__name__ if item is not None else "Reminder"
             self._metrics.failures.labels(kind).inc()
             del out.news[news:], out.commands[commands:]
-            log.exception("the agent failed on an input, going on", **named_input(item))
+            log.exception("the operator failed on an input, continuing", **named_input(item))
             if not isinstance(item, Unreadable):  # nothing of that was taken in
                 self._current.failed()
 
@@ -296,7 +296,7 @@ class Loop:
         for failure in out.failures:
             self._metrics.failures.labels(failure.kind).inc()
             log.error(
-                "the agent failed on an object, going on without it",
+                "the operator failed on an object, continuing without it",
                 input=failure.kind,
                 object=failure.name,
                 exc_info=failure.error,

@@ -64,7 +64,7 @@ async def report_end(session: KubeSession, namespace: str, error: ConfigurationR
             # Whoever finds it says it: who cannot start never leads.
             await session.send(structs_replace(request, is_fenced=False))
     except (ApiRefused, Unreachable) as untold:
-        log.warning("the refusal could not be told on the ConfigMap", reason=str(untold))
+        log.warning("the rejection could not be reported on the ConfigMap", reason=str(untold))
 
 
 def _event(namespace: str, where: ConfigSource, reason: str, note: str) -> PostEvent:
@@ -163,7 +163,7 @@ class Reconfigurer:
         try:
             judgement = await self._administration.validate_configuration(request)
         except SchedulerInterfaceError as error:
-            log.info("the core does not judge the configuration now", reason=str(error))
+            log.info("the core does not check the configuration now", reason=str(error))
             return ()
         if judgement.findings:
             raise Refused(RefusalCode.INVALID_ARGUMENT, "; ".join(judgement.findings))
@@ -182,7 +182,7 @@ class Reconfigurer:
         told = _by_source(config_maps, findings)
         for where, said in told.items():
             if self._told.get(where) != said:
-                log.warning("the configuration is in force, with doubts", configmap=where.name, findings=said)
+                log.warning("configuration applied with warnings", configmap=where.name, findings=said)
                 self._tell.people(doubt(self._namespace, where, said))
         self._told = told
 

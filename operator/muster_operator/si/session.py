@@ -341,7 +341,7 @@ class CoreLink:
         try:
             await self.api.unregister(self.encoder.farewell())
         except SchedulerInterfaceError as error:
-            log.info("left without a goodbye", reason=str(error))
+            log.info("session closed without unregistering", reason=str(error))
 
     async def _register(self, session: Session) -> None:
         configuration = self.configuration

@@ -64,7 +64,7 @@ async def test_whoever_waits_says_for_what_and_only_for_want_of_nodes_is_a_node_
         waits_with(scene, "counted-1", "SchedulingSkipped", "queue root.counted runs 1 application of at most 1"),
         waits_with(scene, "limited-1", "SchedulingSkipped", "user ann", "root.limited", "vcore=1000 is asked for"),
         waits_with(scene, "big", "Unschedulable", "1 Insufficient cpu, 1 node(s) had untolerated taint(s)."),
-        waits_with(scene, "turn-late", "SchedulingSkipped", "gang gang came first in queue root.turn"),
+        waits_with(scene, "turn-late", "SchedulingSkipped", "queued behind gang gang in queue root.turn"),
         waits_with(scene, "gang-workers-2", "SchedulingSkipped", "pod gang-workers-0 says how far"),
     )
     assert await with_reason(scene, "Unschedulable") == {"big"}

@@ -138,7 +138,7 @@ def test_ledgers_that_believe_otherwise_are_found(witness: Witness, dump: Json, 
     "line",
     [
         TRACEBACK,
-        '{"event": "the agent failed on an input, going on", "level": "error"}',
+        '{"event": "the operator failed on an input, continuing", "level": "error"}',
         "Task exception was never retrieved",
         '{"event": "something", "level": "critical", "logger": "python"}',
         '{"event": "x", "level": "warning", "exception": "ValueError"}',

@@ -47,7 +47,7 @@ def a_lease(holder: str, *, ago_s: float = 1, home: str = "muster", serves: str 
     "lease, level, said",
     [
         (a_lease("pod-1"), Level.FINE, "pod-1 leads, for muster, yunikorn"),
-        (a_lease(""), Level.PROBLEM, "nobody holds the Lease muster/muster"),
+        (a_lease(""), Level.PROBLEM, "no replica holds the Lease muster/muster"),
         (a_lease("pod-1", ago_s=75), Level.PROBLEM, "pod-1 holds the Lease muster/muster and is 65 s late to renew it"),
     ],
 )

@@ -24,7 +24,7 @@ def test_the_status_says_how_full_the_cluster_is_and_what_lacks_nodes(served: Se
     assert told["nodes"] == "3, fair order"
     assert told["used"] == "cpu 3/12 (25%), pods 3/300 (1%)"
     assert told["applications"] == "1 Accepted, 1 Rejected, 1 Running"
-    assert told["nodes lack"] == "1 place"
+    assert told["resources missing"] == "1 place"
     assert "1 x cpu 9, pods 1 for 1 application" in served.run("status", "-o", "wide").stdout
 
 

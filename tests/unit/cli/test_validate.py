@@ -42,7 +42,7 @@ def test_every_finding_has_a_line_with_file_path_value_rule_and_fix(tmp_path: Pa
     rules = (
         "'b.c' is not a queue name; use 1 to 64 letters, digits and _ : # / @ -, without dots",
         "'a b c' has more than two parts; write users, one blank, groups; commas within each",
-        "'a' is the name of another queue beside it; rename one; case does not count",
+        "'a' is the name of another queue of the same parent; rename one; case does not count",
     )
     assert result.exit_code == 1
     expected = [f"{path}:1: partitions[0].queues{place}: {rule}" for place, rule in zip(places, rules, strict=True)]
@@ -98,8 +98,8 @@ def test_a_config_map_is_judged_with_its_settings(tmp_path: Path) -> None:
     "entries, said",
     [
         ("  service.expiry: soon", "setting service.expiry = 'soon' is wrong"),
-        ("  queues.yaml: {partitions: []}", "data.queues.yaml: 'what stands there' is not text"),
-        ("  - a", "data: 'what stands there' is not a mapping"),
+        ("  queues.yaml: {partitions: []}", "data.queues.yaml: 'the value' is not text"),
+        ("  - a", "data: 'the value' is not a mapping"),
     ],
 )
 def test_a_config_map_that_the_operator_would_refuse_is_refused(entries: str, said: str, tmp_path: Path) -> None:

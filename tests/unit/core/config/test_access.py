@@ -46,8 +46,12 @@ def test_a_list_is_users_then_groups(text: str, found: AccessList) -> None:
         ("a:b,ann", users("ann"), "here.users: 'a:b' is not a name that an access list can have, it is left out"),
         (" a.b", DENY_ALL, "here.groups: 'a.b' is not a name that an access list can have, it is left out"),
         ("$", DENY_ALL, "here.users: '$' is not a name that an access list can have, it is left out"),
-        ("*,ann", users("ann"), "here.users: '*' beside other names has no effect, write it alone for everybody"),
-        ("ann *", users("ann"), "here.groups: '*' beside other names has no effect, write it alone for everybody"),
+        ("*,ann", users("ann"), "here.users: '*' together with other names has no effect, write it alone to match all"),
+        (
+            "ann *",
+            users("ann"),
+            "here.groups: '*' together with other names has no effect, write it alone to match all",
+        ),
     ],
 )
 def test_a_name_that_can_be_nobodys_is_left_out_with_a_word(text: str, found: AccessList, said: str) -> None:

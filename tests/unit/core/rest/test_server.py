@@ -182,7 +182,7 @@ async def test_a_core_is_ready_when_it_was_told_all_that_exists(http: aiohttp.Cl
     async with http.get("/livez"):  # lets the world hear of it
         pass
     async with http.get("/readyz") as answer:
-        assert (answer.status, await answer.text()) == (503, f"still being told what exists by {RM}")
+        assert (answer.status, await answer.text()) == (503, f"receiving the existing objects from {RM}")
     await bench.settle()
     async with http.get("/readyz") as answer:
         assert answer.status == 200

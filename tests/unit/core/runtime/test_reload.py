@@ -54,7 +54,7 @@ async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(
         await bench.core.update_configuration(update("partitions: [{queues: [{name: b.c}]}]"))
     await bench.settle()
     [message] = said(bench)
-    assert message.startswith("the new configuration is refused, the one before stays in force: ")
+    assert message.startswith("the new configuration is rejected, the previous one stays active: ")
     assert "b.c" in message
     await submit(bench, "one")
     assert rejected(bench) == {}
@@ -67,7 +67,7 @@ async def test_an_empty_file_does_not_replace_a_configuration_that_is_in_force(b
     with pytest.raises(Refused, match=r"queues\.yaml is empty or missing"):
         await bench.core.update_configuration(update(text))
     await bench.settle()
-    assert "the one before stays in force: config: queues.yaml is empty" in said(bench)[0]
+    assert "the previous one stays active: config: queues.yaml is empty" in said(bench)[0]
     await submit(bench, "none", queueName="root.other", tags={"namespace": "ns"})
     assert "root.other" in rejected(bench)["none"]
 

@@ -121,7 +121,7 @@ def test_victims_that_may_not_be_taken_are_not() -> None:
     refuses(scene, a_preemption(("x", "n0"), of=("b0",)), "may not be taken")
     refuses(scene, a_preemption(("x", "n0"), of=("c0",), owner=ApplicationId("c")), "may not be taken")
     refuses(scene, a_preemption(("x", "n0"), of=("a0",), owner=_A), "from itself")
-    refuses(scene, a_preemption(("x", "n0"), of=("gone",)), "cannot be told to go")
+    refuses(scene, a_preemption(("x", "n0"), of=("gone",)), "cannot be released")
     refuses(scene, a_preemption(("x", "n0"), ("x", "n0"), of=("b1",)), "does not wait")
 
 

@@ -29,7 +29,7 @@ def test_who_waits_behind_a_gang_is_told_its_name_and_calls_for_no_node() -> Non
     scene.gang(ApplicationAdded(an_application("first", gang=3)), 3)
     scene.tell(ApplicationAdded(an_application("second")))
     said = scene.ask(an_ask("s0", app="second"))
-    assert waits(said) == {"s0": ("SKIPPED", "gang first came first in queue root.a and waits for head room")}
+    assert waits(said) == {"s0": ("SKIPPED", "queued behind gang first in queue root.a, which is waiting for quota")}
 
 
 def test_a_gang_that_no_cluster_of_these_nodes_could_hold_is_short_of_nodes_for_a_task_group() -> None:

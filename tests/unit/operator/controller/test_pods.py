@@ -227,7 +227,7 @@ def test_a_pod_that_asked_and_was_bound_by_somebody_else_takes_back_the_answer_o
     driver = live("n1", "n2")
     waiting(driver)
     asked_for, answer, told = driver.see(on("n2")).news
-    why = "the pod was bound by somebody else"
+    why = "the pod was bound by another client"
     assert asked_for == AskReleased(APP, W0.uid, STOPPED, why)
     assert answer == AllocationReleased(APP, W0.uid, STOPPED, message=why)
     assert isinstance(told, AllocationReported)
