@@ -103,7 +103,10 @@ def test_a_gang_of_two_shapes_says_which_of_them_lacks_places_beside_the_others(
         an_ask("big", app="two", vcore=3000, group="big", placeholder=True),
         *(an_ask(f"s{index}", app="two", group="small", placeholder=True) for index in range(2)),
     )
-    text = "task group small has places for 1 of 2 members together with the others: 0/2 nodes are available: 2 Insufficient cpu."
+    text = (
+        "task group small has places for 1 of 2 members together with the others: "
+        "0/2 nodes are available: 2 Insufficient cpu."
+    )
     assert {reason for _, reason in waits(said).values()} == {text}
 
 
