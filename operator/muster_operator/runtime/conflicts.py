@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
@@ -365,10 +365,16 @@ class NameLeases:
     async def turn(self) -> None:
         """Take or renew each of them once.
 
+        Until all are ours, they are taken one after the other, in the same order by every installation. Otherwise two
+        that start together could take one each, and both would give way.
+
         Raises:
             StartupRefused: another installation serves one of the names.
         """
-        await self._each(NameLease.take)
+        if self.are_ours:
+            await self._each(NameLease.take)
+        else:
+            await self._take_in_order()
         before, self._were_ours = self._were_ours, self.are_ours
         if self._were_ours and not before:
             log.info("holding the Leases of the scheduler names", names=[lease.name for lease in self.leases])
@@ -384,6 +390,17 @@ class NameLeases:
     async def _each(self, act: Callable[[NameLease], Coroutine[Any, Any, float | None]]) -> float:
         """Do it with all of them at once; the largest result. Failures are logged once, and repeated by the caller."""
         results = await asyncio.gather(*(act(lease) for lease in self.leases), return_exceptions=True)
+        return self._evaluate(results)
+
+    async def _take_in_order(self) -> None:
+        results: list[float | BaseException | None] = []
+        for lease in self.leases:  # sorted by name
+            results += await asyncio.gather(lease.take(), return_exceptions=True)
+            if lease.held_s <= 0:
+                break
+        self._evaluate(results)
+
+    def _evaluate(self, results: Sequence[float | BaseException | None]) -> float:
         trouble = ""
         for result in results:
             if isinstance(result, ApiRefused | Unreachable):

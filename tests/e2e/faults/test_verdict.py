@@ -151,3 +151,9 @@ def test_an_exception_that_nobody_handled_is_found_in_a_log(line: str) -> None:
 def test_a_try_that_is_repeated_is_handled() -> None:
     handled = '{"event": "a request failed; will retry", "level": "warning", "logger": "muster.watch", "error": "E"}'
     assert logs.unhandled("operator", [handled, '{"event": "a command failed", "level": "info"}']) == []
+
+
+def test_a_task_of_kopf_that_an_end_interrupted_is_no_fault_of_ours_and_any_other_is() -> None:
+    line = '{"event": "Task exception was never retrieved\\nfuture: <... defined at /x/%s:60>", "level": "error"}'
+    assert logs.unhandled("operator", [line % "kopf/_cogs/clients/scanning.py"]) == []
+    assert logs.unhandled("operator", [line % "muster_operator/kube/watch.py"])

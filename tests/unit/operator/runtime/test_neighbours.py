@@ -76,6 +76,17 @@ async def test_another_muster_that_took_the_lease_of_a_free_name_meanwhile_keeps
         assert not names.held.is_set()
 
 
+async def test_the_next_name_is_not_taken_while_another_muster_has_the_first() -> None:
+    """Of two that start together one takes all names; with one name each both would give way."""
+    server = ApiServer()
+    server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"))
+    server.plan(f"POST {LEASES}", lambda: status(409, "AlreadyExists"))
+    async with a_session(server) as session:
+        await NameLeases(leases_of(session, frozenset({"yunikorn", "muster"}), OURS, 0.1)).turn()
+    assert {request.path for request in [*server.requests("GET"), *server.requests("POST")]} == {LEASE, LEASES}
+    assert len(server.requests("POST")) == 1
+
+
 async def test_nothing_is_held_where_another_was_faster_with_its_write() -> None:
     server = ApiServer()
     server.plan(f"GET {LEASE}", lambda: status(404, "NotFound"), lambda: reply(200, a_lease(THEY)))
