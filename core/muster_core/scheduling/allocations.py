@@ -7,9 +7,10 @@ from dataclasses import replace
 from muster_core.model.effects import AllocationResponse, Rejection, Release
 from muster_core.model.events import AllocationReleased
 from muster_core.model.ids import AllocationId, AllocationKey, NodeId, Termination, allocation_id, is_virtual_key
-from muster_core.model.records import Detail
+from muster_core.model.records import Detail, Notice
 from muster_core.model.specs import AllocationSpec, AskSpec
 from muster_core.model.states import ApplicationState
+from muster_core.placement.replacement import TOO_LARGE
 from muster_core.scheduling import commit, gangs, ledger, lifecycle, preemption, records, requeue, selectors
 from muster_core.state.applications import Allocation, Application, GroupCount, lacking
 from muster_core.state.scheduler_state import Partition, SchedulerState
@@ -130,12 +131,18 @@ def _stop_swaps(partition: Partition, app: Application) -> None:
 def end_allocation(
     partition: Partition, app: Application, allocation: Allocation, now_ns: int, *, node_removed: bool = False
 ) -> None:
-    """An allocation is gone: a swap that waited for it goes on, or the ledgers shrink."""
-    replaced_by = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
-    if replaced_by is not None and replaced_by.replacement is not None:
-        commit.confirm_swap(partition, app, allocation, replaced_by, now_ns)
-        lifecycle.settle(partition, app, now_ns)
-        return
+    """An allocation is gone: its replacement takes its place, or the ledgers shrink. A placeholder that was resized
+    below its replacement has no place for it, and the replacement is scheduled as usual.
+    """
+    ask = app.asks.get(allocation.replaced_by) if allocation.replaced_by else None
+    if ask is not None and ask.replacement is not None:
+        if allocation.spec.resources.covers(ask.spec.resources):
+            commit.confirm_swap(partition, app, allocation, ask, now_ns)
+            lifecycle.settle(partition, app, now_ns)
+            return
+        ledger.unlink(partition, app, ask.spec.key)
+        ledger.wait_again(partition, app, ask, as_usual=True)
+        partition.note(Notice.REQUEST, ask.spec.key, reference=app.id, message=TOO_LARGE)
     was = allocation.releasing
     ledger.drop(partition, app, allocation, now_ns, node_removed=node_removed)
     if allocation.spec.placeholder:

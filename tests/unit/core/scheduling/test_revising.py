@@ -208,6 +208,25 @@ def test_a_placeholder_that_is_resized_while_it_is_swapped_leaves_clean_sums() -
     assert scene.partition.nodes.allocated(N0) == resources(vcore=2000, pods=2)
 
 
+def test_a_pod_does_not_exceed_the_maximum_when_its_placeholder_was_resized_below_it_during_the_replacement() -> None:
+    scene = reserving(1000, 1000)
+    scene.ask(an_ask("r0", group="workers"))
+    scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=1500))))
+    resize(scene, "p0", 300, group="workers", placeholder=True)
+    assert placed(scene.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {}
+    assert scene.app().queue.allocated == resources(vcore=1000, pods=1)
+    assert placed(scene.tell(ConfigurationReplaced(RM, a_configuration(a_queue("a", vcore=2000))))) == {"r0": "n0"}
+
+
+def test_a_pod_does_not_exceed_its_node_when_its_placeholder_was_resized_below_it_during_the_replacement() -> None:
+    scene = reserving(1000, 1000)
+    scene.ask(an_ask("r0", group="workers"))
+    resize(scene, "p0", 300, group="workers", placeholder=True)
+    scene.ask(an_ask("r1", vcore=2700))
+    assert placed(scene.release("p0", why=Termination.PLACEHOLDER_REPLACED)) == {}
+    assert scene.partition.nodes.available(N0)["vcore"] == 300
+
+
 def test_an_ask_that_is_labelled_while_it_is_swapped_keeps_its_swap() -> None:
     """Semantics 14: only an ask that is another to a plan begins anew."""
     scene = reserving(1000, 1000)
