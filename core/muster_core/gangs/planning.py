@@ -253,8 +253,8 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
         allocation_plan.obstacles.append(refused.obstacle)
     elif answer is not None:
         _refuse(app, counts, answer, allocation_plan)
-        if not is_whole:  # with more nodes it reserves what fits, however few there are
-            allocation_plan.obstacles += [NoNodeFits(kind, 1) for kind in counts]
+    if exceeds and not is_whole:  # once the nodes could hold it, it reserves what fits
+        allocation_plan.obstacles.append(MembersDoNotFit(app.id))
 
 
 def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, allocation_plan: AllocationPlan) -> None:

@@ -268,7 +268,7 @@ def _swap(partition: Partition, app: Application, decision: PlaceholderReplaceme
         ledger.hold(partition, app, ask, decision.node)
     ledger.park(partition, app, ask, decision)
     ledger.assume(partition, ask.spec, decision.node, dict(decision.volumes))
-    ledger.mark_releasing(app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
+    ledger.mark_releasing(partition, app, placeholder, Termination.PLACEHOLDER_REPLACED, now_ns)
     placeholder.replaced_by = ask.spec.key
     why = Termination.PLACEHOLDER_REPLACED
     answer.released.append(

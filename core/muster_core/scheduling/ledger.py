@@ -68,9 +68,9 @@ def claim(app: Application, amount: Resources, times: int) -> None:
         queue.node_reserved = queue.node_reserved.plus(amount, times)
 
 
-def mark_preempted(app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
+def mark_preempted(partition: Partition, app: Application, allocation: Allocation, number: int, now_ns: int) -> None:
     """The allocation was told to go by that preemption; it counts as going on every queue of the path."""
-    app.mark_releasing(allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
+    mark_releasing(partition, app, allocation, Termination.PREEMPTED_BY_SCHEDULER, now_ns)
     allocation.preemption = number
     for queue in app.queue.path_up():
         queue.preempting += allocation.spec.resources
@@ -474,9 +474,13 @@ def wait_again(partition: Partition, app: Application, ask: Ask, *, as_usual: bo
     partition.requeue_one(app)
 
 
-def mark_releasing(app: Application, allocation: Allocation, termination: Termination, now_ns: int) -> None:
-    """The allocation was told to go."""
+def mark_releasing(
+    partition: Partition, app: Application, allocation: Allocation, termination: Termination, now_ns: int
+) -> None:
+    """The allocation was told to go. With one placeholder less, another may be given up for a pod."""
     app.mark_releasing(allocation, termination, now_ns)
+    if allocation.spec.placeholder:
+        partition.requeue_one(app)
     if termination is Termination.TIMEOUT and allocation.spec.placeholder:
         app.gang.groups[allocation.spec.group].timed_out += 1
 

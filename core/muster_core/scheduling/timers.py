@@ -190,7 +190,7 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
         return  # the clock of an earlier allocation of this identity (semantics 5)
     why = "the allocation ran longer than its execution time-out"
     answer = partition.outbox.answer(partition.rm)
-    ledger.mark_releasing(app, allocation, Termination.TIMEOUT, now_ns)
+    ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
     key = allocation.spec.key
     answer.released.append(Release(partition.id, app.id, key, allocation.id, Termination.TIMEOUT, why))
     if app.is_reserving:

@@ -27,7 +27,7 @@ def release_on_timeout(
 ) -> None:
     """Take allocations of one application back (TIMEOUT); what there is to tell goes into the answer."""
     for allocation in list(taken):
-        ledger.mark_releasing(app, allocation, Termination.TIMEOUT, now_ns)
+        ledger.mark_releasing(partition, app, allocation, Termination.TIMEOUT, now_ns)
         if allocation.spec.is_virtual:
             ledger.drop(partition, app, allocation, now_ns)
         else:
@@ -115,7 +115,7 @@ def notify_victims(
     freed = NOTHING
     for app, victim in victims:
         freed += victim.spec.resources
-        ledger.mark_preempted(app, victim, running.number, now_ns)
+        ledger.mark_preempted(partition, app, victim, running.number, now_ns)
         if not victim.spec.is_virtual:
             answer.released.append(Release(partition.id, app.id, victim.spec.key, victim.id, _PREEMPTED, why))
         if app.is_reserving:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from muster_core.model.config import QueueConfig, QueuePolicies
-from muster_core.model.events import ConfigurationReplaced, NodeAdded
+from muster_core.model.constraints import Constraints
+from muster_core.model.events import AllocationReported, ApplicationAdded, ConfigurationReplaced, NodeAdded
+from muster_core.model.ids import Termination
 from muster_core.model.limits import ALLOCATIONS_PER_QUOTA_PREEMPTION
-from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_ask
+from tests.unit.builders import RM, SECOND, a_node, a_queue, an_allocation, an_application, an_ask
 from tests.unit.core.scheduling.contest import (
     a_daemon,
     confirm,
@@ -18,7 +22,7 @@ from tests.unit.core.scheduling.contest import (
     victims,
     with_preemption,
 )
-from tests.unit.core.scheduling.scene import Scene
+from tests.unit.core.scheduling.scene import Scene, releases
 
 
 def after(seconds: int) -> QueuePolicies:
@@ -162,3 +166,15 @@ def test_a_bounded_number_of_allocations_is_preempted_at_a_time_until_the_queue_
         max(len(one.victims) for one in scene.partition.preemptions.running.values())
         <= ALLOCATIONS_PER_QUOTA_PREEMPTION
     )
+
+
+def test_a_pod_whose_only_large_placeholder_is_preempted_gives_a_smaller_one_up() -> None:
+    scene = Scene(with_preemption(a(None), by_quota=True), nodes=1)
+    scene.tell(ApplicationAdded(an_application(gang=2)))
+    for index, vcore in enumerate((2000, 1000)):
+        spec = an_allocation(f"p{index}", "n0", vcore=vcore, group="workers", placeholder=True)
+        scene.tell(AllocationReported(replace(spec, allow_preempt_self=not index)))
+    ssd = Constraints(node_selector=(("disk", "ssd"),))
+    assert releases(scene.ask(an_ask("r0", group="workers", vcore=1500, constraints=ssd))) == {}
+    reload(scene, a(1000))
+    assert releases(scene.wait(61)) == {"p0": Termination.PREEMPTED_BY_SCHEDULER, "p1": Termination.TIMEOUT}

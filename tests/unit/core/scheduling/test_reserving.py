@@ -9,7 +9,7 @@ import pytest
 from muster_core.model.config import Timing
 from muster_core.model.constraints import Constraints
 from muster_core.model.effects import AllocationResponse
-from muster_core.model.events import ApplicationAdded, NodeAdded
+from muster_core.model.events import ApplicationAdded, NodeAdded, NodeUpdated
 from muster_core.model.ids import AllocationKey, TaskGroup
 from muster_core.model.specs import Member
 from tests.unit.builders import SECOND, a_configuration, a_node, a_queue, an_application, an_ask, resources
@@ -150,6 +150,14 @@ def test_a_gang_that_no_empty_cluster_could_hold_reserves_nothing_for_the_first_
     [notice] = noted
     assert "2 of 6 members of task group workers" in notice
     assert states(scene.add_node("n1"), "app") == ["Accepted", "Running"] or scene.app().state == "Running"
+
+
+def test_a_gang_that_the_nodes_could_not_hold_reserves_what_its_queue_allows_once_they_could() -> None:
+    scene = Scene(a_configuration(a_queue("a", vcore=5000)), nodes=1, vcore=1000)
+    scene.tell(ApplicationAdded(an_application(gang=2, each=resources(vcore=2000, pods=1))))
+    asks = (an_ask(f"p{index}", group="workers", placeholder=True, vcore=3000) for index in range(2))
+    assert placed(scene.ask(*asks)) == {}, "with its sidecars it is larger than its queue"
+    assert list(placed(scene.tell(NodeUpdated(a_node("n0", 9000)))).values()) == ["n0"]
 
 
 @pytest.mark.parametrize("first", ["small", "large"])
