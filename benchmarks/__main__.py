@@ -59,7 +59,7 @@ def main(  # noqa: PLR0913 # long: the command line is its options
         )
         _compared(compare, words or [], Options(runs, quick), console)
         return
-    _refuse([*_mistakes(words or [], chart, is_quick_kept=quick and save), *report.obstacles(written)], console)
+    _refuse([*_mistakes(words or [], chart, is_quick_kept=quick and save), *report.problems(written)], console)
     session = Session(known={} if quick else _known(console))
     options = Options(1 if quick else runs, quick, peers, session)
     figures = _measured(chosen, options, console)

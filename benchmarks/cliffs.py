@@ -150,9 +150,9 @@ def _gang(queue: str, each: Resources, placement: GangPlacement) -> list[Event]:
 
 def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
     """Seconds until so many pods had their places and went again."""
-    world = a_world(_NODES)
+    scheduler_state = a_world(_NODES)
     for events in gangs:
-        _tell(world, events)
+        _tell(scheduler_state, events)
     asks = [_ask(number) for number in range(pods)]
     messages: list[list[Event]] = []
     for start in range(0, pods, _MESSAGE):
@@ -162,7 +162,7 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
 
     def run() -> None:
         for message in messages:
-            said.extend(_tell(world, message))
+            said.extend(_tell(scheduler_state, message))
 
     seconds = timed(run)
     count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
@@ -171,9 +171,9 @@ def _coming_and_going(gangs: Sequence[Sequence[Event]], pods: int) -> float:
     return seconds
 
 
-def _tell(world: SchedulerState, events: Sequence[Event]) -> list[Effect]:
-    said = [effect for event in events for effect in step(world, event, 1)]
-    return said + cycle(world, 1, lambda: True).effects
+def _tell(scheduler_state: SchedulerState, events: Sequence[Event]) -> list[Effect]:
+    said = [effect for event in events for effect in step(scheduler_state, event, 1)]
+    return said + cycle(scheduler_state, 1, lambda: True).effects
 
 
 def _ask(number: int, app: str = "") -> AskAdded:
@@ -192,16 +192,16 @@ def _gone(asked: AskAdded) -> AllocationReleased:
 def endings(share: float) -> dict[str, float]:
     """Of 1,000 applications of ten pods, whose places others take."""
     apps = round(1_000 * share)
-    world = a_world(0)
+    scheduler_state = a_world(0)
     for number in range(apps):
         spec = replace(a_node(number), capacity=Resources({"vcore": _SMALL, "memory": 256 << 30, "pods": 110}))
-        step(world, NodeAdded(spec), 0)
-    _tell(world, list(_applications(apps)))
-    _tell(world, [_ask(apps * 10 + number) for number in range(apps * 20)])
+        step(scheduler_state, NodeAdded(spec), 0)
+    _tell(scheduler_state, list(_applications(apps)))
+    _tell(scheduler_state, [_ask(apps * 10 + number) for number in range(apps * 20)])
     pieces: list[float] = []
     for start in range(0, apps, _MESSAGE):
         ended = [ApplicationRemoved(PARTITION, ApplicationId(f"short-{n}")) for n in range(start, start + _MESSAGE)]
-        pieces += _pieces(world, ended)
+        pieces += _pieces(scheduler_state, ended)
     return {"cliffs/endings": sum(pieces) * 1000, "cliffs/endings longest": max(pieces) * 1000}
 
 
@@ -212,17 +212,17 @@ def _applications(count: int) -> Iterator[Event]:
         yield from (_ask(number * 10 + index, name) for index in range(10))
 
 
-def _pieces(world: SchedulerState, events: Sequence[Event]) -> Iterator[float]:
+def _pieces(scheduler_state: SchedulerState, events: Sequence[Event]) -> Iterator[float]:
     """Seconds of one message, and of the passes after it, as the loop would run them."""
     start = time.process_time()
     for event in events:
-        step(world, event, 1)
+        step(scheduler_state, event, 1)
     yield time.process_time() - start
     more = True
     while more:
         start = time.process_time()
         until = start + _BUDGET_S
-        more = cycle(world, 1, lambda: time.process_time() < until).more  # noqa: B023 - it is over when this returns
+        more = cycle(scheduler_state, 1, lambda: time.process_time() < until).more  # noqa: B023 - it is over when this returns
         yield time.process_time() - start
 
 

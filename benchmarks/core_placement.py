@@ -83,14 +83,14 @@ def planned_singly(size: int, asks: int, *, mixed: bool) -> float:
 
 def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
     """Seconds from the first ask told to the last allocation said."""
-    world = a_world(size)
+    scheduler_state = a_world(size)
     events = list(asks_of_all(asks, constraints(mixed=mixed)))
     said: list[Effect] = []
 
     def run() -> None:
         for event in events:
-            said.extend(step(world, event, 1))
-        said.extend(cycle(world, 1, lambda: True).effects)
+            said.extend(step(scheduler_state, event, 1))
+        said.extend(cycle(scheduler_state, 1, lambda: True).effects)
 
     seconds = timed(run)
     count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
@@ -100,16 +100,16 @@ def by_the_engine(size: int, asks: int, *, mixed: bool) -> float:
 
 def a_world(size: int) -> SchedulerState:
     """Registered, with nodes, and applications in a leaf each."""
-    world = SchedulerState()
+    scheduler_state = SchedulerState()
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     rules = (PlacementRule("provided", create=True),)
-    step(world, ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules),))), 0)
+    step(scheduler_state, ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules),))), 0)
     for number in range(size):
-        step(world, NodeAdded(a_node(number)), 0)
+        step(scheduler_state, NodeAdded(a_node(number)), 0)
     for number in range(APPLICATIONS):
         spec = ApplicationSpec(PARTITION, ApplicationId(f"app-{number}"), queue=f"root.queue-{number}")
-        step(world, ApplicationAdded(spec), 0)
-    return world
+        step(scheduler_state, ApplicationAdded(spec), 0)
+    return scheduler_state
 
 
 def asks_of_all(asks: int, values: list[Constraints]) -> Iterator[AskAdded]:

@@ -157,20 +157,20 @@ def measured(name: str, nodes: int, *, share: float = 1.0) -> float:
     """Places a second of one shape; `share` of its pods."""
     work = WORKS[name]
     pods, before = round(work.pods * share), round(work.before * share)
-    world = a_world(nodes, work)
+    scheduler_state = a_world(nodes, work)
     facts = [fact for number in range(before + pods) for fact in work.told(number)]
-    step(world, ClusterObjectsReported(PARTITION, storage.read_cluster_object(facts)[0]), 0)
+    step(scheduler_state, ClusterObjectsReported(PARTITION, storage.read_cluster_object(facts)[0]), 0)
     for number in range(before):
         node = NodeId(f"node-{number % nodes:05d}")
-        step(world, AllocationReported(an_allocation(work, number, node)), 0)
+        step(scheduler_state, AllocationReported(an_allocation(work, number, node)), 0)
     asks = [AskAdded(an_ask(work, before + number)) for number in range(pods)]
     said: list[Effect] = []
 
     def run() -> None:
         for start in range(0, len(asks), MESSAGE):
             for event in asks[start : start + MESSAGE]:
-                said.extend(step(world, event, 1))
-            said.extend(cycle(world, 1, lambda: True).effects)
+                said.extend(step(scheduler_state, event, 1))
+            said.extend(cycle(scheduler_state, 1, lambda: True).effects)
 
     seconds = timed(run)
     count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))
@@ -190,20 +190,20 @@ def growth(name: str) -> float:
 
 def a_world(nodes: int, work: Work) -> SchedulerState:
     """Registered, with nodes, namespaces and one application."""
-    world = SchedulerState()
+    scheduler_state = SchedulerState()
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
     rules = (PlacementRule("provided", create=True),)
     step(
-        world,
+        scheduler_state,
         ManagerRegistered(RM, Configuration((PartitionConfig("default", root, rules, NodeSort(balanced=True)),))),
         0,
     )
     for spec in specs(nodes, work):
-        step(world, NodeAdded(spec), 0)
+        step(scheduler_state, NodeAdded(spec), 0)
     told = (NamespaceLabels(f"ns-{number}", {"team": "devops"}) for number in range(work.namespaces))
-    step(world, ClusterObjectsReported(PARTITION, tuple(told)), 0)
-    step(world, ApplicationAdded(ApplicationSpec(PARTITION, APP, queue="root.queue")), 0)
-    return world
+    step(scheduler_state, ClusterObjectsReported(PARTITION, tuple(told)), 0)
+    step(scheduler_state, ApplicationAdded(ApplicationSpec(PARTITION, APP, queue="root.queue")), 0)
+    return scheduler_state
 
 
 def specs(nodes: int, work: Work) -> Iterator[NodeSpec]:

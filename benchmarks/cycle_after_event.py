@@ -66,7 +66,7 @@ QUICK = Size(50, 500, 500, 5_000)
 class Cluster:
     """A world in which everything is taken, and the events that may come next."""
 
-    world: SchedulerState
+    scheduler_state: SchedulerState
     size: Size
     random: Random
     number: int = 0
@@ -74,11 +74,11 @@ class Cluster:
     def tell(self, event: Event) -> list[Effect]:
         """One event and the pass after it."""
         now_ns = 1_000 * _SECOND + self.number
-        return [*step(self.world, event, now_ns), *cycle(self.world, now_ns, lambda: True).effects]
+        return [*step(self.scheduler_state, event, now_ns), *cycle(self.scheduler_state, now_ns, lambda: True).effects]
 
     def release(self) -> Event:
         """Some allocation ends."""
-        partition = self.world.partitions[PARTITION]
+        partition = self.scheduler_state.partitions[PARTITION]
         node = NodeId(f"node-{self.random.randrange(self.size.nodes):05d}")
         app, identity = next(iter(partition.placed[node]))
         key = partition.placed[node][app, identity].spec.key
@@ -119,14 +119,14 @@ def queue_path(number: int, size: Size) -> str:
 def a_cluster(size: Size, seed: int = 1) -> Cluster:
     """Full nodes, and asks that wait."""
     cluster = Cluster(SchedulerState(), size, Random(seed))
-    step(cluster.world, ManagerRegistered(RM, configuration(size)), 0)
+    step(cluster.scheduler_state, ManagerRegistered(RM, configuration(size)), 0)
     for number in range(size.applications):
-        step(cluster.world, ApplicationAdded(an_application(number, size)), 0)
+        step(cluster.scheduler_state, ApplicationAdded(an_application(number, size)), 0)
     for number in range(size.nodes):
-        step(cluster.world, NodeAdded(a_node(number), existing=tuple(existing(number, size))), 0)
+        step(cluster.scheduler_state, NodeAdded(a_node(number), existing=tuple(existing(number, size))), 0)
     for number in range(size.asks):
-        step(cluster.world, AskAdded(cluster.an_ask(number % size.applications)), 0)
-    cycle(cluster.world, 0, lambda: True)
+        step(cluster.scheduler_state, AskAdded(cluster.an_ask(number % size.applications)), 0)
+    cycle(cluster.scheduler_state, 0, lambda: True)
     return cluster
 
 

@@ -56,32 +56,32 @@ def singly(size: int, asks: int) -> float:
 
 def beside_pending(size: int, asks: int) -> float:
     """Seconds for asks that come while others wait in vain, of each application a class."""
-    world = a_world(_NODES)
+    scheduler_state = a_world(_NODES)
     waiting = (_ask(number, f"app-{number % 5}", _TOO_MUCH) for number in range(size))
     for event in waiting:
-        step(world, event, 0)
-    cycle(world, 0, lambda: True)
+        step(scheduler_state, event, 0)
+    cycle(scheduler_state, 0, lambda: True)
     events = [_ask(size + number, f"app-{5 + number % 5}") for number in range(asks)]
-    return _placed(world, [events[start : start + MESSAGE] for start in range(0, asks, MESSAGE)], asks)
+    return _placed(scheduler_state, [events[start : start + MESSAGE] for start in range(0, asks, MESSAGE)], asks)
 
 
 def in_queues(size: int, asks: int) -> float:
     """Seconds for asks of an application in each queue."""
-    world = a_world(_NODES)
+    scheduler_state = a_world(_NODES)
     for number in range(10, size):
         spec = ApplicationSpec(PARTITION, ApplicationId(f"app-{number}"), queue=f"root.queue-{number}")
-        step(world, ApplicationAdded(spec), 0)
-    return _placed(world, [list(_asks(asks, size))], asks)
+        step(scheduler_state, ApplicationAdded(spec), 0)
+    return _placed(scheduler_state, [list(_asks(asks, size))], asks)
 
 
-def _placed(world: SchedulerState, messages: Sequence[Sequence[AskAdded]], asks: int) -> float:
+def _placed(scheduler_state: SchedulerState, messages: Sequence[Sequence[AskAdded]], asks: int) -> float:
     said: list[Effect] = []
 
     def run() -> None:
         for message in messages:
             for event in message:
-                said.extend(step(world, event, 1))
-            said.extend(cycle(world, 1, lambda: True).effects)
+                said.extend(step(scheduler_state, event, 1))
+            said.extend(cycle(scheduler_state, 1, lambda: True).effects)
 
     seconds = timed(run)
     count = sum(len(effect.new) for effect in said if isinstance(effect, AllocationResponse))

@@ -82,16 +82,18 @@ def applications(share: float) -> dict[str, float]:
 def _placed(events: Iterator[Event], count: int) -> _Run:
     """All cycles until nothing is left to do."""
     root = QueueConfig("root", parent=True, submit_acl=ALLOW_ALL)
-    world = _world(PartitionConfig("default", root, (PlacementRule("provided", create=True),)), _NODES)
+    scheduler_state = _scheduler_state(
+        PartitionConfig("default", root, (PlacementRule("provided", create=True),)), _NODES
+    )
     for event in events:
-        step(world, event, _START_NS)
+        step(scheduler_state, event, _START_NS)
     run, freezer = _Run(), GarbageCollectorFreezer(is_on=True)
     freezer.recovered()
     more = True
     while more:
         start = time.process_time()
         until = start + _BUDGET_S
-        result = cycle(world, _START_NS, lambda: time.process_time() < until)  # noqa: B023 - it is over when this returns
+        result = cycle(scheduler_state, _START_NS, lambda: time.process_time() < until)  # noqa: B023 - it is over when this returns
         freezer.heard(size(result.effects))
         run.seconds.append(time.process_time() - start)
         run.decided += _new(result.effects)
@@ -118,20 +120,20 @@ def guarantee(share: float) -> dict[str, float]:
     )
     root = QueueConfig("root", parent=True, children=children, submit_acl=ALLOW_ALL)
     nodes = 20
-    world = _world(PartitionConfig("default", root, preemption=True), nodes)
+    scheduler_state = _scheduler_state(PartitionConfig("default", root, preemption=True), nodes)
     name = ApplicationId("busy")
-    step(world, ApplicationAdded(ApplicationSpec(PARTITION, name, queue="root.other")), _START_NS)
+    step(scheduler_state, ApplicationAdded(ApplicationSpec(PARTITION, name, queue="root.other")), _START_NS)
     for number in range(nodes):  # each fills a node, and may not be preempted
         spec = AskSpec(PARTITION, name, AllocationKey(f"busy-{number}"), _FULL, allow_preempt_self=False)
-        step(world, AskAdded(spec), _START_NS)
-    effects = cycle(world, _START_NS, lambda: True).effects
+        step(scheduler_state, AskAdded(spec), _START_NS)
+    effects = cycle(scheduler_state, _START_NS, lambda: True).effects
     for event in _waiting(count, lambda _: "root.guaranteed"):
-        effects += step(world, event, _START_NS)
-    effects += cycle(world, _START_NS, lambda: True).effects
-    return _round(world, effects, count).figures("guarantee")
+        effects += step(scheduler_state, event, _START_NS)
+    effects += cycle(scheduler_state, _START_NS, lambda: True).effects
+    return _round(scheduler_state, effects, count).figures("guarantee")
 
 
-def _round(world: SchedulerState, effects: Sequence[Effect], count: int) -> _Run:
+def _round(scheduler_state: SchedulerState, effects: Sequence[Effect], count: int) -> _Run:
     """The timer of the leaf fires until the next time is a pause after all were considered."""
     run = _Run(decided=count)
     gc.collect()
@@ -141,7 +143,7 @@ def _round(world: SchedulerState, effects: Sequence[Effect], count: int) -> _Run
     while due is not None and (not fired_ns or due.at_ns - fired_ns < _SECOND):
         fired_ns = due.at_ns
         start = time.process_time()
-        effects = step(world, TimerFired(due.clock), fired_ns)
+        effects = step(scheduler_state, TimerFired(due.clock), fired_ns)
         run.seconds.append(time.process_time() - start)
         due = _timer(effects)
     gc.unfreeze()
@@ -160,12 +162,12 @@ def _timer(effects: Sequence[Effect]) -> TimerSet | None:
 _FULL: Final = Resources({"vcore": 32_000, "memory": 1 << 30, "pods": 1})
 
 
-def _world(partition: PartitionConfig, nodes: int) -> SchedulerState:
-    world = SchedulerState()
-    step(world, ManagerRegistered(RM, Configuration((partition,))), _START_NS)
+def _scheduler_state(partition: PartitionConfig, nodes: int) -> SchedulerState:
+    scheduler_state = SchedulerState()
+    step(scheduler_state, ManagerRegistered(RM, Configuration((partition,))), _START_NS)
     for number in range(nodes):
-        step(world, NodeAdded(a_node(number)), _START_NS)
-    return world
+        step(scheduler_state, NodeAdded(a_node(number)), _START_NS)
+    return scheduler_state
 
 
 def _waiting(count: int, queue: Callable[[int], str]) -> Iterator[Event]:

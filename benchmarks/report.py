@@ -87,7 +87,7 @@ def write(path: Path, document: Mapping[str, object]) -> None:
     path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
 
 
-def obstacles(files: Iterable[Path]) -> list[str]:
+def problems(files: Iterable[Path]) -> list[str]:
     """Why some of these files could not be written. Folders that are missing are made when they are."""
     return [why for file in files if (why := _obstacle(file))]
 

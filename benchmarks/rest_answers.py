@@ -57,7 +57,7 @@ def measure(names: Sequence[str], options: Options) -> list[Figure]:
 async def _measure(names: Sequence[str], options: Options) -> list[Figure]:
     configure_logs(LogLevel.ERROR, LogFormat.JSON)
     core = Scheduler()
-    core.loop.world = _world(500 if options.quick else 5_000)
+    core.loop.scheduler_state = _scheduler_state(500 if options.quick else 5_000)
     gc.collect()
     gc.freeze()  # as the core does after a recovery
     server = RestServer(core, RestSettings(port=0))
@@ -114,14 +114,14 @@ async def _come_and_go(core: Scheduler) -> None:
         await asyncio.sleep(0.001)
 
 
-def _world(size: int) -> SchedulerState:
+def _scheduler_state(size: int) -> SchedulerState:
     """`size` nodes and applications."""
-    world = SchedulerState()
+    scheduler_state = SchedulerState()
     for event in _events(size):
-        step(world, event, 1)
-    while cycle(world, 2, lambda: True).more:
+        step(scheduler_state, event, 1)
+    while cycle(scheduler_state, 2, lambda: True).more:
         pass
-    return world
+    return scheduler_state
 
 
 def _events(size: int) -> Iterator[Event]:

@@ -12,7 +12,7 @@ import typer
 
 from muster import status
 from muster.asking import asks
-from muster.checks import core, leases, neighbours, rights, webhooks, workloads
+from muster.checks import core, leases, other_schedulers, rights, webhooks, workloads
 from muster.checks.finding import Finding, Level, unknown
 from muster.clients import forwarding
 from muster.clients.kubernetes import Cluster
@@ -76,10 +76,10 @@ class Patient:
         return leases.served(self.leases, self.home)
 
     @cached_property
-    def doors(self) -> list[webhooks.WebhookEndpoint]:
+    def webhooks(self) -> list[webhooks.WebhookEndpoint]:
         """Of the webhooks that are registered."""
         prefix = "/apis/admissionregistration.k8s.io/v1/"
-        return webhooks.doors(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))
+        return webhooks.called(item for kind in _CONFIGURATIONS for item in self.cluster.list(prefix + kind))
 
 
 def findings(patient: Patient) -> Iterator[Finding]:
@@ -121,9 +121,9 @@ def _placeholders(patient: Patient) -> Iterator[Finding]:
 
 
 def _webhooks(patient: Patient) -> Iterator[Finding]:
-    services = {door.service for door in patient.doors if door.service is not None}
+    services = {webhook.service for webhook in patient.webhooks if webhook.service is not None}
     endpoints = {service: _slices(patient.cluster, *service) for service in services}
-    return webhooks.judged(patient.doors, endpoints, patient.now)
+    return webhooks.judged(patient.webhooks, endpoints, patient.now)
 
 
 def _slices(cluster: Cluster, namespace: str, service: str) -> Iterable[Json] | None:
@@ -139,7 +139,7 @@ def _rights(patient: Patient) -> Iterator[Finding]:
     accounts = (str((pod.get("spec") or {}).get("serviceAccountName") or "") for pod in patient.pods)
     account = next(filter(None, accounts), ACCOUNT)
     ours = (lease["metadata"]["name"] for lease in patient.leases if lease["metadata"]["namespace"] == patient.home)
-    asked = rights.wanted(patient.names, next(ours, rights.LEASE), has_webhook=bool(patient.doors))
+    asked = rights.wanted(patient.names, next(ours, rights.LEASE), has_webhook=bool(patient.webhooks))
     missing = [right for right in asked if not _is_allowed(patient, right, account)]
     return rights.judged(f"{patient.home}/{account}", missing, len(asked))
 
@@ -149,12 +149,12 @@ def _is_allowed(patient: Patient, right: rights.Right, account: str) -> bool:
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-def _neighbours(patient: Patient) -> Iterator[Finding]:
+def _other_schedulers(patient: Patient) -> Iterator[Finding]:
     deployments = patient.cluster.list(
-        "/apis/apps/v1/deployments", fieldSelector=f"metadata.name={neighbours.DEPLOYMENT}"
+        "/apis/apps/v1/deployments", fieldSelector=f"metadata.name={other_schedulers.DEPLOYMENT}"
     )
-    pods = patient.cluster.list("/api/v1/pods", labelSelector=neighbours.POD_SELECTOR)
-    return neighbours.judged(deployments, pods, patient.names)
+    pods = patient.cluster.list("/api/v1/pods", labelSelector=other_schedulers.POD_SELECTOR)
+    return other_schedulers.judged(deployments, pods, patient.names)
 
 
 _CHECKS: Final[tuple[tuple[str, Callable[[Patient], Iterator[Finding]]], ...]] = (
@@ -164,5 +164,5 @@ _CHECKS: Final[tuple[tuple[str, Callable[[Patient], Iterator[Finding]]], ...]] =
     ("placeholders", _placeholders),
     (webhooks.CHECK, _webhooks),
     (rights.CHECK, _rights),
-    (neighbours.CHECK, _neighbours),
+    (other_schedulers.CHECK, _other_schedulers),
 )

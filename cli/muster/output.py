@@ -61,17 +61,17 @@ def show(fetch: Callable[[], T], view: View[T], output: Output, *, watch: bool =
         return found
     found = fetch()
 
-    def drawn() -> RenderableType:
+    def rendered() -> RenderableType:
         return view(found, output is Output.WIDE, time.time_ns())
 
     page = console(UNBOUNDED)
     if not watch:
-        page.print(drawn())
+        page.print(rendered())
         return found
     try:
         with _screen(page) as draw:
             while True:
-                draw(drawn())
+                draw(rendered())
                 time.sleep(EVERY_S)
                 found = fetch()
     except KeyboardInterrupt:

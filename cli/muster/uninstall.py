@@ -2,7 +2,7 @@
 
 Placeholders would hold their resources as long as their owners live. The running operator registers the webhook again,
 so its pods must have ended. The signing keys tell our placeholders from forged ones, so they are deleted last, and only
-once no placeholder is left; another run can go on.
+once no placeholder is left; another run can continue.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def command(
     """One line for each finding; ends with 1 if the configuration would be refused, with 2 if it cannot be read."""
     shown = manifest.shown(file)
     try:
-        verdict = _judge(manifest.read(file), shown)
+        verdict = _check(manifest.read(file), shown)
     except (BadSetting, ConfigurationError) as error:
         typer.echo(f"{shown}: {error}")
         raise typer.Exit(1) from error
@@ -47,7 +47,7 @@ def command(
     typer.echo(f"{shown}: allowed, checksum {verdict.checksum}")
 
 
-def _judge(text: str, file: str) -> ValidationResult:
+def _check(text: str, file: str) -> ValidationResult:
     """Raises BadSetting, and ConfigurationError for a manifest that is none."""
     config_map = manifest.config_map(text)
     if config_map is None:

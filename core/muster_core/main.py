@@ -77,7 +77,7 @@ async def running(options: Options) -> AsyncIterator[Scheduler]:
     groups = Groups(directories(LdapDirectory(options.ldap_secret)))
     scheduler = Scheduler(options.loop, journal=Journal(journal) if journal else None, instance=instance, groups=groups)
     if options.follow is not None:
-        scheduler.outlet.followers.append(options.follow)
+        scheduler.dispatcher.followers.append(options.follow)
     rest = await _start_rest(scheduler, options)
     task = asyncio.create_task(scheduler.run(), name="muster-core-loop")
     try:

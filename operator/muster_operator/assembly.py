@@ -73,7 +73,7 @@ def assembled(
         kube.execute,
         configuration.limits,
         on_drop=metrics.dropped_events.inc,
-        brakes=kube.brakes,
+        throttle=kube.throttle,
         recall=kube.recall,
         may_decide=lambda: inbox.freshness.may_decide and (names is None or names.are_ours),
     )
@@ -123,5 +123,5 @@ def _attempts(metrics: Metrics) -> Attempts:
     return Attempts(
         retried=lambda kind, status: metrics.retries.labels(kind, str(status)).inc(),
         ended=metrics.ended,
-        braked=lambda kind: metrics.brakes.labels(kind).inc(),
+        braked=lambda kind: metrics.throttle.labels(kind).inc(),
     )

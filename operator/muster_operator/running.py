@@ -83,25 +83,25 @@ MAY_PASS: Final = PASSING | {401, 403}
 
 
 class Readiness:
-    """What keeps the operator from being ready, and what else probes are told; `standing` once there is one."""
+    """What keeps the operator from being ready, and what else probes are told; `leader_readiness` once there is one."""
 
     def __init__(self) -> None:
-        self.standing: LeaderReadiness | None = None
+        self.leader_readiness: LeaderReadiness | None = None
 
     def missing(self) -> str:
         """Empty = ready."""
-        return "starting" if self.standing is None else self.standing.missing
+        return "starting" if self.leader_readiness is None else self.leader_readiness.missing
 
     def role(self) -> str:
         """Empty = we lead."""
-        return "" if self.standing is None else self.standing.role
+        return "" if self.leader_readiness is None else self.leader_readiness.role
 
 
 async def run(options: Options, connect: Connect, administer: Administer) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return.
 
     Raises:
-        LinkError: it cannot serve as it is configured, or a part that has to run for ever ended; one line.
+        LinkError: it cannot serve as it is configured, or a part that has to run permanently ended; one line.
     """
     options.webhook.check()
     stop, readiness, metrics = asyncio.Event(), Readiness(), Metrics()
@@ -124,12 +124,15 @@ async def run(options: Options, connect: Connect, administer: Administer) -> Non
                 candidacy = replace(options.candidacy, serves=configuration.settings.scheduler_names)
                 if parts.names is not None and await _unless(stop, _done(parts.names.until_free())) is None:
                     return
-                lookout = ConflictDetector(session, candidacy.serves, configuration.withheld)
-                parts, leading = replace(parts, lookout=lookout), Leadership(session, candidacy, fence)
+                conflict_detector = ConflictDetector(session, candidacy.serves, configuration.withheld)
+                parts, leading = (
+                    replace(parts, conflict_detector=conflict_detector),
+                    Leadership(session, candidacy, fence),
+                )
             if options.pod:
                 parts = replace(parts, mark=LeaderLabel(session, options.namespace, options.pod, parts.loop.recovered))
             metrics.transitions.set_function(lambda: leading.transitions)
-            readiness.standing = LeaderReadiness(leading, parts.loop, parts.names)
+            readiness.leader_readiness = LeaderReadiness(leading, parts.loop, parts.names)
             watching = Watching(parts.memo, session, options.namespace, options.is_fast)
             await serve(parts, leading, watching, stop)
     except ConfigurationRejected as refused:
@@ -143,7 +146,7 @@ async def configured(session: KubeSession, namespace: str) -> Configuration:
     """The configuration in force, once the API server answers.
 
     Raises:
-        LinkError: the ConfigMaps are wrong or unreadable, YuniKorn runs beside us, or there is no API server.
+        LinkError: the ConfigMaps are wrong or unreadable, YuniKorn runs next to us, or there is no API server.
     """
     deadline, wait_s = time.monotonic() + API_SERVER_S, 0.2
     while True:

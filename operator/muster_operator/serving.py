@@ -41,7 +41,7 @@ RELEASE_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What runs beside kopf's tasks. `admission`, `names`, `lookout`, `mark`, `signing`: None = it is off."""
+    """What runs beside kopf's tasks. `admission`, `names`, `conflict_detector`, `mark`, `signing`: None = it is off."""
 
     loop: Loop
     pool: Pool
@@ -49,7 +49,7 @@ class Parts:
     memo: HandlerMemo
     admission: Admission | None = None
     names: NameLeases | None = None
-    lookout: ConflictDetector | None = None
+    conflict_detector: ConflictDetector | None = None
     mark: LeaderLabel | None = None
     signing: SigningSecret | None = None
 
@@ -71,8 +71,8 @@ async def serve(parts: Parts, leading: Leading, watching: Watching, stop: asynci
     ]
     if parts.names is not None:
         own.append(asyncio.create_task(_leading(leading, parts.names.run), name="scheduler names"))
-    if parts.lookout is not None:
-        own.append(asyncio.create_task(_leading(leading, parts.lookout.run), name="lookout"))
+    if parts.conflict_detector is not None:
+        own.append(asyncio.create_task(_leading(leading, parts.conflict_detector.run), name="conflict detection"))
     if parts.signing is not None:
         own.append(asyncio.create_task(parts.signing.run(), name="signing"))
     if parts.mark is not None:

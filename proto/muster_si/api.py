@@ -51,7 +51,7 @@ class SchedulerAPI(Protocol):
 
     Each coroutine raises `SessionLost` once the session is over and `Refused`
     where the scheduler refuses the call. A refused *message* also ends the
-    session: a client that sends such a thing has to start anew.
+    session: a client that sends such a thing has to start again.
     """
 
     async def register_resource_manager(
@@ -120,4 +120,4 @@ class AdministrationAPI(Protocol):
         """Resource managers and partitions, in numbers."""
 
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
-        """What is outstanding for lack of nodes."""
+        """What is outstanding because of missing nodes."""

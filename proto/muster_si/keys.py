@@ -72,7 +72,7 @@ APP_TAG_POLICY_PARAMETERS: Final = "yunikorn.apache.org/schedulingPolicyParamete
 #: requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms).
 TAG_CONSTRAINTS: Final = "muster/constraints"
 #: When an existing allocation got its node, epoch milliseconds (from the
-#: pod's PodScheduled condition): the gang's clock goes on from it (semantics 10).
+#: pod's PodScheduled condition): the gang's clock continues from it (semantics 10).
 TAG_ALLOCATED_AT: Final = "muster/allocated-at"
 #: "true", of an existing allocation: the pod may be a placeholder whose signature cannot be
 #: verified. It counts, but does not show that its gang ran already.
@@ -207,7 +207,7 @@ EXTRA_PLACEHOLDER_TIMEOUT: Final = "gang.placeholderTimeout"
 EXTRA_MAX_PLACEHOLDER_TIMEOUT: Final = "gang.maxPlaceholderTimeout"
 #: The wait clock's default, Go duration; 0s = off (semantics 10).
 EXTRA_WAIT_TIMEOUT: Final = "gang.waitTimeout"
-#: Age at which a gang waiting for head room pledges first; 10m (semantics 11).
+#: Age at which a gang waiting for headroom pledges first; 10m (semantics 11).
 EXTRA_STARVATION_AGE: Final = "gang.starvationAge"
 #: How long an application is Completing before it is Completed; 30s.
 EXTRA_COMPLETING_TIMEOUT: Final = "service.completingTimeout"

@@ -52,17 +52,17 @@ Retell = Callable[[logging.LogRecord], Retold | None]
 _FIELDS: Final = "retold_fields"
 
 
-class _Lines(logging.StreamHandler[TextIO]):
+class _LineHandler(logging.StreamHandler[TextIO]):
     """Writes the records of the standard library's logging."""
 
-    def __init__(self, formatter: logging.Formatter, retell: Retell | None) -> None:
+    def __init__(self, formatter: logging.Formatter, convert: Retell | None) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(formatter)
-        self._retell = retell
+        self._convert = convert
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Retells the record; False where that puts it below the level of its logger."""
-        retold = self._retell(record) if self._retell is not None else None
+        retold = self._convert(record) if self._convert is not None else None
         if retold is not None:
             record.levelno, record.levelname = retold.level, logging.getLevelName(retold.level)
             record.msg, record.args = retold.event, ()
@@ -81,7 +81,7 @@ def configure(
     form: LogFormat,
     first: Sequence[Processor],
     factory: Callable[..., NamedLogger],
-    retell: Retell | None = None,
+    convert: Retell | None = None,
 ) -> None:
     """Let structlog and the standard library's logging write lines of one form to standard error.
 
@@ -89,7 +89,7 @@ def configure(
         form: for collectors or for people.
         first: what structlog's events go through before anything else, to drop those below their level.
         factory: makes what writes them, from the name of a logger.
-        retell: what a library's records are told as.
+        convert: what a library's records are told as.
     """
     renderer, errors = _rendering(form)
     facts: list[Processor] = [structlog.processors.add_log_level, _add_logger]
@@ -105,9 +105,9 @@ def configure(
     )
     root = logging.getLogger()
     for handler in root.handlers[:]:
-        if isinstance(handler, _Lines):
+        if isinstance(handler, _LineHandler):
             root.removeHandler(handler)
-    root.addHandler(_Lines(formatter, retell))
+    root.addHandler(_LineHandler(formatter, convert))
     logging.captureWarnings(capture=True)
 
 

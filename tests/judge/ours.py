@@ -65,9 +65,9 @@ class Product:
         self._ledger = Ledger(_SETTINGS)
         self._encoder = Encoder(_RM, "default")
         self._decoder = Decoder(_RM, ["default"])
-        self._world = SchedulerState()
+        self._scheduler_state = SchedulerState()
         self._pending = scene.pending
-        step(self._world, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
+        step(self._scheduler_state, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
         for plural, raw in scene.before or scene.listed():
             self._see(plural, "ADDED", raw)
         self._recover()
@@ -76,14 +76,14 @@ class Product:
 
     def verdicts(self, without: str = "") -> list[Verdict]:
         """One for each pending pod; `without`: a filter that is not asked."""
-        partition = self._world.partitions[_PARTITION]
+        partition = self._scheduler_state.partitions[_PARTITION]
         return [_judged(partition, self._class_of(partition, pod), without) for pod in self._pending]
 
     def points(self) -> list[dict[str, dict[str, float]]]:
         """For each pending pod what a score gives to nodes that are left, by the score's name; FACTS is that of node
         facts, absent where a node is full that constraints allow: it is shared out among those, too (ADR 0017).
         """
-        partition = self._world.partitions[_PARTITION]
+        partition = self._scheduler_state.partitions[_PARTITION]
         return [_points(partition, self._class_of(partition, pod)) for pod in self._pending]
 
     def _see(self, plural: str, kind: str, raw: Raw) -> None:
@@ -95,19 +95,19 @@ class Product:
         for part in (begin, report_nodes, submit_asks):
             for outcome in part(self._ledger, _NOW_S):
                 self._tell(outcome.news)
-        step(self._world, RecoveryBarrierPassed(_RM), _NOW_NS)
+        step(self._scheduler_state, RecoveryBarrierPassed(_RM), _NOW_NS)
         self._tell(open_nodes(self._ledger, _NOW_S).news)
 
     def _tell(self, news: Iterable[CoreRequest]) -> None:
         for batch in self._encoder.batches(news):
-            self._hear(self._encoder.encoded(batch))
+            self._receive(self._encoder.encoded(batch))
 
-    def _hear(self, message: Request) -> None:
+    def _receive(self, message: Request) -> None:
         intake = self._decoded(message)
         if intake.answers:
             raise ValueError(f"the core does not understand: {intake.answers}")
         for event in intake.events:
-            self._answer(step(self._world, event, _NOW_NS))
+            self._answer(step(self._scheduler_state, event, _NOW_NS))
 
     def _decoded(self, message: Request) -> Intake:
         """What arrives of it on the other side of the wire."""
@@ -176,7 +176,7 @@ def _judged(partition: Partition, kind: AskClass, without: str) -> Verdict:
         name: Refusal("", tuple(sorted(found)), name in resolvable) if found else None
         for name, found in reasons.items()
     }
-    text = "" if None in nodes.values() else node_search.shortfall(snapshot, shape).text()
+    text = "" if None in nodes.values() else node_search.unschedulable_reason(snapshot, shape).text()
     return Verdict(nodes, text)
 
 

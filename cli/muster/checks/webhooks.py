@@ -34,17 +34,17 @@ class WebhookEndpoint:
     is_closed: bool = False
 
 
-def doors(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
+def called(configurations: Iterable[Json]) -> list[WebhookEndpoint]:
     """The different ones of all our hooks."""
     found: dict[tuple[object, ...], WebhookEndpoint] = {}
     for configuration in configurations:
         for hook in configuration.get("webhooks") or []:
             if not str(hook.get("name", "")).endswith(DOMAIN):
                 continue
-            door = _door(hook.get("clientConfig") or {})
-            door = found.setdefault((door.service, door.url, door.bundle), door)
-            door.configurations.add(str(configuration["metadata"]["name"]))
-            door.is_closed = door.is_closed or hook.get("failurePolicy") == "Fail"
+            webhook = _webhook(hook.get("clientConfig") or {})
+            webhook = found.setdefault((webhook.service, webhook.url, webhook.bundle), webhook)
+            webhook.configurations.add(str(configuration["metadata"]["name"]))
+            webhook.is_closed = webhook.is_closed or hook.get("failurePolicy") == "Fail"
     return list(found.values())
 
 
@@ -53,21 +53,23 @@ def judged(
 ) -> Iterator[Finding]:
     """`endpoints`: the EndpointSlices of each service, None = there is no such service."""
     all_of_them = list(found)
-    for door in all_of_them:
-        troubles = [*_listening(door, endpoints), *_trusted(door, now)]
-        names = ", ".join(sorted(door.configurations))
-        where = door.url or "service {}/{}".format(*(door.service or ("", "")))
+    for webhook in all_of_them:
+        troubles = [*_listening(webhook, endpoints), *_trusted(webhook, now)]
+        names = ", ".join(sorted(webhook.configurations))
+        where = webhook.url or "service {}/{}".format(*(webhook.service or ("", "")))
         yield from troubles or [fine(CHECK, f"{names}: {where} listens, its authority is valid")]
     if not all_of_them:
         yield fine(CHECK, "none is registered")
 
 
-def _listening(door: WebhookEndpoint, endpoints: Mapping[tuple[str, str], Iterable[Json] | None]) -> Iterator[Finding]:
-    if door.service is None:
+def _listening(
+    webhook: WebhookEndpoint, endpoints: Mapping[tuple[str, str], Iterable[Json] | None]
+) -> Iterator[Finding]:
+    if webhook.service is None:
         return
-    slices = endpoints.get(door.service)
-    where = "service {}/{}".format(*door.service)
-    meanwhile = "; until then pods that name our scheduler are refused" if door.is_closed else ""
+    slices = endpoints.get(webhook.service)
+    where = "service {}/{}".format(*webhook.service)
+    meanwhile = "; until then pods that name our scheduler are refused" if webhook.is_closed else ""
     if slices is None:
         yield problem(CHECK, f"{where} is not there", f"make it (deploy/webhooks.yaml){meanwhile}")
         return
@@ -81,13 +83,13 @@ def _listening(door: WebhookEndpoint, endpoints: Mapping[tuple[str, str], Iterab
         yield problem(CHECK, f"{where} has no endpoint that is ready", f"see why no operator's pod is ready{meanwhile}")
 
 
-def _trusted(door: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
-    if not door.bundle:
-        if door.service is not None:
+def _trusted(webhook: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
+    if not webhook.bundle:
+        if webhook.service is not None:
             yield problem(CHECK, "the configuration has no caBundle", "see why the operator does not write it: its log")
         return
     try:
-        ends = [certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(door.bundle)]
+        ends = [certificate.not_valid_after_utc for certificate in x509.load_pem_x509_certificates(webhook.bundle)]
     except ValueError as error:
         yield problem(
             CHECK, f"the caBundle is not readable: {error}", "delete the configuration; the operator creates it again"
@@ -104,7 +106,7 @@ def _trusted(door: WebhookEndpoint, now: datetime) -> Iterator[Finding]:
         )
 
 
-def _door(client: Json) -> WebhookEndpoint:
+def _webhook(client: Json) -> WebhookEndpoint:
     service, at = client.get("service"), urlsplit(str(client.get("url") or ""))
     url = f"{at.scheme}://{at.netloc}" if at.netloc else ""
     try:

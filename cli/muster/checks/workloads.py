@@ -26,11 +26,11 @@ _SHOWN: Final = 3
 def judged(pods: Iterable[Json], names: frozenset[str], rejected: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
     """`names`: the scheduler names that are served. `rejected`: why, by namespace and ID of applications."""
     found = list(pods)
-    yield from _strays(found, names)
+    yield from _of_unknown_schedulers(found, names)
     yield from _rejected([pod for pod in found if _scheduler(pod) in names], rejected)
 
 
-def _strays(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
+def _of_unknown_schedulers(pods: Iterable[Json], names: frozenset[str]) -> Iterator[Finding]:
     """Of pods that have not ended; each foreign name once."""
     by_name: dict[str, list[str]] = defaultdict(list)
     for pod in pods:

@@ -34,7 +34,7 @@ class Findings:
             self._lines.append(shown(f"{path}: {what}", _LONGEST))
 
     def wrong(self, error: ConfigurationError) -> None:
-        """The configuration is refused; the reading goes on for what else there is to tell."""
+        """The configuration is refused; the reading continues for what else there is to tell."""
         if len(self._errors) < MOST:
             self._errors.append(error)
 

@@ -245,7 +245,7 @@ def check(data: Data, notes: Findings) -> FileForm | None:
     try:
         return FileForm.model_validate(data)
     except ValidationError as error:
-        # What is missing goes last: it is often a key that stands there misspelt.
+        # What is missing goes last: it is often a key that is there misspelt.
         for found in sorted(error.errors(include_url=False), key=lambda one: one["type"] == "missing"):
             notes.wrong(_said(found))
         return None
@@ -282,7 +282,7 @@ def _forms_in(annotation: object) -> Iterator[type[Form]]:
 
 
 def _kind(error: str, found: object) -> str:
-    """What stands there, in a word, where it is not one value."""
+    """What is there, in a word, where it is not one value."""
     if error == "missing" or found is None:
         return "nothing"
     return "a list" if isinstance(found, list) else "a mapping"

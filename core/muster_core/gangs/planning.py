@@ -55,10 +55,10 @@ def place_part(
     places: list[tuple[AllocationKey, NodeId]] = []
     for kind, count in counts.items():
         allowed = room.count(kind.resources, count)
-        misfit = misfit_of(partition, app, kind)
-        if misfit is not None and not misfit.room:
-            allocation_plan.unplaced.append(Unplaced(kind, misfit.why, about=about(app, kind, 0)))
-            allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+        unschedulable_class = unschedulable_class_of(partition, app, kind)
+        if unschedulable_class is not None and not unschedulable_class.room:
+            allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why, about=about(app, kind, 0)))
+            allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
             continue
         spots = search.place(kind, allowed) if allowed else []
         placed = sum(there for _, there in spots)
@@ -69,7 +69,7 @@ def place_part(
             search.refuse(kind, placed, allocation_plan)
         elif allowed < count and (refused := quota.quota_refusal(partition, app, kind.resources, planned)) is not None:
             allocation_plan.unplaced.append(Unplaced(kind, refused.why))
-            allocation_plan.obstacles.append(refused.obstacle)
+            allocation_plan.blocking_reasons.append(refused.blocking_reason)
     if places:
         allocation_plan.decisions.append(
             Placement(partition.id, app.id, tuple(places), volumes_of(search.snapshot, *counts))
@@ -100,12 +100,12 @@ class _PartPlan:
 
     def refuse(self, kind: AskClass, placed: int, allocation_plan: AllocationPlan) -> None:
         """More of the class have no place here; `snapshot` is as the last part was left."""
-        why = node_search.shortfall(self.snapshot, shape_of(kind))
+        why = node_search.unschedulable_reason(self.snapshot, shape_of(kind))
         who = about(self.app, kind, placed, within(self.parts[-1].name if self.parts else ""))
         # Within a domain others of the class may have room elsewhere.
         is_anywhere = self.snapshot.within is None
         allocation_plan.unplaced.append(Unplaced(kind, why, room=0 if is_anywhere else None, about=who))
-        allocation_plan.obstacles.append(NoNodeFits(kind, 1) if is_anywhere else MembersDoNotFit(self.app.id))
+        allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1) if is_anywhere else MembersDoNotFit(self.app.id))
 
 
 def parts_of(
@@ -171,7 +171,7 @@ def within(domain: str) -> str:
     return f" in {domain}" if domain else ""
 
 
-def misfit_of(partition: Partition, app: Application, kind: AskClass) -> UnschedulableClass | None:
+def unschedulable_class_of(partition: Partition, app: Application, kind: AskClass) -> UnschedulableClass | None:
     """What is remembered of the class; for those who have room held the memory, made by others, may be too low."""
     return None if app.id in partition.reservations.by_application else partition.unschedulable_classes.get(kind)
 
@@ -188,9 +188,9 @@ def plan_gang(partition: Partition, app: Application, now_ns: int) -> Allocation
     never = quota.gang_refusal(partition, app)
     if never is not None:
         refused = [Unplaced(kind, never.why) for kind in kinds]
-        return AllocationPlan(unplaced=refused, obstacles=[never.obstacle], impossible=never.why.message)
+        return AllocationPlan(unplaced=refused, blocking_reasons=[never.blocking_reason], impossible=never.why.message)
     allocation_plan = _reserve(partition, app, kinds, now_ns)
-    if allocation_plan.obstacles:
+    if allocation_plan.blocking_reasons:
         _warn(partition, app, allocation_plan, is_held=True)
         if allocation_plan.more or app.spec.is_whole:
             return allocation_plan
@@ -200,7 +200,7 @@ def plan_gang(partition: Partition, app: Application, now_ns: int) -> Allocation
 
 
 def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_ns: int) -> AllocationPlan:
-    """Ask for head room; a gang that starves pledges before it is there (semantics 11)."""
+    """Ask for headroom; a gang that starves pledges before it is there (semantics 11)."""
     rest = lacking(app)
     refused = quota.quota_refusal(partition, app, rest)
     has_room = refused is None
@@ -208,17 +208,17 @@ def _reserve(partition: Partition, app: Application, kinds: list[AskClass], now_
     is_new = (quota_reservation.amount, quota_reservation.granted) != (app.gang.quota_reservation, app.gang.granted)
     is_starving = now_ns - app.submitted_ns >= partition.timing.starvation_age_ns
     if refused is None:
-        # One that has all or nothing is promised nothing before it starves: head room without nodes is of no use.
+        # One that has all or nothing is promised nothing before it starves: headroom without nodes is of no use.
         may_pledge = not app.spec.is_whole or is_starving or bool(app.gang.quota_reservation)
         return AllocationPlan([quota_reservation] if is_new and may_pledge else [])
     unplaced = [Unplaced(kind, refused.why) for kind in kinds]
-    # What was promised and lost its head room (a lower maximum) waits for it like a starving gang's.
+    # What was promised and lost its headroom (a lower maximum) waits for it like a starving gang's.
     claims = is_starving or bool(app.gang.quota_reservation)
-    # Who has just claimed sees another head room than before, and looks again.
+    # Who has just claimed sees another headroom than before, and looks again.
     claim: list[Decision] = [quota_reservation] if is_new and claims else []
     # Others of the leaf could take nothing from it of what its user or group lacks.
     blocks = refused.why.lack is ReasonKind.QUOTA
-    return AllocationPlan(claim, unplaced, [refused.obstacle], more=bool(claim), blocks=blocks)
+    return AllocationPlan(claim, unplaced, [refused.blocking_reason], more=bool(claim), blocks=blocks)
 
 
 def _place(partition: Partition, app: Application, kinds: list[AskClass], allocation_plan: AllocationPlan) -> None:
@@ -250,11 +250,11 @@ def _place(partition: Partition, app: Application, kinds: list[AskClass], alloca
         place_part(partition, app, counts, allocation_plan, parts_of(partition, app, counts, expected))
     elif refused is not None:
         allocation_plan.unplaced += [Unplaced(kind, refused.why) for kind in kinds]
-        allocation_plan.obstacles.append(refused.obstacle)
+        allocation_plan.blocking_reasons.append(refused.blocking_reason)
     elif answer is not None:
         _refuse(app, counts, answer, allocation_plan)
     if exceeds and not is_whole:  # once the nodes could hold it, it reserves what fits
-        allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+        allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
 
 
 def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, allocation_plan: AllocationPlan) -> None:
@@ -262,10 +262,10 @@ def _refuse(app: Application, counts: dict[AskClass, int], answer: Shortage, all
     kinds = list(counts)
     if answer.demand >= len(kinds):
         allocation_plan.unplaced += [Unplaced(kind, answer.why) for kind in kinds]
-        allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+        allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
         return
     kind = kinds[answer.demand]
-    allocation_plan.obstacles.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
+    allocation_plan.blocking_reasons.append(NoNodeFits(kind, counts[kind]) if answer.alone else MembersDoNotFit(app.id))
     room = answer.count - answer.missing
     where = within(answer.domain) or ("" if answer.alone else " together with the others")
     details = about(app, kind, room, where)
@@ -279,9 +279,9 @@ def _whole(
 ) -> Places | Shortage:
     """Places for all and those to come, or which is short of them."""
     for index, (kind, count) in enumerate(counts.items()):
-        misfit = misfit_of(partition, app, kind)
-        if misfit is not None and misfit.room < count:
-            return Shortage(index, count - misfit.room, misfit.why, count, alone=True)
+        unschedulable_class = unschedulable_class_of(partition, app, kind)
+        if unschedulable_class is not None and unschedulable_class.room < count:
+            return Shortage(index, count - unschedulable_class.room, unschedulable_class.why, count, alone=True)
     demands: list[MemberDemand] = [*((shape_of(kind), count) for kind, count in counts.items()), *coming]
     sort, work = partition.config.node_sort, Work(app.gang.searches)
     if app.spec.topology is None:

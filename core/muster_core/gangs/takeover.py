@@ -169,7 +169,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _TakeoverSearch:
-    """What one gang lacks, and whether it could have it."""
+    """What one gang needs, and whether it could have it."""
 
     partition: Partition
     app: Application
@@ -201,7 +201,7 @@ class _TakeoverSearch:
         return _Answer(places, snapshot, left, emptied) if isinstance(places, Places) else None
 
     def _quotas(self, rivals: Sequence[_Rival]) -> dict[LimitSubject, Limit] | None:
-        """What each maximum leaves once the gang has all it lacks; None = one of them is too low."""
+        """What each maximum leaves once the gang has all it still needs; None = one of them is too low."""
         found: dict[LimitSubject, Limit] = {}
         for bound in quota.bounds(self.partition, self.app):
             freed = NOTHING

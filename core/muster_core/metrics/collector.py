@@ -215,7 +215,7 @@ def usage_counts(total: npt.NDArray[np.int64], left: npt.NDArray[np.int64]) -> n
 
 
 def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[np.int64]]:
-    """By what may stand in a metric's name; two resources that become one name are added up."""
+    """By what may are in a metric's name; two resources that become one name are added up."""
     named: dict[str, npt.NDArray[np.int64]] = {}
     for resource, counts in usage.items():
         name = word(resource)
@@ -328,9 +328,9 @@ def _preemptions(partitions: list[Partition]) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class CollectorSources:
-    """Whom the collector asks. `world`: it is another one after the loop began anew."""
+    """Whom the collector asks. `scheduler_state`: it is another one after the loop started again."""
 
-    world: Callable[[], SchedulerState]
+    scheduler_state: Callable[[], SchedulerState]
     mailbox: EventQueue
     events: EventStore
     pushes: PushFilter
@@ -351,7 +351,7 @@ class StateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every metric, one after the other: time may pass between two of them."""
         owners = self._owners
-        partitions = list(owners.world().partitions.values())
+        partitions = list(owners.scheduler_state().partitions.values())
         counted = owners.metrics
         yield from node_families(partitions, counted.nodes_refused, counted.nodes_gone)
         yield from application_families(partitions)
@@ -388,7 +388,7 @@ class StateCollector(Collector):
         if owners.metrics.healthy is not None:
             meaning = "1 = the last health checks passed."
             yield gauge("muster_core_healthy", meaning, [({}, float(owners.metrics.healthy))])
-        ignored = owners.world().ignored
+        ignored = owners.scheduler_state().ignored
         yield counter(
             "muster_core_ignored_events_total",
             "Received events without an effect, by kind.",

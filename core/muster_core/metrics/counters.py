@@ -173,7 +173,7 @@ class Metrics:
         if answer.new:
             self._times.batch.observe(len(answer.new))
 
-    def unheard(self, what: str) -> None:
+    def dropped(self, what: str) -> None:
         """Count something that went nowhere."""
         self._undelivered.labels(what).inc()
 

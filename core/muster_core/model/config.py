@@ -70,7 +70,7 @@ class QueuePolicies:
     preemption: PreemptionPolicy = PreemptionPolicy.DEFAULT
     #: How long an ask waits before it may preempt.
     preemption_delay_ns: int = 30 * _SECOND
-    #: How long a queue may stay over a lowered maximum; 0 = for ever.
+    #: How long a queue may stay over a lowered maximum; 0 = without a limit.
     quota_preemption_delay_ns: int = 0
     #: So many unschedulable asks in one pass send the application to sleep; 0 = never.
     backoff_after: int = 0

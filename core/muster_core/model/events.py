@@ -50,7 +50,7 @@ class ConnectionLost:
 
 @dataclass(frozen=True, slots=True)
 class ManagerLeft:
-    """The resource manager said goodbye."""
+    """The resource manager unregistered."""
 
     rm: RmId
 
@@ -238,7 +238,7 @@ class TimerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """One deadline. It is only heard while its subject still shows the same
+    """One deadline. It only has an effect while its subject still shows the same
     `generation`: clocks are never cancelled, they go stale.
     """
 

@@ -84,7 +84,7 @@ class Detail(StrEnum):
 class EventRecorded:
     """`subject` is the id of what it is about, `reference` the second thing's, `resource` the amount concerned.
 
-    One that changes nothing (`Change.NONE`, `Detail.NONE`) is said to people: the resource manager hears it too.
+    One that changes nothing (`Change.NONE`, `Detail.NONE`) is said to people: the resource manager receives it too.
     """
 
     rm: RmId

@@ -265,7 +265,7 @@ class AskSpec:
     originator: bool = False
     priority: int = 0
     max_allocations: int = 1
-    #: Run time of what is allocated; 0 = for ever (semantics 2).
+    #: Run time of what is allocated; 0 = without a limit (semantics 2).
     timeout_ns: int = 0
     namespace: str = ""
     tags: Mapping[str, str] = field(default_factory=lambda: _NO_TAGS)
@@ -313,7 +313,7 @@ class AllocationSpec:
     allow_preempt_self: bool = True
     allow_preempt_other: bool = True
     created_ns: int = 0
-    #: When it got its node; the placeholder clock goes on from it (semantics 10).
+    #: When it got its node; the placeholder clock continues from it (semantics 10).
     allocated_ns: int = 0
     #: It may be a placeholder that cannot be verified: it does not show that its gang ran already.
     unverified: bool = False

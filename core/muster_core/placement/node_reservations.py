@@ -40,7 +40,7 @@ _APPLICATIONS: Final = 64
 
 
 def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
-    """Places for those of its asks that room is held for; head room that is held for an ask is its own to use."""
+    """Places for those of its asks that room is held for; headroom that is held for an ask is its own to use."""
     allocation_plan = AllocationPlan()
     if app.id not in partition.reservations.by_application:
         return allocation_plan
@@ -52,7 +52,7 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
         back = hold.resources if hold.preempted else NOTHING
         if not quota.room(partition, app, back, given).room(taken).count(ask.spec.resources, 1):
             refused = quota.quota_refusal(partition, app, ask.spec.resources, taken - back, given + back)
-            allocation_plan.obstacles += [refused.obstacle] if refused is not None else []
+            allocation_plan.blocking_reasons += [refused.blocking_reason] if refused is not None else []
             continue
         node = _place(partition, snapshot, ask.kind, hold, freed)
         if node:
@@ -63,7 +63,7 @@ def plan_reservation(partition: Partition, app: Application) -> AllocationPlan:
             allocation_plan.decisions.append(Placement(partition.id, app.id, ((hold.key, node),), volumes))
         elif hold.preempted:
             # Head room is held for it too, so what refuses others of its class does not refuse it: any node may help.
-            allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+            allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
 
 

@@ -70,7 +70,7 @@ def _that_count(preferences: Preferences, sort: NodeSort) -> Preferences:
 class NodeRanking:
     """How a shape sees the nodes: a key per row, the lowest is preferred."""
 
-    __slots__ = ("_about", "_balance", "_liked", "_parts", "_ranks", "_size", "_standings")
+    __slots__ = ("_about", "_balance", "_liked", "_parts", "_ranks", "_score_cache", "_size")
 
     def __init__(self, snapshot: Snapshot, shape: RequestShape, sort: NodeSort) -> None:
         asked = shape.resources
@@ -89,7 +89,7 @@ class NodeRanking:
         liked = scores_node_properties.points(shape.constraints, preferences, snapshot.nodes)
         self._liked: FloatColumn | None = liked
         self._balance = _balance(snapshot, shape) if sort.balanced else None
-        self._standings = snapshot.nodes.score_cache if snapshot.is_bare else None
+        self._score_cache = snapshot.nodes.score_cache if snapshot.is_bare else None
         wishes = None if liked is None else (shape.constraints, preferences)
         self._about: Hashable = (asked, sort, wishes)
 
@@ -151,11 +151,11 @@ class NodeRanking:
 
     def _of(self, rows: IntColumn) -> FloatColumn:
         """The keys of the rows as they are now, to be read only."""
-        keys = self.keys() if self._standings is None else self._standing(self._standings)
+        keys = self.keys() if self._score_cache is None else self._cached_keys(self._score_cache)
         return keys if len(rows) == self._size else keys[rows]
 
-    def _standing(self, score_cache: NodeScoreCache) -> FloatColumn:
-        """The keys of all rows, of which those are made anew that changed since somebody asked last."""
+    def _cached_keys(self, score_cache: NodeScoreCache) -> FloatColumn:
+        """The keys of all rows, of which those are created again that changed since somebody asked last."""
         known = score_cache.kept.get(self._about)
         changed = score_cache.since(known.seen) if known is not None and known.liked is self._liked else None
         if known is None or changed is None or len(changed) > self._size // 4:
@@ -428,7 +428,7 @@ def feasible_nodes(snapshot: Snapshot, shape: RequestShape) -> int:
     return int(on_facts(snapshot, shape).sum())
 
 
-def shortfall(snapshot: Snapshot, shape: RequestShape) -> UnschedulableReason:
+def unschedulable_reason(snapshot: Snapshot, shape: RequestShape) -> UnschedulableReason:
     """Why one more of the shape does not fit: nodes per reason, each node under the
     first filter that refuses it, with every resource that it has too little of.
     """

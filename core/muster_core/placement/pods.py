@@ -93,7 +93,7 @@ def _nameless(volume: Volume) -> Volume:
 
 @dataclass(frozen=True, slots=True)
 class SearchBudget:
-    """What one plan may spend: so many looks at all nodes, and no more time than there is. The next plan goes on."""
+    """What one plan may spend: so many looks at all nodes, and no more time than there is. The next plan continues."""
 
     may_go_on: Callable[[], bool]
     looks: int
@@ -122,12 +122,14 @@ def plan_pods(
         if search.left <= 0 or allocation_plan.more:
             allocation_plan.more = True
             break
-        misfit = partition.unschedulable_classes.get(kind)
-        if misfit is not None and not misfit.room:
-            allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+        unschedulable_class = partition.unschedulable_classes.get(kind)
+        if unschedulable_class is not None and not unschedulable_class.room:
+            allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
             if has_untold(app, kind):
                 refused = quota.quota_refusal(partition, app, kind.resources, search.planned)
-                allocation_plan.unplaced.append(Unplaced(kind, misfit.why if refused is None else refused.why))
+                allocation_plan.unplaced.append(
+                    Unplaced(kind, unschedulable_class.why if refused is None else refused.why)
+                )
             continue
         if not is_first and not (search.may_look(kind) and budget.may_go_on()):
             allocation_plan.more, allocation_plan.left = True, len(kinds) - index
@@ -165,12 +167,12 @@ class _PodSearch:
         self.left -= placed
         if why is not None:
             self.allocation_plan.unplaced.append(Unplaced(kind, why, room=0))
-            self.allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+            self.allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
         elif allowed < count:
             refused = quota.quota_refusal(partition, app, kind.resources, self.planned)
             if refused is not None:
                 self.allocation_plan.unplaced.append(Unplaced(kind, refused.why))
-                self.allocation_plan.obstacles.append(refused.obstacle)
+                self.allocation_plan.blocking_reasons.append(refused.blocking_reason)
         elif count < wants:
             self.allocation_plan.more = True
 
@@ -189,7 +191,7 @@ class _PodSearch:
         self.looks -= 1
         lift(self.partition, snapshot, kind, 1)
         placed = self._give(kind, allowed, snapshot)
-        why = node_search.shortfall(snapshot, shape_of(kind)) if placed < allowed else None
+        why = node_search.unschedulable_reason(snapshot, shape_of(kind)) if placed < allowed else None
         lift(self.partition, snapshot, kind, -1)
         if placed:  # what was placed may draw others near
             self.refused.clear()

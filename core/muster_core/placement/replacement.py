@@ -55,9 +55,9 @@ def plan_replacements(partition: Partition, app: Application, at_most: int) -> A
     allocation_plan.more = len(allocation_plan.decisions) >= at_most or (
         app.has_multiple and _is_left(app, allocation_plan)
     )
-    if allocation_plan.unplaced or allocation_plan.obstacles:
+    if allocation_plan.unplaced or allocation_plan.blocking_reasons:
         # A label or a taint that goes may let the pod run where its placeholder is, full or not.
-        allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+        allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
     return allocation_plan
 
 
@@ -206,8 +206,10 @@ def _plan_constrained_elsewhere(
     spots = node_search.place(snapshot, shape, 1, partition.config.node_sort)
     if not spots:
         # Not to be remembered of the class: with another placeholder gone the answer may be another.
-        search.allocation_plan.unplaced.append(Unplaced(app.asks[key].kind, node_search.shortfall(snapshot, shape)))
-        search.allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+        search.allocation_plan.unplaced.append(
+            Unplaced(app.asks[key].kind, node_search.unschedulable_reason(snapshot, shape))
+        )
+        search.allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
         snapshot.enter(row, pod_on_node, 1)
         return False
     node = spots[0][0]
@@ -259,16 +261,18 @@ def _plan_elsewhere(
 ) -> bool:
     kind = app.asks[key].kind
     shape = shape_of(kind)
-    misfit = partition.unschedulable_classes.get(kind)
-    if misfit is not None and not misfit.room:
-        search.allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+    unschedulable_class = partition.unschedulable_classes.get(kind)
+    if unschedulable_class is not None and not unschedulable_class.room:
+        search.allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
         if has_untold(app, kind):
-            search.allocation_plan.unplaced.append(Unplaced(kind, misfit.why))
+            search.allocation_plan.unplaced.append(Unplaced(kind, unschedulable_class.why))
         return False
     spots = node_search.place(search.snapshot, shape, 1, partition.config.node_sort)
     if not spots:
-        search.allocation_plan.unplaced.append(Unplaced(kind, node_search.shortfall(search.snapshot, shape), room=0))
-        search.allocation_plan.obstacles.append(NoNodeFits(kind, 1))
+        search.allocation_plan.unplaced.append(
+            Unplaced(kind, node_search.unschedulable_reason(search.snapshot, shape), room=0)
+        )
+        search.allocation_plan.blocking_reasons.append(NoNodeFits(kind, 1))
         return False
     replacement = PlaceholderReplacement(partition.id, app.id, key, placeholder.id, spots[0][0], same_node=False)
     search.allocation_plan.decisions.append(replacement)

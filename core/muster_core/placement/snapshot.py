@@ -271,7 +271,7 @@ class Unplaced:
 
 @dataclass(slots=True)
 class AllocationPlan:
-    """To be committed in order; `obstacles`: what stands in the way of the rest. `more`: there may be
+    """To be committed in order; `blocking_reasons`: what is in the way of the rest. `more`: there may be
     room for more, it was not looked for. `blocks`: no application of the leaf that has not
     started may go before this one (semantics 11). `checked`: the empty cluster was
     asked about; `in_vain`: places for all of a gang were looked for and not found; `notice`: a
@@ -281,7 +281,7 @@ class AllocationPlan:
 
     decisions: list[Decision] = field(default_factory=list)
     unplaced: list[Unplaced] = field(default_factory=list)
-    obstacles: list[BlockingReason] = field(default_factory=list)
+    blocking_reasons: list[BlockingReason] = field(default_factory=list)
     more: bool = False
     #: Classes that were not looked at, because the time of the cycle was up: they are in the next one.
     left: int = 0

@@ -6,7 +6,7 @@ that guarantees a requested resource. Two leaf queues that preempt from each oth
 Differs: in preemption, what is promised to asks whose victims are still there counts as used, so one guarantee is not
 claimed twice.
 
-Differs: queues that preempt from each other in turns are paused; YuniKorn lets them go on.
+Differs: queues that preempt from each other in turns are paused; YuniKorn lets them continue.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster_core.state.scheduler_state import Partition
 
 @dataclass(frozen=True, slots=True)
 class PreemptionFence:
-    """Victims have to be below `root`, and have to free `need` there besides what a node lacks."""
+    """Victims have to be below `root`, and have to free `need` there in addition to what a node lacks."""
 
     root: Queue
     need: Resources
@@ -172,7 +172,7 @@ def leaves_below(root: Queue) -> Iterable[Queue]:
 _SECOND: Final = 1_000_000_000
 
 
-#: A pair that left each other alone for so long starts anew.
+#: A pair that left each other alone for so long starts again.
 WINDOW_NS: Final = 600 * _SECOND
 
 
@@ -201,7 +201,7 @@ def paused_until(partition: Partition, leaf: QueuePath, now_ns: int) -> int:
 def is_thrashing(partition: Partition, leaf: QueuePath, victim: QueuePath, now_ns: int) -> ThrashingGuard | None:
     """The rivalry that would go round once more if the leaf took from the other; None = it would not."""
     rivalry = partition.preemptions.thrashing_guards.get(pair(leaf, victim))
-    if rivalry is None or is_over(rivalry, now_ns) or rivalry.taker == leaf or not rivalry.turns:
+    if rivalry is None or is_over(rivalry, now_ns) or rivalry.taker == leaf or not rivalry.rounds:
         return None
     # After a pause one is let through: the world may be another by then.
     return rivalry if rivalry.since_ns >= rivalry.paused_until_ns else None

@@ -359,7 +359,7 @@ _TRIED: Final = 8
 
 
 def excess(queue: Queue) -> Resources:
-    """By how much the queue is over its maximum once what was told to go is gone."""
+    """By how much the queue is over its maximum once what is being released is gone."""
     return queue.max.excess(remaining(queue))
 
 

@@ -228,9 +228,9 @@ def _usable(
     while queue is None:
         missing.append(path if not missing else parent_path(missing[-1]))
         queue = tree.get(parent_path(missing[-1]))
-    obstacle = _closed_to_children(queue, path) if missing else _closed(queue)
-    if obstacle:
-        return _NoMatch(obstacle)
+    blocking_reason = _closed_to_children(queue, path) if missing else _closed(queue)
+    if blocking_reason:
+        return _NoMatch(blocking_reason)
     is_allowed = may_submit(queue, application.user, _known_groups(application))
     if is_allowed is None:
         return GroupsNeeded(f"an access list of queue {path} or of a queue above it names groups")

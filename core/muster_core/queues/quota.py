@@ -39,7 +39,7 @@ class QuotaBound:
 class QuotaRefusal:
     """Whose maximum is in the way, and the "no" for people."""
 
-    obstacle: QuotaExceeded
+    blocking_reason: QuotaExceeded
     why: UnschedulableReason
 
 
@@ -74,7 +74,7 @@ def quota_refusal(
     planned: Resources = NOTHING,
     given: Resources = NOTHING,
 ) -> QuotaRefusal | None:
-    """Who has too little for `wanted` besides what is `planned` already, of what, and how much; None = nobody.
+    """Who has too little for `wanted` in addition to what is `planned` already, of what, and how much; None = nobody.
     `given` is planned too, where users and groups are asked.
     """
     back = app.node_reserved if app.is_reserving else NOTHING
@@ -84,7 +84,7 @@ def quota_refusal(
         if excess:
             owner = app.id if app.gang.quota_reservation or app.node_reserved else None
             return QuotaRefusal(
-                QuotaExceeded(bound.holder, wanted, owner), _shortfall(bound, left, wanted, min(excess))
+                QuotaExceeded(bound.holder, wanted, owner), _quota_reason(bound, left, wanted, min(excess))
             )
     return None
 
@@ -95,7 +95,7 @@ def is_beyond_limits(partition: Partition, app: Application, wanted: Resources) 
     return refused is not None and refused.why.lack is ReasonKind.USER_QUOTA
 
 
-def _shortfall(bound: QuotaBound, left: Limit, wanted: Resources, name: str) -> UnschedulableReason:
+def _quota_reason(bound: QuotaBound, left: Limit, wanted: Resources, name: str) -> UnschedulableReason:
     has = max(left.get(name) or 0, 0)
     holder = bound.holder
     asked = f"{name}={wanted[name]} is asked for"
@@ -199,7 +199,7 @@ _WAITING = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 class StartRefusal:
     """Whose limit keeps the application from starting; `detail`: how that is noted (contract 6.1)."""
 
-    obstacle: MaxApplicationsReached
+    blocking_reason: MaxApplicationsReached
     why: UnschedulableReason
     detail: Detail
 
@@ -293,7 +293,7 @@ class FairnessQuantum:
     rivals: tuple[CompetingQueue, ...] = ()
 
     def count(self, each: Resources, at_most: int, planned: Resources = NOTHING) -> int:
-        """How many of `each` may be given, besides what is `planned`, before a rival is due."""
+        """How many of `each` may be given, in addition to what is `planned`, before a rival is due."""
         count = at_most
         if at_most <= 1 and not planned:
             return at_most

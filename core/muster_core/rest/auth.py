@@ -214,7 +214,7 @@ class Reviewer:
         self._server = server
         self._monotonic_s = monotonic_s
         self._kept: OrderedDict[tuple[str, str, str], tuple[Ruling, float]] = OrderedDict()
-        self._turns = asyncio.Semaphore(_MOST_ASKED)
+        self._slots = asyncio.Semaphore(_MOST_ASKED)
         self._session: aiohttp.ClientSession | None = None
 
     async def review(self, token: str, path: str, verb: str) -> Ruling:
@@ -223,7 +223,7 @@ class Reviewer:
         kept = self._kept.get(key)
         if kept is not None and self._monotonic_s() < kept[1]:
             return kept[0]
-        async with self._turns:
+        async with self._slots:
             ruling = await self._ask(token, path, verb)
         self._kept[key] = (ruling, self._monotonic_s() + KEPT_S)
         self._kept.move_to_end(key)
@@ -323,9 +323,9 @@ class Authorizer:
         """Whether anybody's token is accepted."""
         return self._token is not None or self._reviewer is not None
 
-    async def admit(self, request: web.Request, door: AccessLevel) -> None:
+    async def admit(self, request: web.Request, access: AccessLevel) -> None:
         """Let the request pass. Raises RestFailure: 401 who are you, 403 not you, 503 cannot be found out."""
-        if door is AccessLevel.OPEN or (door is AccessLevel.READ and not self._settings.closed):
+        if access is AccessLevel.OPEN or (access is AccessLevel.READ and not self._settings.closed):
             return
         token = _token_of(request)
         if not token:

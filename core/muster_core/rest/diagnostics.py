@@ -39,12 +39,12 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 CHECKED_UP_TO: Final = 5_000
 
 
-def state_dump_parts(world: SchedulerState) -> Iterator[tuple[str, Json]]:
+def state_dump_parts(scheduler_state: SchedulerState) -> Iterator[tuple[str, Json]]:
     """What is held, counted: everything is 0 or empty when nothing is left over; one count at a time.
 
     `pledges`, `queues` and `users` name only who holds something.
     """
-    partitions = list(world.partitions.values())
+    partitions = list(scheduler_state.partitions.values())
     apps = [app for partition in partitions for app in partition.applications.values()]
     allocations = sum(len(app.allocations) for app in apps)
     yield "applications", len(apps)
@@ -64,18 +64,18 @@ def state_dump_parts(world: SchedulerState) -> Iterator[tuple[str, Json]]:
             for user, usage in partition.users.usage.items()
         },
     )
-    yield "ignored", dict(world.ignored)
+    yield "ignored", dict(scheduler_state.ignored)
 
 
-def _ledgers(world: SchedulerState) -> Iterator[bytes]:
+def _ledgers(scheduler_state: SchedulerState) -> Iterator[bytes]:
     """`ledgers`, and at its end the nodes that hold something."""
     before = b"{"
-    for name, value in state_dump_parts(world):
+    for name, value in state_dump_parts(scheduler_state):
         yield before + orjson.dumps(name) + b":" + orjson.dumps(value)
         before = b","
     yield _key("nodes")
     before = b"{"
-    for partition in list(world.partitions.values()):
+    for partition in list(scheduler_state.partitions.values()):
         for node in list(partition.nodes):
             if node in partition.nodes and (taken := partition.nodes.allocated(node)):
                 yield before + orjson.dumps(node) + b":" + orjson.dumps(amounts(taken))
@@ -84,34 +84,34 @@ def _ledgers(world: SchedulerState) -> Iterator[bytes]:
 
 
 def state_dump_pieces(
-    world: SchedulerState, now_ns: int, outside: Iterable[tuple[str, Json]], *, check: bool = False
+    scheduler_state: SchedulerState, now_ns: int, outside: Iterable[tuple[str, Json]], *, check: bool = False
 ) -> Iterator[bytes]:
     """The document. `outside`: keys that are not the world's own. `check`: the invariants, however long it takes."""
     yield b'{"timestamp":' + orjson.dumps(now_ns)
     for name, value in outside:
         yield _key(name) + orjson.dumps(value)
     yield _key("ledgers")
-    yield from _ledgers(world)
-    few = sum(len(app.allocations) for p in world.partitions.values() for app in p.applications.values())
+    yield from _ledgers(scheduler_state)
+    few = sum(len(app.allocations) for p in scheduler_state.partitions.values() for app in p.applications.values())
     yield _key("invariants")
-    yield orjson.dumps(invariants.check(world)) if check or few <= CHECKED_UP_TO else b"null"
+    yield orjson.dumps(invariants.check(scheduler_state)) if check or few <= CHECKED_UP_TO else b"null"
     yield _key("resourceManagers")
     yield orjson.dumps(
-        [{"rmId": rm.id, "state": rm.state.value, "fenced": rm.fence_up} for rm in world.managers.values()]
+        [{"rmId": rm.id, "state": rm.state.value, "fenced": rm.fence_up} for rm in scheduler_state.managers.values()]
     )
     yield _key("partitions")
-    yield from array(cluster_views.partition(partition) for partition in list(world.partitions.values()))
+    yield from array(cluster_views.partition(partition) for partition in list(scheduler_state.partitions.values()))
     yield _key("queues")
-    yield from _trees(world)
+    yield from _trees(scheduler_state)
     yield _key("applications")
-    yield from array(_applications(world, now_ns))
+    yield from array(_applications(scheduler_state, now_ns))
     yield _key("appHistory")
     yield from array(
-        app for p in list(world.partitions.values()) for app in application_views.all_of(p.history, p, now_ns)
+        app for p in list(scheduler_state.partitions.values()) for app in application_views.all_of(p.history, p, now_ns)
     )
     yield _key("nodes")
     yield b"["
-    for count, partition in enumerate(list(world.partitions.values())):
+    for count, partition in enumerate(list(scheduler_state.partitions.values())):
         yield b"," if count else b""
         yield b'{"partitionName":' + orjson.dumps(partition_name(partition.id))
         yield _key("nodesInfo")
@@ -122,17 +122,17 @@ def state_dump_pieces(
     yield b"]}"
 
 
-def _trees(world: SchedulerState) -> Iterator[bytes]:
+def _trees(scheduler_state: SchedulerState) -> Iterator[bytes]:
     before = b"["
-    for partition in list(world.partitions.values()):
+    for partition in list(scheduler_state.partitions.values()):
         yield before
         yield from queue_views.tree(partition.queues.root, partition)
         before = b","
     yield b"[]" if before == b"[" else b"]"
 
 
-def _applications(world: SchedulerState, now_ns: int) -> Iterator[Shape]:
-    for partition in list(world.partitions.values()):
+def _applications(scheduler_state: SchedulerState, now_ns: int) -> Iterator[Shape]:
+    for partition in list(scheduler_state.partitions.values()):
         yield from application_views.all_of(partition.applications.values(), partition, now_ns)
 
 
@@ -164,15 +164,18 @@ def _key(name: str) -> bytes:
 _DEADLINE_S: Final = 2.0
 
 
-async def full_state_dump(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def full_state_dump(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Row 26, one at a time. `invariants` in the query: check them all, however long it takes."""
-    async with desk.dumping:
-        outside = await _outside(desk)
+    async with rest_context.dumping:
+        outside = await _outside(rest_context)
         check = request.query.get("invariants") in ("1", "true")
-        return await write(request, state_dump_pieces(desk.core.loop.world, desk.now_ns(), outside, check=check))
+        return await write(
+            request,
+            state_dump_pieces(rest_context.core.loop.scheduler_state, rest_context.now_ns(), outside, check=check),
+        )
 
 
-async def stack(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def stack(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Row 27: where every task and every thread is."""
     return web.Response(text=stacks())
 
@@ -192,12 +195,12 @@ def stacks() -> str:
     return text.getvalue()
 
 
-async def _outside(desk: RestContext) -> list[tuple[str, Json]]:
+async def _outside(rest_context: RestContext) -> list[tuple[str, Json]]:
     """What the sessions know, the resource managers themselves (GetStateDump, semantics 7), and what REST keeps."""
-    core = desk.core
-    sessions = list(core.outlet.sessions.values())
+    core = rest_context.core
+    sessions = list(core.dispatcher.sessions.values())
     told = await asyncio.gather(*(_of_manager(session) for session in sessions))
-    partitions = list(core.loop.world.partitions.values())
+    partitions = list(core.loop.scheduler_state.partitions.values())
     rules: list[Json] = [
         {
             "partition": partition_name(item.id),
@@ -210,8 +213,8 @@ async def _outside(desk: RestContext) -> list[tuple[str, Json]]:
         ("rmDiagnostics", {session.rm: answer for session, answer in zip(sessions, told, strict=True)}),
         ("config", {s.rm: {"config": s.config_text, "extra": dict(s.extra_config)} for s in sessions}),
         ("placementRules", rules),
-        ("containerHistory", [orjson.loads(encode(item)) for item in desk.history.containers()]),
-        ("logLevel", desk.levels.level.value if desk.levels else ""),
+        ("containerHistory", [orjson.loads(encode(item)) for item in rest_context.history.containers()]),
+        ("logLevel", rest_context.levels.level.value if rest_context.levels else ""),
         ("eventStreams", {"open": core.events.open_streams}),
     ]
 
@@ -240,25 +243,25 @@ _LINES: Final = 60
 _NOT_HERE: Final = ("block", "mutex", "symbol", "trace")
 
 
-async def index(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def index(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """What there is."""
     lines = [f"/debug/pprof/{name}" for name in _PROFILES]
     return web.Response(text="\n".join([*lines, "seconds=N: how long is looked (profile, heap, allocs)", ""]))
 
 
-async def profile(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def profile(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """One of them."""
     name = request.match_info["name"]
     if name in _NOT_HERE:
         raise RestFailure(501, f"there is no {name} profile of this scheduler")
     if name not in _PROFILES:
         raise not_found(f"Unknown profile {name}")
-    seconds = RequestContext(desk, request.match_info, request.query, 0).number("seconds", _SECONDS)
+    seconds = RequestContext(rest_context, request.match_info, request.query, 0).number("seconds", _SECONDS)
     if seconds > _MOST_SECONDS:
         raise bad_request(f"seconds is more than {_MOST_SECONDS}")
-    if desk.profiling.locked():
+    if rest_context.profiling.locked():
         raise RestFailure(409, "another profile is being taken")
-    async with desk.profiling:
+    async with rest_context.profiling:
         return web.Response(text=await _PROFILES[name](seconds))
 
 

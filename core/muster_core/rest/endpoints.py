@@ -34,14 +34,14 @@ _STATES: Final = ("active", "rejected", "completed")
 
 def all_clusters(asked: RequestContext) -> Pieces:
     """Row 1."""
-    sessions = list(asked.desk.core.outlet.sessions.values())
-    partitions = list(asked.world.partitions.values())
-    return array(cluster_views.cluster(item, sessions, asked.desk.started_ns) for item in partitions)
+    sessions = list(asked.rest_context.core.dispatcher.sessions.values())
+    partitions = list(asked.scheduler_state.partitions.values())
+    return array(cluster_views.cluster(item, sessions, asked.rest_context.started_ns) for item in partitions)
 
 
 def all_partitions(asked: RequestContext) -> Pieces:
     """Row 5."""
-    return array(cluster_views.partition(item) for item in list(asked.world.partitions.values()))
+    return array(cluster_views.partition(item) for item in list(asked.scheduler_state.partitions.values()))
 
 
 def placement_rules(asked: RequestContext) -> Pieces:
@@ -114,7 +114,9 @@ def one_node(asked: RequestContext) -> Pieces:
 
 def node_utilizations(asked: RequestContext) -> Pieces:
     """Row 16."""
-    return array(found for item in list(asked.world.partitions.values()) for found in cluster_views.by_use(item))
+    return array(
+        found for item in list(asked.scheduler_state.partitions.values()) for found in cluster_views.by_use(item)
+    )
 
 
 def all_users(asked: RequestContext) -> Pieces:
@@ -150,19 +152,19 @@ def one_group(asked: RequestContext) -> Pieces:
 
 def application_history(asked: RequestContext) -> Pieces:
     """Row 21."""
-    return array(asked.desk.history.applications())
+    return array(asked.rest_context.history.applications())
 
 
 def container_history(asked: RequestContext) -> Pieces:
     """Row 22."""
-    return array(asked.desk.history.containers())
+    return array(asked.rest_context.history.containers())
 
 
 def health(asked: RequestContext) -> Pieces:
     """Row 23."""
-    if asked.desk.health is None:
+    if asked.rest_context.health is None:
         raise not_found("Health check is not available")
-    return one(asked.desk.health)
+    return one(asked.rest_context.health)
 
 
 def autoscaling(asked: RequestContext) -> Pieces:
@@ -203,12 +205,12 @@ _OWN_NAMES: Final = frozenset({"properties", "guaranteed", "max", "resourceweigh
 _FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenabled"})
 
 
-async def config(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def config(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Row 3: JSON where exactly that is accepted, else YAML."""
-    session = _session(desk, request.query.get("rmId", ""))
+    session = _session(rest_context, request.query.get("rmId", ""))
     text = session.config_text if session and session.config_text.strip() else DEFAULT_TEXT
     extra = _settings(session.extra_config if session else {})
-    async with desk.checking:
+    async with rest_context.checking:
         data = await asyncio.to_thread(document.read, text)
     found = data if isinstance(data, dict) else {}
     if request.headers.get(hdrs.ACCEPT) == _JSON:
@@ -231,14 +233,14 @@ async def config(desk: RestContext, request: web.Request) -> web.StreamResponse:
     return web.Response(text=_yaml(shown), content_type="application/x-yaml", charset="utf-8")
 
 
-async def validate_conf(desk: RestContext, request: web.Request) -> web.StreamResponse:
-    """Row 4: always an answer; what is wrong with the text stands in it."""
+async def validate_conf(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
+    """Row 4: always an answer; what is wrong with the text is in it."""
     body = await request.read()
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
         return await write(request, one(ValidationInfo(allowed=False, reason=f"the text is not UTF-8: {error.reason}")))
-    async with desk.checking:
+    async with rest_context.checking:
         found = await asyncio.to_thread(validate, text)
     shape = ValidationInfo(
         allowed=found.allowed,
@@ -253,8 +255,8 @@ def _yaml(shown: object) -> str:
     return str(yaml.dump(shown, Dumper=yaml.CSafeDumper, sort_keys=False))
 
 
-def _session(desk: RestContext, wanted: str) -> Session | None:
-    sessions = desk.core.outlet.sessions
+def _session(rest_context: RestContext, wanted: str) -> Session | None:
+    sessions = rest_context.core.dispatcher.sessions
     if wanted:
         named = next((session for rm, session in sessions.items() if rm == wanted), None)
         if named is None:
@@ -294,27 +296,27 @@ _WRITE_S: Final = 5.0
 
 def event_batch(asked: RequestContext) -> Pieces:
     """Row 24."""
-    core = asked.desk.core
-    _require_tracking(asked.desk)
-    most = core.outlet.settings.response_size
+    core = asked.rest_context.core
+    _require_tracking(asked.rest_context)
+    most = core.dispatcher.settings.response_size
     count = asked.number("count", most)
     if not count:
         raise bad_request('0 is not a valid value for "count"')
     return _pieces(core.events.batch(asked.number("start", 0), min(count, most)))
 
 
-async def event_stream(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def event_stream(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Row 25: the instance first, then events as they come, one JSON object a line, until either side has enough."""
-    _require_tracking(desk)
-    asked = RequestContext(desk, request.match_info, request.query, desk.now_ns())
+    _require_tracking(rest_context)
+    asked = RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns())
     try:
-        records = desk.core.events.subscribe(request.host, asked.number("count", 0))
+        records = rest_context.core.events.subscribe(request.host, asked.number("count", 0))
     except TooManyStreams as error:
         raise RestFailure(503, str(error)) from error
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: JSON_TYPE})
     try:
         await response.prepare(request)
-        await _write(response, orjson.dumps({"InstanceUUID": desk.core.events.instance}) + b"\n")
+        await _write(response, orjson.dumps({"InstanceUUID": rest_context.core.events.instance}) + b"\n")
         async for portion in records:
             await _write(response, _lines(portion))
     except (TimeoutError, ConnectionError):
@@ -332,8 +334,8 @@ def _lines(records: Sequence[Record]) -> bytes:
     return b"".join(orjson.dumps(as_json(record)) + b"\n" for record in records)
 
 
-def _require_tracking(desk: RestContext) -> None:
-    if not desk.core.events.tracking:
+def _require_tracking(rest_context: RestContext) -> None:
+    if not rest_context.core.events.tracking:
         raise RestFailure(500, "Event tracking is disabled")
 
 
@@ -358,14 +360,14 @@ class LogLevelRequest(BaseModel):
     level: LogLevel
 
 
-async def get_log_level(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def get_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """The level in force."""
-    return await write(request, one(schemas.LogLevelInfo(level=_control(desk).level.value)))
+    return await write(request, one(schemas.LogLevelInfo(level=_control(rest_context).level.value)))
 
 
-async def set_log_level(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def set_log_level(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Another from now on, until the next change or start."""
-    control = _control(desk)
+    control = _control(rest_context)
     try:
         wanted = LogLevelRequest.model_validate_json(await request.read())
     except ValidationError as error:
@@ -374,15 +376,15 @@ async def set_log_level(desk: RestContext, request: web.Request) -> web.StreamRe
     return await write(request, one(schemas.LogLevelInfo(level=control.level.value)))
 
 
-def _control(desk: RestContext) -> LevelControl:
-    if desk.levels is None:
+def _control(rest_context: RestContext) -> LevelControl:
+    if rest_context.levels is None:
         raise RestFailure(501, "the log belongs to the process that this core is embedded in")
-    return desk.levels
+    return rest_context.levels
 
 
-async def liveness(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def liveness(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Liveness: the loop runs and completes its iterations. A loop that waits for work is alive."""
-    loop = desk.core.loop
+    loop = rest_context.core.loop
     if not loop.is_running:
         return web.Response(text="the scheduling loop does not run", status=503)
     stalled_s = loop.stalled_s()
@@ -392,17 +394,17 @@ async def liveness(desk: RestContext, request: web.Request) -> web.StreamRespons
     return web.Response(text="ok")
 
 
-async def readiness(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def readiness(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Whether it schedules: the loop runs, and every resource manager that registered has told all it has."""
-    if not desk.core.loop.is_running:
+    if not rest_context.core.loop.is_running:
         return web.Response(text="the scheduling loop does not run", status=503)
-    managers = desk.core.loop.world.managers.values()
+    managers = rest_context.core.loop.scheduler_state.managers.values()
     telling = sorted(item.id for item in managers if item.fence_up and item.state is ManagerState.RUNNING)
     if telling:
         return web.Response(text=f"receiving the existing objects from {', '.join(telling)}", status=503)
     return web.Response(text="ok")
 
 
-async def metrics(desk: RestContext, request: web.Request) -> web.StreamResponse:
+async def metrics(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
     """Row 2."""
-    return await write(request, desk.core.metrics.pieces(), CONTENT_TYPE_LATEST)
+    return await write(request, rest_context.core.metrics.pieces(), CONTENT_TYPE_LATEST)

@@ -60,7 +60,7 @@ class _Finding:
         )
 
 
-def checks(world: SchedulerState, counts: Counts) -> Iterator[Health | None]:
+def checks(scheduler_state: SchedulerState, counts: Counts) -> Iterator[Health | None]:
     """None, None, … and at last what was found."""
     errors = _Finding("Scheduling errors", "no step and no cycle of the scheduler failed")
     if counts.failures:
@@ -72,7 +72,7 @@ def checks(world: SchedulerState, counts: Counts) -> Iterator[Health | None]:
     for name, description, walk in _WALKS:
         finding = _Finding(name, description)
         findings.append(finding)
-        for partition in list(world.partitions.values()):
+        for partition in list(scheduler_state.partitions.values()):
             for broken in walk(partition):
                 if broken:
                     finding.found(f"{partition.id}: {broken}")
@@ -186,8 +186,8 @@ _SWEEP_S: Final = 2.0
 class Background:
     """Runs from `start` to `stop`."""
 
-    def __init__(self, desk: RestContext, runner: web.AppRunner, context: ServerContext | None) -> None:
-        self._desk = desk
+    def __init__(self, rest_context: RestContext, runner: web.AppRunner, context: ServerContext | None) -> None:
+        self._rest_context = rest_context
         self._runner = runner
         self._context = context
         self._tasks: list[asyncio.Task[None]] = []
@@ -195,9 +195,9 @@ class Background:
     def start(self) -> None:
         """Begin."""
         work: dict[str, Coroutine[None, None, None]] = {
-            "history": _sample(self._desk),
-            "health": _check(self._desk),
-            "connections": _sweep(self._desk, self._runner),
+            "history": _sample(self._rest_context),
+            "health": _check(self._rest_context),
+            "connections": _sweep(self._rest_context, self._runner),
         }
         if self._context is not None:
             work["certificate"] = _renew(self._context)
@@ -210,41 +210,41 @@ class Background:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-async def check_health(desk: RestContext) -> None:
+async def check_health(rest_context: RestContext) -> None:
     """One round of checks, letting others run every few milliseconds; its result is what is served from then on."""
-    metrics = desk.core.metrics
+    metrics = rest_context.core.metrics
     failures = int(metrics.registry.get_sample_value("muster_core_failures_total") or 0)
     until = time.perf_counter() + _SLICE_S
-    for found in checks(desk.core.loop.world, Counts(failures, metrics.nodes_refused)):
+    for found in checks(rest_context.core.loop.scheduler_state, Counts(failures, metrics.nodes_refused)):
         if found is not None:
-            desk.health = found
+            rest_context.health = found
             metrics.healthy = found.Healthy
         if time.perf_counter() >= until:
             await asyncio.sleep(0)
             until = time.perf_counter() + _SLICE_S
 
 
-async def _sample(desk: RestContext) -> None:
+async def _sample(rest_context: RestContext) -> None:
     while True:
-        desk.history.sample(desk.core.loop.world, desk.now_ns())
+        rest_context.history.sample(rest_context.core.loop.scheduler_state, rest_context.now_ns())
         await asyncio.sleep(EVERY_S)
 
 
-async def _check(desk: RestContext) -> None:
+async def _check(rest_context: RestContext) -> None:
     while True:
-        interval_ns = desk.core.outlet.settings.health_interval_ns
+        interval_ns = rest_context.core.dispatcher.settings.health_interval_ns
         if interval_ns:
-            await check_health(desk)
+            await check_health(rest_context)
         else:
-            desk.health = None
+            rest_context.health = None
         await asyncio.sleep(interval_ns / _SECOND or _OFF_S)
 
 
-async def _sweep(desk: RestContext, runner: web.AppRunner) -> None:
+async def _sweep(rest_context: RestContext, runner: web.AppRunner) -> None:
     while True:
         await asyncio.sleep(_SWEEP_S)
         if runner.server is not None:
-            desk.connections.sweep(runner.server.connections, time.monotonic())
+            rest_context.connections.sweep(runner.server.connections, time.monotonic())
 
 
 async def _renew(context: ServerContext) -> None:

@@ -74,9 +74,9 @@ class History:
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
 
-    def sample(self, world: SchedulerState, now_ns: int) -> None:
+    def sample(self, scheduler_state: SchedulerState, now_ns: int) -> None:
         """Count now."""
-        apps = [app for partition in world.partitions.values() for app in partition.applications.values()]
+        apps = [app for partition in scheduler_state.partitions.values() for app in partition.applications.values()]
         running = sum(app.state is ApplicationState.RUNNING for app in apps)
         self._samples.append(Sample(now_ns, running, sum(len(app.allocations) for app in apps)))
 
@@ -139,15 +139,15 @@ _MOST_DIGITS: Final = 18
 class RequestContext:
     """One request. `path` and `query` are as the client wrote them, unescaped once."""
 
-    desk: RestContext
+    rest_context: RestContext
     path: Mapping[str, str]
     query: Mapping[str, str]
     now_ns: int
 
     @property
-    def world(self) -> SchedulerState:
+    def scheduler_state(self) -> SchedulerState:
         """As it is now: it may be another one later."""
-        return self.desk.core.loop.world
+        return self.rest_context.core.loop.scheduler_state
 
     def text(self, name: str) -> str:
         """A part of the path, query-unescaped as contract 4 has it."""
@@ -159,9 +159,9 @@ class RequestContext:
     def partition(self) -> Partition:
         """By its name, or with its resource manager, `[rm]name`, where two have one of that name."""
         wanted = self.path["partition"]
-        found = self.world.partitions.get(PartitionId(wanted))
+        found = self.scheduler_state.partitions.get(PartitionId(wanted))
         if found is None:
-            partitions = self.world.partitions.values()
+            partitions = self.scheduler_state.partitions.values()
             found = next((item for item in partitions if partition_name(item.id) == wanted), None)
         if found is None:
             raise not_found(responses.NO_PARTITION)

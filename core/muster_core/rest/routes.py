@@ -51,7 +51,7 @@ class Route:
     shape: object = Media.TEXT
     query: tuple[Query, ...] = ()
     failures: tuple[int, ...] = ()
-    door: AccessLevel = AccessLevel.READ
+    access: AccessLevel = AccessLevel.READ
     #: The body of a request: a model, or text.
     takes: object = None
 
@@ -69,8 +69,10 @@ def _view(
 def _shown(view: View) -> Endpoint:
     """The endpoint that writes what a view finds."""
 
-    async def answer(desk: RestContext, request: web.Request) -> web.StreamResponse:
-        return await write(request, view(RequestContext(desk, request.match_info, request.query, desk.now_ns())))
+    async def answer(rest_context: RestContext, request: web.Request) -> web.StreamResponse:
+        return await write(
+            request, view(RequestContext(rest_context, request.match_info, request.query, rest_context.now_ns()))
+        )
 
     return answer
 
@@ -235,8 +237,8 @@ _READING: Final = (
 
 
 _OTHERS: Final = (
-    Route("GET", "/livez", 0, "Whether the process is alive.", endpoints.liveness, door=AccessLevel.OPEN),
-    Route("GET", "/readyz", 0, "Whether it schedules.", endpoints.readiness, failures=(503,), door=AccessLevel.OPEN),
+    Route("GET", "/livez", 0, "Whether the process is alive.", endpoints.liveness, access=AccessLevel.OPEN),
+    Route("GET", "/readyz", 0, "Whether it schedules.", endpoints.readiness, failures=(503,), access=AccessLevel.OPEN),
     Route("GET", f"{_WS}/metrics", 2, "Metrics for Prometheus.", endpoints.metrics),
     Route(
         "GET",
@@ -276,10 +278,10 @@ _OTHERS: Final = (
         diagnostics.full_state_dump,
         Media.JSON,
         query=(_INVARIANTS,),
-        door=AccessLevel.GUARDED,
+        access=AccessLevel.GUARDED,
     ),
-    Route("GET", "/debug/stack", 27, "Where tasks and threads are.", diagnostics.stack, door=AccessLevel.GUARDED),
-    Route("GET", "/debug/pprof/", 28, "The profiles there are.", diagnostics.index, door=AccessLevel.GUARDED),
+    Route("GET", "/debug/stack", 27, "Where tasks and threads are.", diagnostics.stack, access=AccessLevel.GUARDED),
+    Route("GET", "/debug/pprof/", 28, "The profiles there are.", diagnostics.index, access=AccessLevel.GUARDED),
     Route(
         "GET",
         "/debug/pprof/{name}",
@@ -288,7 +290,7 @@ _OTHERS: Final = (
         diagnostics.profile,
         query=(_SECONDS,),
         failures=(400, 404, 409, 501),
-        door=AccessLevel.GUARDED,
+        access=AccessLevel.GUARDED,
     ),
     Route(
         "GET",
@@ -307,7 +309,7 @@ _OTHERS: Final = (
         endpoints.set_log_level,
         schemas.LogLevelInfo,
         failures=(400, 501),
-        door=AccessLevel.GUARDED,
+        access=AccessLevel.GUARDED,
         takes=endpoints.LogLevelRequest,
     ),
 )

@@ -114,13 +114,13 @@ def _operation(route: Route) -> Json:
         ],
         "responses": {"200": _answer(route)},
     }
-    guarded = (401, 403, 503) if route.door is not AccessLevel.OPEN else ()
+    guarded = (401, 403, 503) if route.access is not AccessLevel.OPEN else ()
     for status in sorted({*route.failures, *guarded}):
-        content = {"text/plain": {}} if route.door is AccessLevel.OPEN else _content(FailureInfo)
+        content = {"text/plain": {}} if route.access is AccessLevel.OPEN else _content(FailureInfo)
         found["responses"][str(status)] = {"description": _SAID[status], "content": content}
     if route.takes is not None:
         found["requestBody"] = {"required": True, "content": _content(route.takes)}
-    if route.door is AccessLevel.GUARDED:
+    if route.access is AccessLevel.GUARDED:
         found["security"] = [{"bearer": []}]
     return found
 
@@ -193,17 +193,17 @@ class RestServer:
     def __init__(self, scheduler: Scheduler, settings: RestSettings) -> None:
         _check_token(settings)
         self._settings = settings
-        self._desk = RestContext(scheduler, levels=settings.levels)
+        self._rest_context = RestContext(scheduler, levels=settings.levels)
         self._reviewer = _reviewer(settings)
         self._context = _context(settings)
         self._runner = web.AppRunner(
-            application(self._desk, Authorizer(settings.access, self._reviewer)),
+            application(self._rest_context, Authorizer(settings.access, self._reviewer)),
             access_log=None,
             handle_signals=False,
             handler_cancellation=True,  # a reader of events that goes gives its place to another
             shutdown_timeout=_SHUTDOWN_S,
         )
-        self._background = Background(self._desk, self._runner, self._context)
+        self._background = Background(self._rest_context, self._runner, self._context)
 
     async def start(self) -> int:
         """Listen; returns the port, chosen by the system where 0 was asked for. Raises OSError."""
@@ -229,7 +229,7 @@ class StartFailure(Exception):
     """REST cannot be served as it is configured; the message is for people."""
 
 
-def application(desk: RestContext, guard: Authorizer) -> web.Application:
+def application(rest_context: RestContext, guard: Authorizer) -> web.Application:
     """All routes, guarded."""
     made = web.Application(middlewares=[_failures_as_json], client_max_size=_MOST_BYTES)
     methods: dict[str, list[str]] = {path: ["GET"] for path in (_OPENAPI, *MOVED)}
@@ -238,8 +238,8 @@ def application(desk: RestContext, guard: Authorizer) -> web.Application:
     #: What is guarded is not shared with other sites' pages.
     shared: dict[object, Mapping[str, str]] = {}
     for route in ROUTES:
-        handler = partial(_admitted, route, desk, guard)
-        if route.door is not AccessLevel.GUARDED:
+        handler = partial(_admitted, route, rest_context, guard)
+        if route.access is not AccessLevel.GUARDED:
             shared[handler] = _sharing(methods[route.path])
         made.router.add_route(route.method, route.path, handler)
         if route.method == "GET":
@@ -255,11 +255,13 @@ def application(desk: RestContext, guard: Authorizer) -> web.Application:
     return made
 
 
-async def _admitted(route: Route, desk: RestContext, guard: Authorizer, request: web.Request) -> web.StreamResponse:
+async def _admitted(
+    route: Route, rest_context: RestContext, guard: Authorizer, request: web.Request
+) -> web.StreamResponse:
     """Guard first, then the answer."""
-    desk.connections.heard(request.protocol)
-    await guard.admit(request, route.door)
-    return await route.endpoint(desk, request)
+    rest_context.connections.heard(request.protocol)
+    await guard.admit(request, route.access)
+    return await route.endpoint(rest_context, request)
 
 
 def _sharing(methods: list[str]) -> Mapping[str, str]:

@@ -160,7 +160,7 @@ class Dispatcher:
             _show(run)
         if isinstance(first, ApplicationSummarized):
             return
-        self._tell(rm, partial(_say, run=run), run)
+        self._tell(rm, partial(_send, run=run), run)
 
     def _note(self, noted: Sequence[Recorded], now_ns: int) -> None:
         """Into the store; resource managers are told what people act on."""
@@ -179,18 +179,18 @@ class Dispatcher:
         if records:
             self._tell(rm, partial(_say_events, records=records), notes)
 
-    def _tell(self, rm: RmId | None, say: Callable[[Session], None], run: Sequence[Effect]) -> None:
+    def _tell(self, rm: RmId | None, send: Callable[[Session], None], run: Sequence[Effect]) -> None:
         session = self.sessions.get(rm) if rm is not None else None
         if session is None or not session.is_open or not session.is_in_force:
-            self._metrics.unheard("effects of a session that is over")
+            self._metrics.dropped("effects of a session that is over")
             return
-        if not self._supervisor.attempt(lambda: _done(say, session), instead=False, cause=run):
+        if not self._supervisor.attempt(lambda: _done(send, session), instead=False, cause=run):
             self._supervisor.take_failure()  # the callback's, not the world's
             self.broken.append(session)
 
 
-def _done(say: Callable[[Session], None], session: Session) -> bool:
-    say(session)
+def _done(send: Callable[[Session], None], session: Session) -> bool:
+    send(session)
     return True
 
 
@@ -207,7 +207,7 @@ def _run_of(effect: Effect) -> tuple[object, RmId | None]:
     return type(effect), effect.rm
 
 
-def _say(session: Session, run: Sequence[Effect]) -> None:
+def _send(session: Session, run: Sequence[Effect]) -> None:
     first = run[0]
     if isinstance(first, AllocationResponse):
         response = encode.allocation_response(first)

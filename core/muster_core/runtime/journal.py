@@ -112,7 +112,7 @@ class Journal:
 
 
 class CycleBudget:
-    """Asked by a cycle whether it may go on; counts how often it may."""
+    """Asked by a cycle whether it may continue; counts how often it may."""
 
     def __init__(self, may_go_on: Callable[[], bool]) -> None:
         self._may_go_on = may_go_on
@@ -137,28 +137,28 @@ class Deviation:
 
 def replay(lines: Iterable[bytes]) -> Iterator[Deviation]:
     """Do everything over in an empty world; nothing is yielded where all is as it was."""
-    world, supervisor = SchedulerState(), Supervisor(Metrics())
+    scheduler_state, supervisor = SchedulerState(), Supervisor(Metrics())
     for number, text in enumerate(lines, start=1):
         line = cast("dict[str, object]", orjson.loads(text))
         if "anew" in line:
-            world = SchedulerState()
+            scheduler_state = SchedulerState()
             continue
         now_ns = cast("int", line["now"])
         if "event" in line:
             event = cast("Event", from_plain(line["event"]))
-            redo = partial(step, world, event, now_ns)
+            redo = partial(step, scheduler_state, event, now_ns)
         else:
             leave = _leave_for(cast("int", line["granted"]))
-            redo = partial(_cycled, world, now_ns, leave)
+            redo = partial(_cycled, scheduler_state, now_ns, leave)
         taken = supervisor.attempt(redo, None, number)
-        effects = world.outbox.drain() if taken is None else taken  # as the loop does
+        effects = scheduler_state.outbox.drain() if taken is None else taken  # as the loop does
         plain = to_plain(effects)
         if plain != line["effects"]:
             yield Deviation(number, line["effects"], plain)
 
 
-def _cycled(world: SchedulerState, now_ns: int, leave: Callable[[], bool]) -> list[Effect]:
-    return cycle(world, now_ns, leave).effects
+def _cycled(scheduler_state: SchedulerState, now_ns: int, leave: Callable[[], bool]) -> list[Effect]:
+    return cycle(scheduler_state, now_ns, leave).effects
 
 
 def _leave_for(times: int) -> Callable[[], bool]:

@@ -154,20 +154,20 @@ class Loop:  # long: one method for each part of a turn
     """Owns the world from `run` to `close`. `now_ns` is in nanoseconds since the epoch and never goes back.
     `on_end` is called when `run` ends, for whatever reason.
 
-    `world` is for reading between two turns; it is another one after `_start_anew`.
+    `scheduler_state` is for reading between two turns; it is another one after `_start_anew`.
     """
 
     def __init__(
         self,
-        outlet: Dispatcher,
+        dispatcher: Dispatcher,
         metrics: Metrics,
         supervisor: Supervisor,
         settings: LoopSettings,
         now_ns: Callable[[], int] | None = None,
         journal: Journal | None = None,
     ) -> None:
-        self.world = SchedulerState()
-        self._outlet = outlet
+        self.scheduler_state = SchedulerState()
+        self._dispatcher = dispatcher
         self._metrics = metrics
         self._supervisor = supervisor
         self._settings = settings
@@ -180,7 +180,7 @@ class Loop:  # long: one method for each part of a turn
         self._heard = 0  # events of this turn
         self._decided = 0  # effects and allocations of this turn's cycle
         self._is_pressing = False  # the last cycle said there is more
-        self._waiting_since_s: float | None = None  # when the first was heard that no cycle saw
+        self._waiting_since_s: float | None = None  # when the first was received that no cycle saw
         self._pauses = CyclePacing(self.mailbox.news.set)
         self._closed = False
         self.is_running = False
@@ -212,7 +212,7 @@ class Loop:  # long: one method for each part of a turn
 
     def stalled_s(self) -> float:
         """Seconds since the last completed turn, while there is something to do; 0 = it is idle, or not long busy."""
-        next_ns = self._outlet.deadlines.next_ns()
+        next_ns = self._dispatcher.deadlines.next_ns()
         is_due = next_ns is not None and next_ns <= self._now_ns()
         if not is_due and not len(self.mailbox) and not (self._unfinished and not self._pauses.is_on):
             return 0.0
@@ -237,7 +237,7 @@ class Loop:  # long: one method for each part of a turn
             self._schedule()
         self._doubt()
         self._end_broken()
-        self._alarm.set(self._outlet.deadlines.next_ns())
+        self._alarm.set(self._dispatcher.deadlines.next_ns())
         self._freezer.heard(self._heard + self._decided)
         self._metrics.turned(time.perf_counter() - started)
         return not self._closed and (len(self.mailbox) > 0 or (self._unfinished and not self._pauses.is_on))
@@ -256,29 +256,29 @@ class Loop:  # long: one method for each part of a turn
         return not self._heard or now_s - self._waiting_since_s >= self._settings.budget_s
 
     def _read_mail(self, until: float) -> None:
-        while (mail := self.mailbox.take()) is not None:
-            self._metrics.waited(self.mailbox.clock() - mail.posted_s)
-            if mail.session is None or mail.session.is_open:
-                self._read(mail)
+        while (queued := self.mailbox.take()) is not None:
+            self._metrics.waited(self.mailbox.clock() - queued.posted_s)
+            if queued.session is None or queued.session.is_open:
+                self._read(queued)
             else:
-                self._metrics.unheard("mail of a session that is over")
+                self._metrics.dropped("mail of a session that is over")
             if time.perf_counter() >= until:
                 return
 
-    def _read(self, mail: QueuedMessage) -> None:
-        if mail.session is not None and any(isinstance(event, ManagerRegistered) for event in mail.events):
-            mail.session.is_in_force = True  # what was decided before was decided for the session before
-        if mail.answers:
-            self._outlet.carry(mail.answers, self._now_ns())
-        if mail.events:
-            self._hear(mail.events)
-        session = mail.session
+    def _read(self, queued: QueuedMessage) -> None:
+        if queued.session is not None and any(isinstance(event, ManagerRegistered) for event in queued.events):
+            queued.session.is_in_force = True  # what was decided before was decided for the session before
+        if queued.answers:
+            self._dispatcher.carry(queued.answers, self._now_ns())
+        if queued.events:
+            self._receive(queued.events)
+        session = queued.session
         if session is None:
             return
-        if mail.kind is not None:
-            session.taken[mail.kind] += 1
-        if mail.fence is not None:
-            session.fences.append(mail.fence)
+        if queued.kind is not None:
+            session.taken[queued.kind] += 1
+        if queued.fence is not None:
+            session.fences.append(queued.fence)
         if session.fences:
             self._pass_fences(session)
 
@@ -287,12 +287,12 @@ class Loop:  # long: one method for each part of a turn
         if not passed:
             return
         if any(fence.recovers for fence in passed):
-            self._hear([RecoveryBarrierPassed(session.rm)])
+            self._receive([RecoveryBarrierPassed(session.rm)])
             self._freezer.recovered()
         for fence in passed:
             fence.open()
 
-    def _hear(self, events: Sequence[Event]) -> None:
+    def _receive(self, events: Sequence[Event]) -> None:
         """Take in what one message said, and say at once what is to be said to all of it."""
         now_ns = self._now_ns()
         self._heard += len(events)
@@ -300,11 +300,11 @@ class Loop:  # long: one method for each part of a turn
         effects = [effect for event in events for effect in self._step(now_ns, event)]
         self._unfinished = True
         if effects:
-            self._outlet.carry(effects, now_ns)
+            self._dispatcher.carry(effects, now_ns)
 
     def _step(self, now_ns: int, event: Event) -> list[Effect]:
-        taken = self._supervisor.attempt(partial(step, self.world, event, now_ns), None, event)
-        effects = self.world.outbox.drain() if taken is None else taken  # an exception loses no effect
+        taken = self._supervisor.attempt(partial(step, self.scheduler_state, event, now_ns), None, event)
+        effects = self.scheduler_state.outbox.drain() if taken is None else taken  # an exception loses no effect
         self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.stepped, now_ns, event, effects)
@@ -314,9 +314,9 @@ class Loop:  # long: one method for each part of a turn
     def _hear_clocks(self) -> None:
         now_ns = self._now_ns()
         due: TimerFired | None
-        while (due := self._outlet.deadlines.due(now_ns)) is not None:
+        while (due := self._dispatcher.deadlines.due(now_ns)) is not None:
             started = time.perf_counter()
-            self._hear([due])
+            self._receive([due])
             if due.clock.kind in _PREEMPTING:
                 self._metrics.sought(time.perf_counter() - started)
 
@@ -326,27 +326,27 @@ class Loop:  # long: one method for each part of a turn
         started = time.perf_counter()
         until = started + self._settings.budget_s
         leave = CycleBudget(lambda: time.perf_counter() < until)
-        faulty_before = sum(partition.void_decisions for partition in self.world.partitions.values())
+        faulty_before = sum(partition.void_decisions for partition in self.scheduler_state.partitions.values())
         laps = CyclePhases()
-        plan = partial(cycle, self.world, now_ns, leave, laps)
+        plan = partial(cycle, self.scheduler_state, now_ns, leave, laps)
         result = self._supervisor.attempt(plan, None, "a scheduling cycle")
         if result is None:
-            result = CycleResult(self.world.outbox.drain())
+            result = CycleResult(self.scheduler_state.outbox.drain())
         self._report_failures()
         if self._journal is not None:
             write = partial(self._journal.cycled, now_ns, leave, result.effects)
             self._supervisor.attempt(write, None, "the journal")
-        faulty = sum(partition.void_decisions for partition in self.world.partitions.values())
+        faulty = sum(partition.void_decisions for partition in self.scheduler_state.partitions.values())
         self._metrics.cycled(time.perf_counter() - started, faulty - faulty_before, laps)
         self._unfinished = self._is_pressing = result.more
         self._waiting_since_s = None
         self._decided = size(result.effects)
-        self._outlet.carry(result.effects, now_ns)
+        self._dispatcher.carry(result.effects, now_ns)
         self._pauses.cycled(started, time.perf_counter())
 
     def _report_failures(self) -> None:
         """Log the errors of applications and partitions that backed off, and count them."""
-        for failure in self.world.outbox.take_failures():
+        for failure in self.scheduler_state.outbox.take_failures():
             self._metrics.failures.inc()
             _log.error("scheduling attempt failed, retrying later", subject=failure.subject, exc_info=failure.error)
 
@@ -356,21 +356,21 @@ class Loop:  # long: one method for each part of a turn
         if failure is None and not self._settings.checks:
             return
         broken = self._supervisor.attempt(
-            partial(invariants.check, self.world), ["the check itself failed"], "a check of the invariants"
+            partial(invariants.check, self.scheduler_state), ["the check itself failed"], "a check of the invariants"
         )
         self._supervisor.take_failure()
         if broken:
-            _log.error("the world is unsound and is thrown away", broken=broken[:20])
+            _log.error("inconsistent scheduler state, starting a recovery", broken=broken[:20])
             self._start_anew(f"the scheduler lost trust in what it knew: {broken[0]}")
 
     def _start_anew(self, reason: str) -> None:
-        self.world = SchedulerState()
+        self.scheduler_state = SchedulerState()
         if self._journal is not None:
             self._supervisor.attempt(self._journal.started_anew, None, "the journal")
-        self._outlet.deadlines.clear()
+        self._dispatcher.deadlines.clear()
         self._unfinished = self._is_pressing = False
         self._waiting_since_s = None
-        for session in self._outlet.sessions.values():
+        for session in self._dispatcher.sessions.values():
             if session.is_open:
                 self._supervisor.attempt(partial(_ask_to_register, session, reason), None, "a request to register")
                 session.end(reason)
@@ -378,8 +378,8 @@ class Loop:  # long: one method for each part of a turn
 
     def _end_broken(self) -> None:
         """Sessions whose callback failed are lost like those whose connection broke."""
-        while self._outlet.broken:
-            session = self._outlet.broken.pop()
+        while self._dispatcher.broken:
+            session = self._dispatcher.broken.pop()
             if session.is_open:
                 session.end("the resource manager's callback failed")
                 self.mailbox.post(QueuedMessage([ConnectionLost(session.rm)]))

@@ -151,14 +151,14 @@ def _report(report: muster_pb2.UtilizationReport, partitions: Partitions, amount
 _log = structlog.get_logger(__name__)
 
 
-#: Utilization reports, or facts, that are heard without letting others run.
+#: Utilization reports, or facts, that are received without letting others run.
 _REPORTS_AT_ONCE: Final = 256
 
 
 class Scheduler:  # long: one method for each call of the interface
     """One core: its loop, its sessions. `run` has to be going for anything to happen.
 
-    `instance` is its name since its start, for readers of events: numbers begin anew with each.
+    `instance` is its name since its start, for readers of events: numbers start again with each.
     """
 
     def __init__(
@@ -173,16 +173,16 @@ class Scheduler:  # long: one method for each call of the interface
         self.metrics = Metrics()
         supervisor = Supervisor(self.metrics)
         self.events = EventStore(instance)
-        self.outlet = Dispatcher(self.metrics, supervisor, self.events)
-        self.loop = Loop(self.outlet, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
-        self.group_retries = GroupRetries(self.groups, self.loop.mailbox, lambda: self.loop.world)
-        outlet, loop = self.outlet, self.loop
+        self.dispatcher = Dispatcher(self.metrics, supervisor, self.events)
+        self.loop = Loop(self.dispatcher, self.metrics, supervisor, settings or LoopSettings(), now_ns, journal)
+        self.group_retries = GroupRetries(self.groups, self.loop.mailbox, lambda: self.loop.scheduler_state)
+        dispatcher, loop = self.dispatcher, self.loop
         owners = CollectorSources(
-            world=lambda: loop.world,
+            scheduler_state=lambda: loop.scheduler_state,
             mailbox=loop.mailbox,
             events=self.events,
-            pushes=outlet.pushes,
-            sessions=outlet.sessions,
+            pushes=dispatcher.pushes,
+            sessions=dispatcher.sessions,
             metrics=self.metrics,
         )
         self.metrics.registry.register(StateCollector(owners))
@@ -202,9 +202,9 @@ class Scheduler:  # long: one method for each call of the interface
         session = Session(rm, callback, decoder, dict(request.buildInfo), extra, text)
         session.resolvers = si_session.resolvers(rm, loaded)
         session.has_queues = not loaded.is_default
-        _replace(self.outlet.sessions, session)
-        self.outlet.pushes.forget(rm)
-        self.outlet.configure(loaded.settings)
+        _replace(self.dispatcher.sessions, session)
+        self.dispatcher.pushes.forget(rm)
+        self.dispatcher.configure(loaded.settings)
         _log.info("resource manager registered", rm=rm, version=request.version, build=dict(request.buildInfo))
         fenced = extra.get(keys.EXTRA_FENCE, "").lower() == "true"
         event = ManagerRegistered(rm, loaded.configuration, fenced=fenced)
@@ -251,7 +251,7 @@ class Scheduler:  # long: one method for each call of the interface
             session.has_queues = not loaded.is_default
             session.resolvers = si_session.resolvers(session.rm, loaded)
             session.decoder.know_partitions(si_session.partition_names(loaded))
-            self.outlet.configure(loaded.settings)
+            self.dispatcher.configure(loaded.settings)
             event = ConfigurationReplaced(session.rm, loaded.configuration)
             await self.loop.mailbox.put(QueuedMessage([event], session, si_session.warnings(session.rm, loaded)))
             self.group_retries.watch(session)
@@ -268,7 +268,7 @@ class Scheduler:  # long: one method for each call of the interface
     async def update_facts(self, request: muster_pb2.FactsRequest) -> muster_pb2.FactsResponse:
         """Take facts about other objects; those that cannot be read come back. Raises Refused, SessionLost."""
         session = self._session(request.rmID)
-        partition = _known_partition(self.loop.world, session, request.partitionName)
+        partition = _known_partition(self.loop.scheduler_state, session, request.partitionName)
         taken, rejected = storage.read_cluster_object(request.facts)
         for start in range(0, len(taken), _REPORTS_AT_ONCE):
             told = ClusterObjectsReported(partition.id, taken[start : start + _REPORTS_AT_ONCE])
@@ -297,7 +297,7 @@ class Scheduler:  # long: one method for each call of the interface
                 if not future.done():
                     future.set_result(answer.stateDump)
             case kind:
-                self.metrics.unheard(f"answer {kind or 'of no kind'}, unasked")
+                self.metrics.dropped(f"answer {kind or 'of no kind'}, unasked")
 
     async def fence(self, request: muster_pb2.FenceRequest) -> None:
         """Return when the world has seen all that the request counts. Raises Refused, SessionLost."""
@@ -308,7 +308,7 @@ class Scheduler:  # long: one method for each call of the interface
         session = self._session(request.after.rmID)
         await _pass(self.loop, session, request.after, recovers=False)
         session.require_open()
-        partition = _known_partition(self.loop.world, session, request.partitionName)
+        partition = _known_partition(self.loop.scheduler_state, session, request.partitionName)
         return take_inventory(partition, request, session.words)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
@@ -320,7 +320,7 @@ class Scheduler:  # long: one method for each call of the interface
 
     async def connection_lost(self, rm_id: str, callback: ResourceManagerCallback) -> None:
         """The way to this callback broke: paused, until it registers again or its clock rings."""
-        session = self.outlet.sessions.get(RmId(rm_id))
+        session = self.dispatcher.sessions.get(RmId(rm_id))
         if session is None or session.callback is not callback or not session.is_open:
             return
         session.end("the connection was lost")
@@ -335,7 +335,7 @@ class Scheduler:  # long: one method for each call of the interface
 
     def close(self) -> None:
         """The core shuts down: every session is over."""
-        for session in self.outlet.sessions.values():
+        for session in self.dispatcher.sessions.values():
             _lose(session, "the scheduler shuts down")
         self.events.close()
         self.group_retries.close()
@@ -343,16 +343,16 @@ class Scheduler:  # long: one method for each call of the interface
         self.loop.close()
 
     def _session(self, rm_id: str) -> Session:
-        session = self.outlet.sessions.get(si_session.rm_id(rm_id))
+        session = self.dispatcher.sessions.get(si_session.rm_id(rm_id))
         if session is None:
             raise Refused(RefusalCode.FAILED_PRECONDITION, f"resource manager {rm_id!r} is not registered")
         session.require_open()
         return session
 
 
-def _known_partition(world: SchedulerState, session: Session, name: str) -> Partition:
+def _known_partition(scheduler_state: SchedulerState, session: Session, name: str) -> Partition:
     """The partition of that name. Raises Refused."""
-    partition = world.partitions.get(partition_id(session.rm, name))
+    partition = scheduler_state.partitions.get(partition_id(session.rm, name))
     if partition is None:
         raise Refused(RefusalCode.NOT_FOUND, f"partition {name[:NAME_LIMIT]!r} is not there")
     return partition
@@ -407,7 +407,7 @@ class Administration:
 
     async def update_config(self, request: muster_pb2.UpdateConfigRequest) -> muster_pb2.UpdateConfigResponse:
         """Put a configuration in force, or say why not. Raises Refused where the resource manager is not there."""
-        session = self._scheduler.outlet.sessions.get(self._manager(request.rmID))
+        session = self._scheduler.dispatcher.sessions.get(self._manager(request.rmID))
         if session is None or not session.is_open:
             raise _unknown(request.rmID)
         old, extra = session.config_text, dict(request.extraConfig) or dict(session.extra_config)
@@ -432,8 +432,8 @@ class Administration:
 
     async def scheduler_state(self, request: muster_pb2.SchedulerStateRequest) -> muster_pb2.SchedulerState:
         """Resource managers, also those that left, and the partitions of those that did not."""
-        world = self._scheduler.loop.world
-        sessions = self._scheduler.outlet.sessions
+        scheduler_state = self._scheduler.loop.scheduler_state
+        sessions = self._scheduler.dispatcher.sessions
         managers = [
             muster_pb2.ManagerState(
                 rmID=manager.id,
@@ -441,7 +441,7 @@ class Administration:
                 recovering=manager.fence_up,
                 buildInfo=session.build_info if (session := sessions.get(manager.id)) is not None else None,
             )
-            for manager in world.managers.values()
+            for manager in scheduler_state.managers.values()
             if request.rmID in ("", manager.id)
         ]
         if request.rmID and not managers:
@@ -450,18 +450,18 @@ class Administration:
         return muster_pb2.SchedulerState(managers=managers, partitions=partitions)
 
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
-        """What is outstanding for lack of nodes; of a partition that is not there, nothing."""
+        """What is outstanding because of missing nodes; of a partition that is not there, nothing."""
         partitions = self._partitions(request.rmID, request.partitionName)
         return encode.autoscaling([found for one in partitions for found in outstanding(one)])
 
     def _partitions(self, rm: str, name: str) -> Iterator[Partition]:
-        for partition in self._scheduler.loop.world.partitions.values():
+        for partition in self._scheduler.loop.scheduler_state.partitions.values():
             if rm in ("", partition.rm) and name.lower() in ("", encode.partition_name(partition.id)):
                 yield partition
 
     def _manager(self, name: str) -> RmId:
         """The one that is named, or the only one."""
-        sessions = [session.rm for session in self._scheduler.outlet.sessions.values() if session.is_open]
+        sessions = [session.rm for session in self._scheduler.dispatcher.sessions.values() if session.is_open]
         if name:
             return RmId(name)
         if len(sessions) != 1:

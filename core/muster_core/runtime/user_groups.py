@@ -413,10 +413,10 @@ def _problem(rm: RmId, event: ApplicationAdded, problem: str) -> EventRecorded:
 class GroupRetries:
     """All sessions' rounds; `groups.retry_s` lies between two of a session."""
 
-    def __init__(self, groups: Groups, mailbox: EventQueue, world: Callable[[], SchedulerState]) -> None:
+    def __init__(self, groups: Groups, mailbox: EventQueue, scheduler_state: Callable[[], SchedulerState]) -> None:
         self._groups = groups
         self._mailbox = mailbox
-        self._world = world
+        self._scheduler_state = scheduler_state
         self._tasks: dict[Session, asyncio.Task[None]] = {}
         #: Sessions with something that the world may not have seen when their last round began.
         self._new: set[Session] = set()
@@ -445,7 +445,7 @@ class GroupRetries:
             await asyncio.sleep(self._groups.retry_s)
             is_new = session in self._new
             self._new.discard(session)
-            partitions = [one for one in self._world().partitions.values() if one.rm == session.rm]
+            partitions = [one for one in self._scheduler_state().partitions.values() if one.rm == session.rm]
             waiting = {one.id: (one, users) for one in partitions if (users := lifecycle.unresolved_users(one))}
             if not session.is_open or not (waiting or is_new):
                 return

@@ -67,7 +67,7 @@ def update_foreign_allocation(partition: Partition, identity: AllocationId, told
 
 
 def report_allocation(partition: Partition, spec: AllocationSpec, now_ns: int) -> None:
-    """Count an allocation that exists; it needs no room: it has it. One that is known is told anew (semantics 3)."""
+    """Count an allocation that exists; it needs no room: it has it. One that is known is sent again (semantics 3)."""
     app = partition.applications.get(spec.application)
     if spec.node not in partition.nodes:
         _reject(partition, spec, f"node {spec.node} is not known")
@@ -104,12 +104,14 @@ def _report_own(partition: Partition, app: Application, spec: AllocationSpec, no
     _after_report(partition, app, spec, now_ns)
 
 
-def release_allocation(world: SchedulerState, partition: Partition, event: AllocationReleased, now_ns: int) -> None:
+def release_allocation(
+    scheduler_state: SchedulerState, partition: Partition, event: AllocationReleased, now_ns: int
+) -> None:
     """The resource manager says that allocations are gone, of its own or as we asked."""
     app = partition.applications.get(event.application)
     gone = _meant(app, event) if app is not None else []
     if app is None or not gone:
-        _release_foreign(world, partition, event)
+        _release_foreign(scheduler_state, partition, event)
         return
     answer, was = partition.outbox.answer(partition.rm), event.termination
     if event.key is None and event.id is None:
@@ -253,14 +255,14 @@ def _after_real(partition: Partition, app: Application, since_ns: int, now_ns: i
 
 
 def _after_member(partition: Partition, app: Application, since_ns: int) -> None:
-    """A Direct gang ran, so it had its places: those that are left are held anew, by the clock of that time."""
+    """A Direct gang ran, so it had its places: those that are left are held again, by the clock of that time."""
     _recover_clock(partition, app, since_ns)
     if gangs.is_reserved(app):
         gangs.finish(partition, app)
 
 
 def _recover_clock(partition: Partition, app: Application, since_ns: int) -> None:
-    """The placeholder clock goes on from the earliest placeholder's moment (semantics 10)."""
+    """The placeholder clock continues from the earliest placeholder's moment (semantics 10)."""
     gang = app.gang
     if gang.clock and gang.since_ns <= since_ns:
         gang.is_early = False
@@ -286,7 +288,7 @@ def _report_foreign(partition: Partition, spec: AllocationSpec) -> None:
     partition.nodes.take(spec.node, spec.resources, foreign=True)
 
 
-def _release_foreign(world: SchedulerState, partition: Partition, event: AllocationReleased) -> None:
+def _release_foreign(scheduler_state: SchedulerState, partition: Partition, event: AllocationReleased) -> None:
     answer, was = partition.outbox.answer(partition.rm), event.termination
     is_known = False
     for identity in _foreigners_meant(partition, event):
@@ -299,7 +301,7 @@ def _release_foreign(world: SchedulerState, partition: Partition, event: Allocat
         if was is Termination.STOPPED_BY_RM:
             answer.released.append(Release(partition.id, spec.application, spec.key, identity, was, event.message))
     if not is_known:
-        world.ignore("release of an unknown allocation")
+        scheduler_state.ignore("release of an unknown allocation")
 
 
 def _foreigners_meant(partition: Partition, event: AllocationReleased) -> list[AllocationId]:

@@ -101,16 +101,16 @@ def _add_ask(partition: Partition, spec: AskSpec, now_ns: int) -> None:
         gangs.await_asks(partition, app, now_ns)
 
 
-def release_ask(world: SchedulerState, partition: Partition, event: AskReleased, now_ns: int) -> None:
+def release_ask(scheduler_state: SchedulerState, partition: Partition, event: AskReleased, now_ns: int) -> None:
     """Drop one ask, or all of the application; STOPPED_BY_RM is confirmed, the rest are confirmations."""
     app = partition.applications.get(event.application)
     if app is None:
-        world.ignore("release of an ask of an unknown application")
+        scheduler_state.ignore("release of an ask of an unknown application")
         return
     keys = [event.key] if event.key is not None else list(app.asks)
     gone = [app.asks[key] for key in keys if key in app.asks and not app.asks[key].spec.is_virtual]
     if not gone:
-        world.ignore("release of an unknown ask")
+        scheduler_state.ignore("release of an unknown ask")
         return
     answer, was = partition.outbox.answer(partition.rm), event.termination
     for ask in gone:
@@ -141,7 +141,7 @@ def _is_like(known: Ask, spec: AskSpec, tags: Tags) -> bool:
 
 
 def _forget(partition: Partition, app: Application, ask: Ask, why: Detail) -> None:
-    """A parked ask's placeholder was told to go already: it is simply gone (semantics 14)."""
+    """A parked ask's placeholder is being released already: it is simply gone (semantics 14)."""
     ledger.unlink(partition, app, ask.spec.key)
     ledger.uncount_placeholder(app, ask.spec, ask.left)
     ledger.remove_ask(partition, app, ask, why)
@@ -265,7 +265,7 @@ def _enter(partition: Partition, leaf: Queue, spec: ApplicationSpec, now_ns: int
         lifecycle.set_wait_timer(partition, app, app.submitted_ns)
     if not spec.uses_virtual_placeholders:
         return
-    if gangs.direct_gang_refusal(spec):  # it had bound pods when it came: it goes on without places
+    if gangs.direct_gang_refusal(spec):  # it had bound pods when it came: it continues without places
         app.gang.over = True
     else:
         gangs.ask_virtual_placeholders(partition, app, now_ns)
@@ -293,7 +293,7 @@ def _forget_undecided(partition: Partition, spec: ApplicationSpec) -> None:
 
 
 def resolve_groups(partition: Partition, event: GroupsResolved, now_ns: int) -> None:
-    """The groups of a user are known now: decide on its applications, and let withheld requests go on."""
+    """The groups of a user are known now: decide on its applications, and let withheld requests continue."""
     for name in partition.unresolved.pop(event.user, {}):
         undecided, app = partition.undecided.pop(name, None), partition.applications.get(name)
         if undecided is not None:
@@ -345,7 +345,9 @@ def _retune(partition: Partition, leaf: Queue, said: NamespaceQuota, now_ns: int
         preemption.reconsider(partition, was, now_ns)
 
 
-def remove_application(world: SchedulerState, partition: Partition, event: ApplicationRemoved, now_ns: int) -> None:
+def remove_application(
+    scheduler_state: SchedulerState, partition: Partition, event: ApplicationRemoved, now_ns: int
+) -> None:
     """Take the application away with all it has and wants; that is confirmed (semantics 4)."""
     app = partition.applications.get(event.application)
     undecided = partition.undecided.get(event.application)
@@ -353,7 +355,7 @@ def remove_application(world: SchedulerState, partition: Partition, event: Appli
         _forget_undecided(partition, undecided)
         return
     if app is None:
-        world.ignore("removal of an unknown application")
+        scheduler_state.ignore("removal of an unknown application")
         return
     why = "the application was removed"
     answer = partition.outbox.answer(partition.rm)

@@ -37,14 +37,14 @@ _WHY: Final = "is not configured any more"
 _New = ApplicationAdded | NodeAdded | NodeUpdated | AskAdded | AllocationReported
 
 
-def reject_closed_partition(world: SchedulerState, event: Event) -> None:
+def reject_closed_partition(scheduler_state: SchedulerState, event: Event) -> None:
     """Tell the resource manager; what only ends something there is left without effect."""
     if isinstance(event, _New):
-        for rm, manager in world.managers.items():
+        for rm, manager in scheduler_state.managers.items():
             if manager.state is ManagerState.RUNNING and is_partition_of(rm, event.spec.partition):
-                world.outbox.put(_refusal(rm, event))
+                scheduler_state.outbox.put(_refusal(rm, event))
                 return
-    world.ignore("event for a partition that is gone")
+    scheduler_state.ignore("event for a partition that is gone")
 
 
 def _refusal(rm: RmId, event: _New) -> Effect:
@@ -61,37 +61,39 @@ def _refusal(rm: RmId, event: _New) -> Effect:
             return AllocationResponse(rm, rejected_allocations=(refused,))
 
 
-def replace_configuration(world: SchedulerState, event: ConfigurationReplaced, now_ns: int) -> None:
+def replace_configuration(scheduler_state: SchedulerState, event: ConfigurationReplaced, now_ns: int) -> None:
     """Put every partition of the new configuration in force, and close those that it no longer names."""
-    manager = world.managers.get(event.rm)
+    manager = scheduler_state.managers.get(event.rm)
     if manager is None:
-        world.ignore("configuration of an unknown resource manager")
+        scheduler_state.ignore("configuration of an unknown resource manager")
         return
     manager.configuration = event.configuration
     for config in event.configuration.partitions:
-        _put_in_force(world, manager, config, now_ns)
+        _put_in_force(scheduler_state, manager, config, now_ns)
     named = {partition_id(event.rm, config.name) for config in event.configuration.partitions}
-    for partition in world.partitions.values():
+    for partition in scheduler_state.partitions.values():
         if partition.rm == event.rm and partition.id not in named:
             _close(partition, now_ns)
 
 
-def drop_closed_partitions(world: SchedulerState) -> None:
+def drop_closed_partitions(scheduler_state: SchedulerState) -> None:
     """Forget partitions that are no longer configured, once they have neither applications nor nodes."""
     closed = [
         name
-        for name, partition in world.partitions.items()
+        for name, partition in scheduler_state.partitions.items()
         if not partition.applications and partition.is_closing and not len(partition.nodes)
     ]
     for name in closed:
-        del world.partitions[name]
+        del scheduler_state.partitions[name]
 
 
-def _put_in_force(world: SchedulerState, manager: ResourceManager, config: PartitionConfig, now_ns: int) -> None:
+def _put_in_force(
+    scheduler_state: SchedulerState, manager: ResourceManager, config: PartitionConfig, now_ns: int
+) -> None:
     name, configuration = partition_id(manager.id, config.name), manager.configuration
-    partition = world.partitions.get(name)
+    partition = scheduler_state.partitions.get(name)
     if partition is None:
-        partition = world.partitions[name] = new_partition(world, name, manager, config)
+        partition = scheduler_state.partitions[name] = new_partition(scheduler_state, name, manager, config)
         partition.since_ns = now_ns
         queues.note_tree(partition)
         return
@@ -102,7 +104,7 @@ def _put_in_force(world: SchedulerState, manager: ResourceManager, config: Parti
 
 
 def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> None:
-    was = preemption.standing(partition)
+    was = preemption.current_quotas(partition)
     partition.config = config
     _update(partition, partition.queues.root, config.root)
     order_changed(partition)
@@ -112,7 +114,7 @@ def _apply(partition: Partition, config: PartitionConfig, now_ns: int) -> None:
 
 
 def order_changed(partition: Partition) -> None:
-    """Maximums, limits or policies are others now: priorities are shown anew, and everybody is asked again."""
+    """Maximums, limits or policies are others now: priorities are shown again, and everybody is asked again."""
     ordering.recount(partition.queues.by_path.values())
     partition.scheduling.renew_all()
     partition.unschedulable_classes.clear()
@@ -161,7 +163,7 @@ def _set(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     records.limits_changed(partition, queue.path, queue.limits, config.limits)
     queue.managed = True
     if queue.policies.preemption_delay_ns != config.policies.preemption_delay_ns:
-        queue.preemption_clock = queue.preemption_at_ns = 0  # it is set anew, by the new delay
+        queue.preemption_clock = queue.preemption_at_ns = 0  # it is set again, by the new delay
     queue.policies, queue.properties = config.policies, config.properties
     queue.max_applications = config.max_applications
     queue.limits, queue.template = config.limits, config.template
@@ -197,10 +199,10 @@ def _put_off(partition: Partition, queue: Queue, config: QueueConfig) -> None:
     partition.note(Notice.QUEUE, queue.path, message=f"queue {queue.path} {what}; until then it takes nothing new")
 
 
-def register_manager(world: SchedulerState, event: ManagerRegistered, now_ns: int) -> None:
+def register_manager(scheduler_state: SchedulerState, event: ManagerRegistered, now_ns: int) -> None:
     """Open an empty world for this resource manager."""
-    _drop_partitions(world, event.rm)
-    known = world.managers.get(event.rm)
+    _drop_partitions(scheduler_state, event.rm)
+    known = scheduler_state.managers.get(event.rm)
     manager = known or ResourceManager(event.rm, event.configuration)
     manager.configuration = event.configuration
     manager.state = follow(MANAGER, manager.state, ManagerEvent.REGISTER)
@@ -210,80 +212,80 @@ def register_manager(world: SchedulerState, event: ManagerRegistered, now_ns: in
         sequence=manager.pending_callbacks.sequence
     )  # no answer of an earlier session is one to this
     manager.generation += 1
-    world.managers[event.rm] = manager
+    scheduler_state.managers[event.rm] = manager
     for config in event.configuration.partitions:
         name = partition_id(event.rm, config.name)
-        partition = new_partition(world, name, manager, config)
+        partition = new_partition(scheduler_state, name, manager, config)
         partition.since_ns = now_ns
         queues.note_tree(partition)
-        world.partitions[name] = partition
+        scheduler_state.partitions[name] = partition
 
 
-def pass_recovery_barrier(world: SchedulerState, rm: RmId, now_ns: int) -> None:
+def pass_recovery_barrier(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None:
     """Everything has been told: scheduling may begin, and clocks that came before it ring again, each by itself."""
-    manager = world.managers.get(rm)
+    manager = scheduler_state.managers.get(rm)
     if manager is None:
         return
     manager.fence_up = False
-    for partition in world.partitions.values():
+    for partition in scheduler_state.partitions.values():
         if partition.rm == rm:
             partition.requeue_all()
             partition.returning.extend(gangs.returning_placeholders(partition))
     overdue, manager.overdue = manager.overdue, []
     for clock in overdue:
-        world.outbox.put(TimerSet(clock, now_ns))
+        scheduler_state.outbox.put(TimerSet(clock, now_ns))
 
 
-def manager_heard(world: SchedulerState, clock: Timer, now_ns: int) -> None:
+def manager_heard(scheduler_state: SchedulerState, clock: Timer, now_ns: int) -> None:
     """A deadline came. Behind the fence nothing is decided: what would be too late may
     only not have been told yet (semantics 19).
     """
     if clock.kind is TimerKind.MANAGER:
-        manager_timed_out(world, clock)
+        manager_timed_out(scheduler_state, clock)
         return
-    partition = world.partitions.get(clock.partition)
+    partition = scheduler_state.partitions.get(clock.partition)
     if partition is None:
         return
-    manager = world.managers[partition.rm]
+    manager = scheduler_state.managers[partition.rm]
     if manager.fence_up:
         manager.overdue.append(clock)
     else:
         timers.on_timer(partition, clock, now_ns)
 
 
-def manager_lost(world: SchedulerState, rm: RmId, now_ns: int) -> None:
+def manager_lost(scheduler_state: SchedulerState, rm: RmId, now_ns: int) -> None:
     """Pause: nothing is scheduled for it, its world is kept until the clock rings."""
-    manager = world.managers.get(rm)
+    manager = scheduler_state.managers.get(rm)
     if manager is None or manager.state is not ManagerState.RUNNING:
-        world.ignore("connection lost of a resource manager that is not running")
+        scheduler_state.ignore("connection lost of a resource manager that is not running")
         return
     manager.state = follow(MANAGER, manager.state, ManagerEvent.LOSE_CONNECTION)
     clock = Timer(TimerKind.MANAGER, rm, PartitionId(""), ApplicationId(""), AllocationKey(""), manager.generation)
-    world.outbox.put(TimerSet(clock, now_ns + manager.configuration.timing.manager_timeout_ns))
+    scheduler_state.outbox.put(TimerSet(clock, now_ns + manager.configuration.timing.manager_timeout_ns))
 
 
-def manager_timed_out(world: SchedulerState, clock: Timer) -> None:
+def manager_timed_out(scheduler_state: SchedulerState, clock: Timer) -> None:
     """It did not come back in time: stopped."""
-    manager = world.managers.get(clock.rm)
+    manager = scheduler_state.managers.get(clock.rm)
     if manager is None or manager.state is not ManagerState.PAUSED or manager.generation != clock.generation:
         return
-    _stop(world, manager, ManagerEvent.TIME_OUT)
+    _stop(scheduler_state, manager, ManagerEvent.TIME_OUT)
 
 
-def manager_left(world: SchedulerState, rm: RmId) -> None:
-    """It said goodbye: stopped."""
-    manager = world.managers.get(rm)
+def manager_left(scheduler_state: SchedulerState, rm: RmId) -> None:
+    """It unregistered: stopped."""
+    manager = scheduler_state.managers.get(rm)
     if manager is None or manager.state is ManagerState.STOPPED:
-        world.ignore("unregistration of an unknown resource manager")
+        scheduler_state.ignore("unregistration of an unknown resource manager")
         return
-    _stop(world, manager, ManagerEvent.LEAVE)
+    _stop(scheduler_state, manager, ManagerEvent.LEAVE)
 
 
-def _stop(world: SchedulerState, manager: ResourceManager, event: ManagerEvent) -> None:
+def _stop(scheduler_state: SchedulerState, manager: ResourceManager, event: ManagerEvent) -> None:
     manager.state = follow(MANAGER, manager.state, event)
-    _drop_partitions(world, manager.id)
+    _drop_partitions(scheduler_state, manager.id)
 
 
-def _drop_partitions(world: SchedulerState, rm: RmId) -> None:
-    for name in [name for name, partition in world.partitions.items() if partition.rm == rm]:
-        del world.partitions[name]
+def _drop_partitions(scheduler_state: SchedulerState, rm: RmId) -> None:
+    for name in [name for name, partition in scheduler_state.partitions.items() if partition.rm == rm]:
+        del scheduler_state.partitions[name]

@@ -105,7 +105,7 @@ class QueueAttempt:
     left: int
     now_ns: int
     may_go_on: Callable[[], bool]
-    lap: PhaseTimer = untimed
+    phase_ended: PhaseTimer = untimed
     #: The only application that is tried; None = all active applications.
     only: Application | None = None
     #: A decision did not hold: whoever it was for is not asked again before something changes.
@@ -115,10 +115,10 @@ class QueueAttempt:
         """Try the applications in order. The rest stays in the scheduling queue; one that raises backs off."""
         scheduling = self.partition.scheduling
         app = self.only or scheduling.next_application(self.leaf)
-        self.lap(Step.APPLICATION)
+        self.phase_ended(Step.APPLICATION)
         while app is not None:
             if failures.attempt(self.partition, app, self.now_ns, partial(self._take_one, app)):
-                self.lap(Step.NODE)
+                self.phase_ended(Step.NODE)
             tried, app = app, None if self.only else scheduling.next_application(self.leaf)
             if app is not None and (tried.unplanned or self._is_over(tried) or not self.may_go_on()):
                 break
@@ -134,7 +134,7 @@ class QueueAttempt:
 
     def _is_over(self, app: Application) -> bool:
         """Whether no more is to be given; who comes first and wants more is not overtaken in a turn. Where no pace was
-        needed, the next leaf is chosen anew.
+        needed, the next leaf is chosen again.
         """
         is_given = self.left <= 0 or app.id in self.partition.scheduling.requeued
         return is_given or self.pace is None or self.pace.is_over()
@@ -142,7 +142,7 @@ class QueueAttempt:
     def _is_held(self, app: Application) -> bool:
         """Whether it may not be tried at all now."""
         if app.asleep_until_ns or self._is_parked(app):
-            self._stand(app, [])  # a clock, or an answer, stirs it
+            self._mark_unschedulable(app, [])  # a clock, or an answer, stirs it
             return True
         if waits := requeue.is_waiting(self.partition, app):
             report_unschedulable(
@@ -150,14 +150,14 @@ class QueueAttempt:
                 app,
                 [Unplaced(kind, UnschedulableReason(ReasonKind.TURN, waits)) for kind in _told(app)],
             )
-            self._stand(app, [])  # the end of the take-over stirs it
+            self._mark_unschedulable(app, [])  # the end of the take-over stirs it
             return True
         gang = self._gang_before(app)
         if gang is not None:
             text = f"queued behind gang {gang.name} in queue {self.leaf.path}, which is waiting for quota"
             why = UnschedulableReason(ReasonKind.TURN, text)
             report_unschedulable(self.partition, app, [Unplaced(kind, why) for kind in _told(app)])
-            self._stand(app, [QueuedBehindGang(self.leaf.path)])
+            self._mark_unschedulable(app, [QueuedBehindGang(self.leaf.path)])
             return True
         held = quota.start_refusal(self.partition, app)
         note_runnable(self.partition, app, held.detail if held is not None else Detail.NONE)
@@ -166,7 +166,7 @@ class QueueAttempt:
         requeue.note_short(self.partition, app)
         requeue.set_blocking(self.partition, app, blocks=False)
         report_unschedulable(self.partition, app, [Unplaced(kind, held.why) for kind in _told(app)])
-        self._stand(app, [held.obstacle])
+        self._mark_unschedulable(app, [held.blocking_reason])
         return True
 
     def _is_parked(self, app: Application) -> bool:
@@ -204,7 +204,7 @@ class QueueAttempt:
             if not allocation_plan.more:
                 requeue.note_short(partition, app)
             if requeue.waits_for_any_growth(partition, app, self.now_ns):
-                allocation_plan.obstacles.append(MembersDoNotFit(app.id))
+                allocation_plan.blocking_reasons.append(MembersDoNotFit(app.id))
             self._settle(app, [allocation_plan], more=allocation_plan.more or app.gang.over)
             return
         held = swaps = _NOTHING
@@ -276,22 +276,23 @@ class QueueAttempt:
         if not app.waiting or app.id not in self.partition.applications:
             return
         if self._is_parked(app):
-            self._stand(app, [])
+            self._mark_unschedulable(app, [])
             return
         more = more and not self.is_broken
         # Room that is held for it is room for nobody else: what others are told is not its answer.
         held: list[BlockingReason] = [
             NodeNotReserved(app.id, hold.node) for hold in self.partition.reservations.of(app.id)
         ]
-        self._stand(
-            app, [] if more else [*held, *(one for allocation_plan in outlines for one in allocation_plan.obstacles)]
+        self._mark_unschedulable(
+            app,
+            [] if more else [*held, *(one for allocation_plan in outlines for one in allocation_plan.blocking_reasons)],
         )
         if more:
             self.partition.requeue_one(app)
 
-    def _stand(self, app: Application, obstacles: list[BlockingReason]) -> None:
+    def _mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
         self.partition.dequeue_one(app)
-        self.partition.scheduling.mark_unschedulable(app, obstacles)
+        self.partition.scheduling.mark_unschedulable(app, blocking_reasons)
 
     def _carry_out(self, app: Application, allocation_plan: AllocationPlan) -> None:
         partition = self.partition
@@ -387,7 +388,7 @@ def back_off(partition: Partition, app: Application, allocation_plan: Allocation
     policies = app.queue.policies
     if not policies.backoff_after:
         return
-    refused = dict.fromkeys(one.kind for one in allocation_plan.obstacles if isinstance(one, NoNodeFits))
+    refused = dict.fromkeys(one.kind for one in allocation_plan.blocking_reasons if isinstance(one, NoNodeFits))
     most = policies.backoff_after
     if sum(wanted(app, kind, most) for kind in refused if kind in app.waiting) < most:
         return
@@ -421,22 +422,26 @@ class CycleResult:
     more: bool = False
 
 
-def cycle(world: SchedulerState, now_ns: int, may_go_on: Callable[[], bool], lap: PhaseTimer = untimed) -> CycleResult:
+def cycle(
+    scheduler_state: SchedulerState, now_ns: int, may_go_on: Callable[[], bool], phase_ended: PhaseTimer = untimed
+) -> CycleResult:
     """Try everything that may have changed since the last pass; an application, or a partition, that raises backs off.
 
-    `lap` is told after each step which one it was. Raises UnsoundWorld; effects of before are in the outbox.
+    `phase_ended` is told after each step which one it was. Raises UnsoundWorld; effects of before are in the outbox.
     """
     result = CycleResult()
-    for partition in _in_turn(world):
-        if _is_open(world, partition, now_ns):
-            failures.attempt_partition(partition, now_ns, partial(_pass, partition, now_ns, may_go_on, lap, result))
+    for partition in _in_turn(scheduler_state):
+        if _is_open(scheduler_state, partition, now_ns):
+            failures.attempt_partition(
+                partition, now_ns, partial(_pass, partition, now_ns, may_go_on, phase_ended, result)
+            )
             result.more |= partition.scheduling.resume()
-    result.effects = world.outbox.drain()
+    result.effects = scheduler_state.outbox.drain()
     return result
 
 
 def _pass(
-    partition: Partition, now_ns: int, may_go_on: Callable[[], bool], lap: PhaseTimer, result: CycleResult
+    partition: Partition, now_ns: int, may_go_on: Callable[[], bool], phase_ended: PhaseTimer, result: CycleResult
 ) -> None:
     selectors.tidy(partition)
     requeue.absorb(partition)
@@ -455,7 +460,7 @@ def _pass(
         is_first = False
         app = partition.applications.get(partition.returning.popleft())
         if app is not None and app.is_reserving:
-            turn = QueueAttempt(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, lap, only=app)
+            turn = QueueAttempt(partition, app.queue, FREELY, _TURN_ALONE, now_ns, may_go_on, phase_ended, only=app)
             turn.take()
             requeue.absorb(partition)
     is_taken_over = True
@@ -465,10 +470,10 @@ def _pass(
                 result.more = True
                 return
             is_first = False
-            lap(Step.QUEUE)
+            phase_ended(Step.QUEUE)
             is_alone = partition.scheduling.is_alone(leaf)
             places = _TURN_ALONE if is_alone and leaf.policies.order is ApplicationOrder.FIFO else _TURN
-            QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, lap).take()
+            QueueAttempt(partition, leaf, FREELY if is_alone else None, places, now_ns, may_go_on, phase_ended).take()
             requeue.absorb(partition)
         is_taken_over = takeovers.resolve_takeovers(partition, now_ns, may_go_on)
         requeue.absorb(partition)
@@ -480,15 +485,15 @@ def _pass(
     extensions.node_to_empty(partition, now_ns)
 
 
-def _in_turn(world: SchedulerState) -> list[Partition]:
+def _in_turn(scheduler_state: SchedulerState) -> list[Partition]:
     """All partitions, another one first in each cycle: each makes at least one attempt, the first ones use the time."""
-    partitions = list(world.partitions.values())
-    world.cycles += 1
-    first = world.cycles % len(partitions) if partitions else 0
+    partitions = list(scheduler_state.partitions.values())
+    scheduler_state.cycles += 1
+    first = scheduler_state.cycles % len(partitions) if partitions else 0
     return partitions[first:] + partitions[:first]
 
 
-def _is_open(world: SchedulerState, partition: Partition, now_ns: int) -> bool:
-    manager = world.managers[partition.rm]
+def _is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
+    manager = scheduler_state.managers[partition.rm]
     is_awake = now_ns >= partition.asleep_until_ns
     return manager.state is ManagerState.RUNNING and not manager.fence_up and is_awake

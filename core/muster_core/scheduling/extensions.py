@@ -108,9 +108,9 @@ _REASON_LIMIT: Final = 256
 Confirm = Callable[[Partition, Preemption, int], bool]
 
 
-def declare_callbacks(world: SchedulerState, rm: RmId, *, places: bool, victims: bool) -> None:
+def declare_callbacks(scheduler_state: SchedulerState, rm: RmId, *, places: bool, victims: bool) -> None:
     """From now on it is asked, or (both false) not any more; what is open stays so."""
-    manager = world.managers.get(rm)
+    manager = scheduler_state.managers.get(rm)
     if manager is not None:
         manager.pending_callbacks.places, manager.pending_callbacks.victims = places, victims
 
@@ -140,11 +140,11 @@ def propose_victims(partition: Partition, decision: Preemption, now_ns: int) -> 
         partition.outbox.put(VictimsProposed(partition.rm, number, key, node, victims))
 
 
-def placements_evaluated(world: SchedulerState, event: PlacementsEvaluated, now_ns: int) -> None:
+def placements_evaluated(scheduler_state: SchedulerState, event: PlacementsEvaluated, now_ns: int) -> None:
     """Commit what may be, keep in mind what may not."""
-    found = _close(world, event.rm, event.number)
+    found = _close(scheduler_state, event.rm, event.number)
     if found is None:
-        world.ignore("answer to a question that is not open")
+        scheduler_state.ignore("answer to a question that is not open")
         return
     partition, inquiry = found
     asked = list(_places(inquiry))
@@ -161,12 +161,12 @@ def placements_evaluated(world: SchedulerState, event: PlacementsEvaluated, now_
     _wake(partition, inquiry.application)
 
 
-def victims_evaluated(world: SchedulerState, event: VictimsEvaluated, confirm: Confirm, now_ns: int) -> None:
+def victims_evaluated(scheduler_state: SchedulerState, event: VictimsEvaluated, confirm: Confirm, now_ns: int) -> None:
     """Once all places of a preemption are found good, it is planned again and carried
     out if it still holds; with the first that is not, it is dropped."""
-    found = _close(world, event.rm, event.number)
+    found = _close(scheduler_state, event.rm, event.number)
     if found is None:
-        world.ignore("answer to a question that is not open")
+        scheduler_state.ignore("answer to a question that is not open")
         return
     partition, inquiry = found
     place = inquiry.questions.pop(event.number)
@@ -186,7 +186,7 @@ def victims_evaluated(world: SchedulerState, event: VictimsEvaluated, confirm: C
 
 
 def lose_callbacks(partition: Partition, clock: Timer) -> None:
-    """No answer came in time: the plan is made anew."""
+    """No answer came in time: the plan is created again."""
     inquiry = partition.pending_callbacks.close(clock.generation)
     if inquiry is None:
         return
@@ -233,7 +233,7 @@ def _commit(
         if not places or (is_whole and places != decision.places):
             return
         left = replace(decision, places=places)
-    with suppress(BrokenDecision):  # the room was given away meanwhile: it is planned anew
+    with suppress(BrokenDecision):  # the room was given away meanwhile: it is planned again
         commit(partition, left, now_ns)
 
 
@@ -250,10 +250,10 @@ def _refuse(partition: Partition, app: ApplicationId, key: AllocationKey, node: 
         partition.outbox.put(TimerSet(clock, now_ns + REFUSED_NS))
 
 
-def _close(world: SchedulerState, rm: RmId, number: int) -> tuple[Partition, PendingCallback] | None:
-    manager = world.managers.get(rm)
+def _close(scheduler_state: SchedulerState, rm: RmId, number: int) -> tuple[Partition, PendingCallback] | None:
+    manager = scheduler_state.managers.get(rm)
     inquiry = manager.pending_callbacks.close(number) if manager is not None else None
-    partition = world.partitions.get(inquiry.partition) if inquiry is not None else None
+    partition = scheduler_state.partitions.get(inquiry.partition) if inquiry is not None else None
     return None if inquiry is None or partition is None else (partition, inquiry)
 
 
@@ -338,17 +338,17 @@ def _fit_elsewhere(partition: Partition, node: NodeId, movable: list[Allocation]
     return isinstance(answer, Places)
 
 
-def report_utilization(world: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
+def report_utilization(scheduler_state: SchedulerState, partition: Partition, event: UtilizationReported) -> None:
     """Keep the newest report; one about something that is not there is counted and left."""
     if event.node is not None:
         if event.node in partition.nodes:
             partition.nodes.report(event.node, event.used)
         else:
-            world.ignore("utilization of an unknown node")
+            scheduler_state.ignore("utilization of an unknown node")
         return
     app = partition.applications.get(event.application)
     allocation = app.allocations.get(event.allocation) if app is not None else None
     if allocation is None:
-        world.ignore("utilization of an unknown allocation")
+        scheduler_state.ignore("utilization of an unknown allocation")
     else:
         allocation.utilization = event.used

@@ -52,17 +52,17 @@ def attempt_partition(partition: Partition, now_ns: int, act: Callable[[], None]
     _check(partition)
 
 
-def attempt_timer(world: SchedulerState, clock: Timer, now_ns: int, act: Callable[[], None]) -> None:
+def attempt_timer(scheduler_state: SchedulerState, clock: Timer, now_ns: int, act: Callable[[], None]) -> None:
     """Handle a timer that fired. If that raises, the timer fires again after a back-off: what waits for it would wait
     forever. Raises what the handler raised.
     """
     try:
         act()
     except Exception:
-        failures = world.failed_timers[clock] = world.failed_timers.get(clock, 0) + 1
-        world.outbox.put(TimerSet(clock, now_ns + _delay_ns(failures)))
+        failures = scheduler_state.failed_timers[clock] = scheduler_state.failed_timers.get(clock, 0) + 1
+        scheduler_state.outbox.put(TimerSet(clock, now_ns + _delay_ns(failures)))
         raise
-    world.failed_timers.pop(clock, None)
+    scheduler_state.failed_timers.pop(clock, None)
 
 
 def describe(error: Exception) -> str:

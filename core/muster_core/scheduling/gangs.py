@@ -100,7 +100,7 @@ def release_virtual_placeholders(partition: Partition, app: Application, told: A
 
 
 def returning_placeholders(partition: Partition) -> list[ApplicationId]:
-    """Gangs of whom some members are bound and others have their places no more, for the core began anew."""
+    """Gangs of whom some members are bound and others have their places no more, for the core started again."""
     apps = [app for app in partition.applications.values() if app.spec.uses_virtual_placeholders and app.is_reserving]
     found = [app for app in apps if app.state is ApplicationState.RUNNING]
     return [app.id for app in sorted(found, key=lambda app: (app.submitted_ns, app.sequence))]
@@ -186,7 +186,7 @@ def pause_timer(app: Application, now_ns: int) -> None:
 
 def note_impossible(partition: Partition, app: Application, why: str, now_ns: int) -> None:
     """Whether queues and limits can ever hold the gang. While they cannot it runs into its timer, and people are told
-    once; a Direct gang with members that run goes on without the rest.
+    once; a Direct gang with members that run continues without the rest.
     """
     gang = app.gang
     if why == gang.impossible:
@@ -264,7 +264,7 @@ def fail(partition: Partition, app: Application, now_ns: int, why: str) -> None:
 
 
 def take_back_everything(partition: Partition, app: Application, why: str, now_ns: int) -> None:
-    """Release all allocations and asks, as one answer (TIMEOUT); what was told to go already is not told again."""
+    """Release all allocations and asks, as one answer (TIMEOUT); what is being released already is not told again."""
     for key in app.asks:
         ledger.unlink(partition, app, key)
     taken = [allocation for allocation in app.allocations.values() if allocation.releasing is None]

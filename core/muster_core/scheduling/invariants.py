@@ -242,9 +242,9 @@ _LIVE = frozenset(ApplicationState) - {
 _HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 
-def check(world: SchedulerState) -> list[str]:
+def check(scheduler_state: SchedulerState) -> list[str]:
     """Every sentence that does not hold, for people; empty = the world is sound."""
-    return [broken for partition in world.partitions.values() for broken in check_partition(partition)]
+    return [broken for partition in scheduler_state.partitions.values() for broken in check_partition(partition)]
 
 
 def check_partition(partition: Partition) -> list[str]:
@@ -321,7 +321,7 @@ def _links(app: Application) -> Iterator[str]:
 
 
 def _gang(partition: Partition, app: Application) -> Iterator[str]:
-    yield from _podless(app)
+    yield from _virtual_placeholders(app)
     yield from _outcome(app)
     if not app.is_reserving:
         if app.gang.quota_reservation:
@@ -350,7 +350,7 @@ def _outcome(app: Application) -> Iterator[str]:
         yield f"application {app.id} has allocations and is {app.state}"
 
 
-def _podless(app: Application) -> Iterator[str]:
+def _virtual_placeholders(app: Application) -> Iterator[str]:
     """Places without pods are a Direct gang's, are there as long as they are wanted, and come all at once."""
     asked = [ask for ask in app.asks.values() if ask.spec.is_virtual]
     held = [one for one in app.allocations.values() if one.spec.is_virtual]
@@ -462,20 +462,20 @@ def _scheduling_queue(partition: Partition) -> Iterator[str]:
 
 
 def _listed(partition: Partition, app: Application) -> Iterator[str]:
-    scheduling, standing = partition.scheduling, partition.obstacles.standing.get(app.id, {})
+    scheduling, blocked = partition.scheduling, partition.blocking_reasons.blocked.get(app.id, {})
     is_parked = partition.pending_callbacks.is_parked(partition.id, app.id)
     is_active = scheduling.is_due or app.id in scheduling.requeued
-    is_listed = is_active or bool(standing) or app.asleep_until_ns or is_parked or app.withheld
+    is_listed = is_active or bool(blocked) or app.asleep_until_ns or is_parked or app.withheld
     if app.waiting and not is_listed and not app.is_reserving:
         yield f"application {app.id} waits and is in no queue"
     is_active = scheduling.active.has(app)
-    if not app.waiting and (is_active or standing):
+    if not app.waiting and (is_active or blocked):
         yield f"application {app.id} waits for nothing and is in the scheduling queue"
-    if is_active != (app.id in scheduling.requeued or any(app.id in line.heads for line in standing.values())):
+    if is_active != (app.id in scheduling.requeued or any(app.id in line.heads for line in blocked.values())):
         yield f"application {app.id} is {'active' if is_active else 'not active'} without a reason"
     if app.shown != max((kind.priority for kind in app.waiting), default=None):
         yield f"application {app.id} shows priority {app.shown}"
-    if any(not line.has(app) for line in standing.values()):
+    if any(not line.has(app) for line in blocked.values()):
         yield f"application {app.id} is in a queue that does not contain it"
     if app.blocks != (app.id in app.queue.blockers):
         yield f"application {app.id}: its leaf's list of gangs that block is wrong"
@@ -498,11 +498,11 @@ def _shown(partition: Partition) -> Iterator[str]:
 
 
 def _lines(partition: Partition) -> Iterator[str]:
-    """What each line has in order is exactly what stands in it, from the leaves up to the root."""
+    """What each line has in order is exactly what is in it, from the leaves up to the root."""
     scheduling = partition.scheduling
-    standing = partition.obstacles.standing
+    blocked = partition.blocking_reasons.blocked
     found: dict[LeafQueue, set[ApplicationId]] = {}
-    for name, lines in standing.items():
+    for name, lines in blocked.items():
         for line in lines.values():
             found.setdefault(line, set()).add(name)
     active = {name for line, names in found.items() for name in line.heads if name in names}
@@ -521,7 +521,7 @@ def _lines(partition: Partition) -> Iterator[str]:
             yield "a line is open and none of its applications is active"
         if line.heads and not line.is_open:
             yield "a line is closed and some of its applications are active"
-    if set(partition.obstacles.lines.values()) != found.keys() - {scheduling.active}:
+    if set(partition.blocking_reasons.lines.values()) != found.keys() - {scheduling.active}:
         yield "the scheduling queue has an entry without applications"
 
 

@@ -29,7 +29,7 @@ from muster_core.state.users import Account, LimitSubject, LimitSubjectKind
 
 
 def reserve(partition: Partition, app: Application, ask: Ask, hold: NodeReservation) -> None:
-    """Hold room on a node for an ask that waits; for victims' room, head room in its queues too."""
+    """Hold room on a node for an ask that waits; for victims' room, headroom in its queues too."""
     partition.reservations.add(hold)
     partition.nodes.claim(hold.node, hold.resources, 1)
     if hold.preempted:
@@ -62,7 +62,7 @@ def unreserve(partition: Partition, name: AskId, *, used: bool = False) -> None:
 
 
 def claim(app: Application, amount: Resources, times: int) -> None:
-    """Hold head room of its queues for an application's asks, or (-1) no longer."""
+    """Hold headroom of its queues for an application's asks, or (-1) no longer."""
     app.node_reserved = app.node_reserved.plus(amount, times)
     for queue in app.queue.path_up():
         queue.node_reserved = queue.node_reserved.plus(amount, times)
@@ -487,7 +487,7 @@ def mark_releasing(
 
 def set_quota_reservation(partition: Partition, app: Application, amount: Resources, *, granted: bool) -> None:
     """Promise `amount` to the gang on every queue of its path, instead of what was promised before;
-    `granted`: with the head room behind it.
+    `granted`: with the headroom behind it.
     """
     gang = app.gang
     before, was_backed = gang.quota_reservation, gang.granted

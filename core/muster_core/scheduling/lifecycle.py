@@ -29,7 +29,7 @@ def remember_application(partition: Partition, app: Application, now_ns: int) ->
     """Keep an application that is over."""
     app.ended_ns = now_ns
     partition.history.append(app)
-    # What was rejected is counted of the root: it may have named any queue, and would be remembered for ever.
+    # What was rejected is counted of the root: it may have named any queue, and would be remembered permanently.
     ended = (ROOT if app.rejected_message else app.queue.path, app.state)
     partition.ended[ended] = partition.ended.get(ended, 0) + 1
     _fold_counts(partition)
@@ -174,7 +174,7 @@ def change_state(
 def set_clock(
     partition: Partition, app: Application, kind: TimerKind, number: int, at_ns: int, key: AllocationKey = _NO_KEY
 ) -> None:
-    """One deadline of an application; it is heard while its subject still shows `number`."""
+    """One deadline of an application; it has an effect while its subject still shows `number`."""
     partition.outbox.put(TimerSet(Timer(kind, partition.rm, partition.id, app.id, key, number), at_ns))
 
 

@@ -47,7 +47,7 @@ _PAUSE_NS: Final = 1_000_000
 Before = tuple[Limit, int]
 
 
-def standing(partition: Partition) -> dict[QueuePath, Before]:
+def current_quotas(partition: Partition) -> dict[QueuePath, Before]:
     """What holds for every queue now: to be handed to `reconsider` when it was changed."""
     return {path: before(partition, queue) for path, queue in partition.queues.by_path.items()}
 
@@ -341,7 +341,7 @@ def _set_clock(partition: Partition, leaf: Queue, at_ns: int) -> None:
 
 
 def _subject(partition: Partition, app: Application, kind: AskClass) -> list[Ask]:
-    """Asks of the application that preemption may be for: what a gang lacks, all together; else the first of the
+    """Asks of the application that preemption may be for: what a gang needs, all together; else the first of the
     class. Of a gang that is too large only as many as show that. Empty = there is none.
     """
     if kind not in app.waiting or partition.pending_callbacks.is_parked(partition.id, app.id) or app.failures:
@@ -475,7 +475,7 @@ def _plan(partition: Partition, app: Application, asks: list[Ask], now_ns: int) 
 
 
 def _stop(partition: Partition, leaf: QueuePath, rivalry: ThrashingGuard, now_ns: int) -> None:
-    """Both leave each other alone for a while, and people are told why."""
+    """Both leave each other alone for a while, and users are informed why."""
     span_ns = guarantees.pause_ns(rivalry.pauses)
     rivalry.pauses += 1
     rivalry.paused_until_ns = now_ns + span_ns

@@ -108,7 +108,7 @@ def places_came(partition: Partition, app: Application, places: Iterable[Allocat
 
 
 def place_left(partition: Partition, app: Application, place: Allocation, *, node_removed: bool) -> None:
-    """An allocation is gone, for the reason that it was told to go, or with its node."""
+    """An allocation is gone, for the reason that it is being released, or with its node."""
     if partition.tracking:
         why = Detail.ALLOC_NODEREMOVED if node_removed else _GOING[place.releasing]
         partition.outbox.note(_places(partition, app, (place,), Change.REMOVE, why, asked=False))

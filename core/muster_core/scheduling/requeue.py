@@ -144,32 +144,32 @@ def absorb(partition: Partition) -> None:
         return
     if gains:
         _absorb_nodes(partition, gains)
-    lines = [line for node in gains for line in partition.obstacles.by_node.get(node, {}).values()]
+    lines = [line for node in gains for line in partition.blocking_reasons.by_node.get(node, {}).values()]
     if inter_pod or claims:
-        for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.obstacles.by_kind)):
+        for kind in dict.fromkeys((*partition.unschedulable_classes, *partition.blocking_reasons.by_kind)):
             if (inter_pod and kind.depends_on_others) or _is_concerned(kind, claims):
                 _look_anew(partition, kind)
     if gains or inter_pod or claims:
-        lines += partition.obstacles.together.values()
+        lines += partition.blocking_reasons.together.values()
     for line in lines:
         partition.open(line)
 
 
 def room_grew(partition: Partition, holder: LimitSubject, limit: Limit, taken: Queue | Account) -> None:
     """A holder has more room: promises of others are not looked at, whoever plans does that."""
-    lines = partition.obstacles.by_holder.get(holder)
+    lines = partition.blocking_reasons.by_holder.get(holder)
     if not lines:
         return
     left = limit.room(taken.allocated)
-    for obstacle, line in lines.items():
-        if not line.is_open and left.allows(obstacle.amount):
+    for blocking_reason, line in lines.items():
+        if not line.is_open and left.allows(blocking_reason.amount):
             partition.open(line)
 
 
 def path_grew(partition: Partition, app: Application) -> None:
     """The application gave something back, or was promised less: its queues, its user and its group have more room."""
     partition.contention.growths += 1
-    if not partition.obstacles.by_holder:
+    if not partition.blocking_reasons.by_holder:
         return
     for queue in app.queue.path_up():
         room_grew(partition, LimitSubject(LimitSubjectKind.QUEUE, "", queue.path), queue.max, queue)
@@ -190,7 +190,7 @@ def path_shrank(partition: Partition, app: Application) -> None:
 def start_freed(partition: Partition, holder: LimitSubject) -> None:
     """One application less counts as running."""
     partition.contention.growths += 1
-    partition.open(partition.obstacles.lines.get(MaxApplicationsReached(holder)))
+    partition.open(partition.blocking_reasons.lines.get(MaxApplicationsReached(holder)))
 
 
 def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> None:
@@ -206,12 +206,12 @@ def set_blocking(partition: Partition, app: Application, *, blocks: bool) -> Non
 
 def turn_freed(partition: Partition, leaf: Queue) -> None:
     """Those who stood behind a gang of the leaf may not stand behind one now."""
-    partition.open(partition.obstacles.lines.get(QueuedBehindGang(leaf.path)))
+    partition.open(partition.blocking_reasons.lines.get(QueuedBehindGang(leaf.path)))
 
 
 def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
     """Open the lines of classes of which one may fit into what some of the nodes have left. How many really do is
-    counted when the first who stands there is next (`is_worth_trying`).
+    counted when the first who is there is next (`is_worth_trying`).
     """
     nodes, unschedulable_classes = partition.nodes, partition.unschedulable_classes
     rows = np.array([nodes.rows.row(node) for node in gains if node in nodes], dtype=np.int64)
@@ -225,7 +225,7 @@ def _absorb_nodes(partition: Partition, gains: list[NodeId]) -> None:
         return 0 if column is None else int(column[rows].max())
 
     for kind in unschedulable_classes.within(most):
-        lines = partition.obstacles.by_kind.get(kind)
+        lines = partition.blocking_reasons.by_kind.get(kind)
         if lines is None:  # nobody waits for it: it is not worth remembering
             unschedulable_classes.drop(kind)
         elif not kind.depends_on_others:
@@ -242,15 +242,15 @@ def is_worth_trying(partition: Partition, app: Application) -> bool:
     """
     unschedulable_classes = partition.unschedulable_classes
     for kind in app.waiting if unschedulable_classes.grown else ():
-        misfit = unschedulable_classes.grown.get(kind)
-        if misfit is None:
+        unschedulable_class = unschedulable_classes.grown.get(kind)
+        if unschedulable_class is None:
             continue
-        more = _count_again(partition, kind, misfit)
-        misfit.room = misfit.known + more
+        more = _count_again(partition, kind, unschedulable_class)
+        unschedulable_class.room = unschedulable_class.known + more
         if not more:
             del unschedulable_classes.grown[kind]
-        for count, line in partition.obstacles.by_kind.get(kind, {}).items():
-            if count > misfit.room:
+        for count, line in partition.blocking_reasons.by_kind.get(kind, {}).items():
+            if count > unschedulable_class.room:
                 partition.scheduling.close(line)
     return partition.scheduling.active.has(app)
 
@@ -263,18 +263,18 @@ def _is_concerned(kind: AskClass, claims: Container[str]) -> bool:
 
 def _look_anew(partition: Partition, kind: AskClass) -> None:
     partition.unschedulable_classes.drop(kind)
-    for line in list(partition.obstacles.by_kind.get(kind, {}).values()):
+    for line in list(partition.blocking_reasons.by_kind.get(kind, {}).values()):
         partition.open(line)
 
 
-def _count_again(partition: Partition, kind: AskClass, misfit: UnschedulableClass) -> int:
+def _count_again(partition: Partition, kind: AskClass, unschedulable_class: UnschedulableClass) -> int:
     """How many more the nodes that gained hold than when places were looked for."""
     nodes = partition.nodes
-    rows = _possible(nodes, partition.unschedulable_classes.since(misfit), kind)
+    rows = _possible(nodes, partition.unschedulable_classes.since(unschedulable_class), kind)
     more = np.maximum(_counts(nodes, rows, kind), 0)
-    if misfit.then is not None:
-        known = rows < len(misfit.then)
-        more[known] = np.maximum(more[known] - misfit.then[rows[known]], 0)
+    if unschedulable_class.then is not None:
+        known = rows < len(unschedulable_class.then)
+        more[known] = np.maximum(more[known] - unschedulable_class.then[rows[known]], 0)
     return int(more.sum())
 
 
@@ -309,5 +309,5 @@ def held_by_nodes(partition: Partition, app: Application, kind: AskClass) -> Int
 
 def _open_all(partition: Partition) -> None:
     partition.unschedulable_classes.clear()
-    for line in list(partition.obstacles.before_nodes()):
+    for line in list(partition.blocking_reasons.before_nodes()):
         partition.open(line)

@@ -89,7 +89,7 @@ def put(partition: Partition, app: Application, ask: Ask, node: NodeId, now_ns: 
     clock = Timer(TimerKind.RESERVED, partition.rm, partition.id, app.id, ask.spec.key, number)
     partition.outbox.put(TimerSet(clock, at_ns))
     partition.requeue_one(app)  # from now on it waits for that node
-    _say(partition, app, ask, node)
+    _report_reservation(partition, app, ask, node)
 
 
 def give_way(partition: Partition, node: NodeId) -> None:
@@ -123,7 +123,7 @@ def shrink_node(partition: Partition, node: NodeId) -> None:
         requeue.leave_node(partition, node)
 
 
-def _say(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
+def _report_reservation(partition: Partition, app: Application, ask: Ask, node: NodeId) -> None:
     if ask.said is ReasonKind.RESERVED:
         return
     ask.said = ReasonKind.RESERVED

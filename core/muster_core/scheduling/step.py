@@ -52,63 +52,63 @@ _PartitionEvent = (
 )
 
 
-def step(world: SchedulerState, event: Event, now_ns: int) -> list[Effect]:
+def step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> list[Effect]:
     """Take in one event. Returns what it drains from the outbox: notes for observers come last.
 
     Raises CoreError only where the core itself is wrong; the effects of what was changed before are in the outbox.
     """
-    _step(world, event, now_ns)
-    configuration.drop_closed_partitions(world)
-    return world.outbox.drain()
+    _step(scheduler_state, event, now_ns)
+    configuration.drop_closed_partitions(scheduler_state)
+    return scheduler_state.outbox.drain()
 
 
-def _step(world: SchedulerState, event: Event, now_ns: int) -> None:
+def _step(scheduler_state: SchedulerState, event: Event, now_ns: int) -> None:
     match event:  # those of asks and allocations first: all others together are few
         case AskAdded() | AskReleased() | AllocationReleased() | AllocationReported():
-            _step_places(world, event, now_ns)
+            _step_places(scheduler_state, event, now_ns)
         case ManagerRegistered():
-            configuration.register_manager(world, event, now_ns)
+            configuration.register_manager(scheduler_state, event, now_ns)
         case RecoveryBarrierPassed():
-            configuration.pass_recovery_barrier(world, event.rm, now_ns)
+            configuration.pass_recovery_barrier(scheduler_state, event.rm, now_ns)
         case ConnectionLost():
-            configuration.manager_lost(world, event.rm, now_ns)
+            configuration.manager_lost(scheduler_state, event.rm, now_ns)
         case ManagerLeft():
-            configuration.manager_left(world, event.rm)
+            configuration.manager_left(scheduler_state, event.rm)
         case ConfigurationReplaced():
-            configuration.replace_configuration(world, event, now_ns)
+            configuration.replace_configuration(scheduler_state, event, now_ns)
         case TimerFired():
-            ring = partial(configuration.manager_heard, world, event.clock, now_ns)
-            failures.attempt_timer(world, event.clock, now_ns, ring)
+            ring = partial(configuration.manager_heard, scheduler_state, event.clock, now_ns)
+            failures.attempt_timer(scheduler_state, event.clock, now_ns, ring)
         case CallbacksDeclared() | PlacementsEvaluated() | VictimsEvaluated():
-            _step_answer(world, event, now_ns)
+            _step_answer(scheduler_state, event, now_ns)
         case _:
-            _step_partition(world, event, now_ns)
+            _step_partition(scheduler_state, event, now_ns)
 
 
 def _step_answer(
-    world: SchedulerState, event: CallbacksDeclared | PlacementsEvaluated | VictimsEvaluated, now_ns: int
+    scheduler_state: SchedulerState, event: CallbacksDeclared | PlacementsEvaluated | VictimsEvaluated, now_ns: int
 ) -> None:
     match event:
         case CallbacksDeclared():
-            extensions.declare_callbacks(world, event.rm, places=event.places, victims=event.victims)
+            extensions.declare_callbacks(scheduler_state, event.rm, places=event.places, victims=event.victims)
         case PlacementsEvaluated():
-            extensions.placements_evaluated(world, event, now_ns)
+            extensions.placements_evaluated(scheduler_state, event, now_ns)
         case VictimsEvaluated():
-            extensions.victims_evaluated(world, event, preemption.confirm, now_ns)
+            extensions.victims_evaluated(scheduler_state, event, preemption.confirm, now_ns)
         case _:
             assert_never(event)
 
 
-def _step_partition(world: SchedulerState, event: _PartitionEvent, now_ns: int) -> None:
-    partition = _partition_of(world, event)
+def _step_partition(scheduler_state: SchedulerState, event: _PartitionEvent, now_ns: int) -> None:
+    partition = _partition_of(scheduler_state, event)
     if partition is None:
-        configuration.reject_closed_partition(world, event)
+        configuration.reject_closed_partition(scheduler_state, event)
         return
     match event:
         case ApplicationAdded():
             applications.add_application(partition, event.spec, now_ns)
         case ApplicationRemoved():
-            applications.remove_application(world, partition, event, now_ns)
+            applications.remove_application(scheduler_state, partition, event, now_ns)
         case GroupsResolved():
             applications.resolve_groups(partition, event, now_ns)
         case NodeAdded():
@@ -118,34 +118,34 @@ def _step_partition(world: SchedulerState, event: _PartitionEvent, now_ns: int) 
         case NodeActionReported():
             nodes.set_node_action(partition, event, now_ns)
         case UtilizationReported():
-            extensions.report_utilization(world, partition, event)
+            extensions.report_utilization(scheduler_state, partition, event)
         case ClusterObjectsReported():
             nodes.update_cluster_objects(partition, event)
         case _:
             assert_never(event)
 
 
-def _step_places(world: SchedulerState, event: _PlacesEvent, now_ns: int) -> None:
-    partition = _partition_of(world, event)
+def _step_places(scheduler_state: SchedulerState, event: _PlacesEvent, now_ns: int) -> None:
+    partition = _partition_of(scheduler_state, event)
     if partition is None:
-        configuration.reject_closed_partition(world, event)
+        configuration.reject_closed_partition(scheduler_state, event)
         return
     match event:
         case AskAdded():
             applications.add_ask(partition, event.spec, now_ns)
         case AskReleased():
-            applications.release_ask(world, partition, event, now_ns)
+            applications.release_ask(scheduler_state, partition, event, now_ns)
         case AllocationReleased():
-            allocations.release_allocation(world, partition, event, now_ns)
+            allocations.release_allocation(scheduler_state, partition, event, now_ns)
         case AllocationReported():
             allocations.report_allocation(partition, event.spec, now_ns)
         case _:
             assert_never(event)
 
 
-def _partition_of(world: SchedulerState, event: _PartitionEvent | _PlacesEvent) -> Partition | None:
+def _partition_of(scheduler_state: SchedulerState, event: _PartitionEvent | _PlacesEvent) -> Partition | None:
     match event:
         case AskAdded() | ApplicationAdded() | AllocationReported() | NodeAdded() | NodeUpdated():
-            return world.partitions.get(event.spec.partition)
+            return scheduler_state.partitions.get(event.spec.partition)
         case _:
-            return world.partitions.get(event.partition)
+            return scheduler_state.partitions.get(event.partition)

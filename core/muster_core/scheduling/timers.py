@@ -198,7 +198,7 @@ def _allocation_run_time(partition: Partition, app: Application, clock: Timer, n
 
 
 def _release(partition: Partition, app: Application, clock: Timer) -> None:
-    """A placeholder was told to go and never confirmed: its successor is scheduled as usual (semantics 14)."""
+    """A placeholder is being released and never confirmed: its successor is scheduled as usual (semantics 14)."""
     ask = app.asks.get(clock.key)
     if ask is None or ask.replacement is None or ask.clock != clock.generation:
         return

@@ -36,7 +36,7 @@ def release_on_timeout(
 
 
 def release_allocations(partition: Partition, victims: Iterable[tuple[Application, Allocation]], now_ns: int) -> None:
-    """Of those that were told to go by a preemption the places without pods are gone now: the room is held for
+    """Of those that are being released by a preemption the places without pods are gone now: the room is held for
     whoever they went for.
     """
     for app, victim in victims:
@@ -125,7 +125,7 @@ def notify_victims(
 
 
 def victim_of(partition: Partition, name: PlaceId) -> tuple[Application, Allocation]:
-    """An allocation that may be told to go. Raises BrokenDecision if it may not."""
+    """An allocation that may be released. Raises BrokenDecision if it may not."""
     app = partition.applications.get(name[0])
     victim = app.allocations.get(name[1]) if app is not None else None
     if app is None or victim is None or victim.releasing is not None or victim.spec.required_node:
@@ -227,7 +227,7 @@ def _remember(partition: Partition, leaf: QueuePath, other: QueuePath, now_ns: i
     for both in [both for both, rivalry in thrashing_guards.items() if guarantees.is_over(rivalry, now_ns)]:
         del thrashing_guards[both]
     rivalry = thrashing_guards.setdefault(pair(leaf, other), ThrashingGuard(leaf, now_ns))
-    rivalry.turns += rivalry.taker != leaf
+    rivalry.rounds += rivalry.taker != leaf
     rivalry.taker, rivalry.since_ns = leaf, now_ns
 
 

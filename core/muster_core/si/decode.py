@@ -195,7 +195,7 @@ def _images(text: str) -> Mapping[str, int]:
 _SECOND: Final = 1_000_000_000
 
 
-#: Asks remembered that others may be like; beyond it the memo starts anew.
+#: Asks remembered that others may be like; beyond it the memo starts again.
 _REMEMBERED: Final = 2048
 
 

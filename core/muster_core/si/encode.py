@@ -54,7 +54,7 @@ _STATES: Final[Mapping[SchedulingState, si_pb2.UpdateContainerSchedulingStateReq
 }
 
 
-#: Shapes remembered; beyond it the memo starts anew.
+#: Shapes remembered; beyond it the memo starts again.
 _REMEMBERED: Final = 2048
 
 
@@ -204,7 +204,7 @@ def victims_asked(asked: VictimsProposed) -> muster_pb2.Callback:
 
 
 def reregister(reason: str) -> muster_pb2.Callback:
-    """The core distrusts what it knows and wants to be told anew."""
+    """The core distrusts what it knows and wants to be sent again."""
     return muster_pb2.Callback(reregister=muster_pb2.Reregister(reason=reason))
 
 
@@ -263,7 +263,7 @@ def _shape(ask: AskSpec, tags: Mapping[str, str]) -> si_pb2.Allocation:
 
 
 def _like(ask: AskSpec) -> si_pb2.Allocation:
-    """The shape of all that are like it, made once: to copy it costs a quarter of making it anew."""
+    """The shape of all that are like it, made once: to copy it costs a quarter of making it again."""
     known = _LIKE.get(id(ask.common))
     if known is None:
         if len(_LIKE) >= _REMEMBERED:

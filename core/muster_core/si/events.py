@@ -37,7 +37,7 @@ class _Entry(NamedTuple):
 
 
 class Ring:
-    """Holds the newest `capacity` records; ids go on where older ones fell out."""
+    """Holds the newest `capacity` records; ids continue where older ones fell out."""
 
     def __init__(self, capacity: int) -> None:
         self._entries: deque[_Entry] = deque()
@@ -337,7 +337,7 @@ class PushFilter:
         return [told for noted in notes if is_pushed(noted) and (told := self._admit(noted, now_ns)) is not None]
 
     def forget(self, rm: RmId) -> None:
-        """The resource manager is gone, or begins anew."""
+        """The resource manager is gone, or starts again."""
         self._windows.pop(rm, None)
         self._said = {key: said for key, said in self._said.items() if key[0] != rm}
 

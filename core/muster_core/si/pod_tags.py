@@ -370,7 +370,7 @@ def _member_properties(found: Object, namespace: str) -> PodProperties:
     return PodProperties(inter_pod, preferences=preferences_of(liked) if liked else NO_PREFERENCES)
 
 
-#: Distinct amounts kept as one shared value; beyond it the memo starts anew.
+#: Distinct amounts kept as one shared value; beyond it the memo starts again.
 _SHARED_AMOUNTS: Final = 4096
 
 
@@ -382,7 +382,7 @@ _TERMINATIONS: Final[Mapping[int, Termination]] = {
 }
 
 
-#: One for all: Python makes an empty frozen set anew each time.
+#: One for all: Python makes an empty frozen set again each time.
 _NOWHERE: Final[frozenset[NodeId]] = frozenset()
 
 

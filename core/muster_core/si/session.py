@@ -111,7 +111,7 @@ class RecoveryBarrier:
     recovers: bool = True
 
     def open(self) -> None:
-        """Let the one who waits go on, if it still does."""
+        """Let the one who waits continue, if it still does."""
         if not self.passed.done():
             self.passed.set_result(None)
 
@@ -155,7 +155,7 @@ class Session:
             raise SessionLost(self.ended)
 
     def end(self, reason: str) -> None:
-        """Over: whoever waits for something of this session hears SessionLost."""
+        """Over: whoever waits for something of this session receives SessionLost."""
         if self.ended:
             return
         self.ended = reason
@@ -202,35 +202,35 @@ class EventQueue:
         self.clock = clock
         self.news = asyncio.Event()
         self._capacity = capacity
-        self._mail: deque[QueuedMessage] = deque()
+        self._queued: deque[QueuedMessage] = deque()
         self._room = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._mail)
+        return len(self._queued)
 
     def oldest_s(self) -> float:
         """How long the oldest mail waits already, in seconds; 0 where there is none."""
-        return self.clock() - self._mail[0].posted_s if self._mail else 0.0
+        return self.clock() - self._queued[0].posted_s if self._queued else 0.0
 
-    async def put(self, mail: QueuedMessage) -> None:
+    async def put(self, queued: QueuedMessage) -> None:
         """Hand mail over; waits while the box is full."""
-        while len(self._mail) >= self._capacity:
+        while len(self._queued) >= self._capacity:
             self._room.clear()
             await self._room.wait()
-        self.post(mail)
+        self.post(queued)
 
-    def post(self, mail: QueuedMessage) -> None:
+    def post(self, queued: QueuedMessage) -> None:
         """Hand over what must not wait: the end of a session."""
-        mail.posted_s = self.clock()
-        self._mail.append(mail)
+        queued.posted_s = self.clock()
+        self._queued.append(queued)
         self.news.set()
 
     def take(self) -> QueuedMessage | None:
         """The oldest mail, None if there is none."""
-        if not self._mail:
+        if not self._queued:
             return None
         self._room.set()
-        return self._mail.popleft()
+        return self._queued.popleft()
 
 
 _numbers = count(1)

@@ -108,7 +108,7 @@ class SelectorLabels:
 
     def begin(self, reads: Iterable[Read], payer: str = "") -> None:
         """Keep these as well, with no reader so far, for a pod of the namespace `payer`. Pods in `places` of them are
-        counted anew around this.
+        counted again around this.
         """
         for scope, key in reads:
             self._readers.setdefault(scope, {})[key] = 0
@@ -135,7 +135,7 @@ class SelectorLabels:
         return len(self._idle) > limits.IDLE_SELECTOR_LABELS
 
     def sweep(self) -> None:
-        """Give up what nobody reads. Pods in `idle_places` are counted anew around this."""
+        """Give up what nobody reads. Pods in `idle_places` are counted again around this."""
         concerned = self.idle_places()
         for scope, key in self._idle:
             del self._readers[scope][key]
@@ -212,7 +212,7 @@ class SelectorLabels:
         """Applications with pods in the namespace; an empty one where foreign pods are there."""
         return iter(list(self._pods.get(namespace, ())))
 
-    # -- for those who count anew ---------------------------------------------
+    # -- for those who count again ---------------------------------------------
 
     def readers(self) -> dict[Read, int]:
         """Number of reading pods, by scope and tag, without unused ones."""
@@ -296,7 +296,7 @@ class TagCounts:
                 self._forget(key, value, projection)
 
     def counts(self) -> dict[Tags, dict[int, int]]:
-        """Everything, for those who count anew."""
+        """Everything, for those who count again."""
         return {projection: dict(rows) for projection, rows in self._counts.items()}
 
     def matching(self, targets: tuple[Target, ...]) -> Iterator[Mapping[int, int]]:

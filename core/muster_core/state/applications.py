@@ -65,7 +65,7 @@ class Gang:
     allocated: Resources = NOTHING
     #: Promised on the queues of the path and not yet allocated (semantics 11).
     quota_reservation: Resources = NOTHING
-    #: The pledge had its head room when it was made; else it waits for it (Queue.awaited).
+    #: The pledge had its headroom when it was made; else it waits for it (Queue.awaited).
     granted: bool = False
     #: Live placeholders by task group, oldest first.
     live: dict[TaskGroup, dict[AllocationId, None]] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Gang:
     takeover_failures: int = 0
     takeover_at_ns: int = 0
     takeover_epoch: tuple[int, int] = (-1, -1)
-    #: How often in a row places for all its members were looked for in vain.
+    #: How often in a row places for all its members were looked for without success.
     searches: int = 0
     #: Capacity of the cluster when it was asked whether an empty one could hold the gang, and whether it could not.
     checked_at: Resources | None = None
@@ -122,7 +122,7 @@ class Ask:
     asked_ns: int = 0
     #: When it was last tried to preempt for it; 0 = never.
     attempted_ns: int = 0
-    #: Others were told to go for it (REST: triggeredPreemption).
+    #: Others are being released for it (REST: triggeredPreemption).
     triggered: bool = False
     #: The number of the preemption whose victims are on their way; 0 = none.
     preemption: int = 0
@@ -132,14 +132,14 @@ class Ask:
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A place that was given. `releasing`: it was told to go and did not confirm yet."""
+    """A place that was given. `releasing`: it is being released and did not confirm yet."""
 
     spec: AskSpec
     id: AllocationId
     node: NodeId
     allocated_ns: int
     releasing: Termination | None = None
-    #: When it was told to go.
+    #: When it is being released.
     released_ns: int = 0
     #: The ask that takes over when this placeholder is gone.
     replaced_by: AllocationKey | None = None
@@ -222,7 +222,7 @@ class Application:  # long: every write to an application goes through here
     failures: int = 0
     #: When it was last tried it kept those of its leaf from starting that had not started yet (semantics 11).
     blocks: bool = False
-    #: Classes that its last plan did not look at for lack of time; 0 = it came to its end.
+    #: Classes that its last plan did not look at because of missing time; 0 = it came to its end.
     unplanned: int = 0
     #: How often such a plan came no further than the one before: something changed that it had found out.
     restarts: int = 0
@@ -328,7 +328,7 @@ class Application:  # long: every write to an application goes through here
             del self.ids[spec.key]
 
     def mark_releasing(self, allocation: Allocation, termination: Termination, now_ns: int) -> None:
-        """The allocation was told to go: it is no longer reserved, nor told again."""
+        """The allocation is being released: it is no longer reserved, nor told again."""
         if allocation.spec.placeholder:
             self._no_longer_live(allocation)
         allocation.releasing = termination

@@ -299,7 +299,7 @@ class LabelColumn:
         return found
 
     def codes(self, size: int) -> CodeColumn:
-        """A number per row: equal values have equal numbers, -1 = it lacks the label."""
+        """A number per row: equal values have equal numbers, -1 = it has no such label."""
         codes = self._codes[:size]
         if len(codes) == size:
             return codes

@@ -210,7 +210,7 @@ _MEMORY: Final = 65_536
 class NodePods:
     """Everything that is on the nodes of a partition."""
 
-    __slots__ = ("_facts", "_labels", "_resolved", "apart", "attachments", "drawn", "near", "ports", "tags")
+    __slots__ = ("_facts", "_labels", "_resolved", "apart", "attachments", "near", "ports", "preferred", "tags")
 
     def __init__(self) -> None:
         self.tags = TagCounts()
@@ -219,7 +219,7 @@ class NodePods:
         #: Terms of allocations that are there: required ones against and for others, preferred ones; by row.
         self.apart: AffinityTerms[PodTerm] = AffinityTerms(_itself)
         self.near: AffinityTerms[PodTerm] = AffinityTerms(_itself)
-        self.drawn: AffinityTerms[WeightedPodTerm] = AffinityTerms(_weighed)
+        self.preferred: AffinityTerms[WeightedPodTerm] = AffinityTerms(_weighed)
         #: Host ports in use, by row.
         self.ports: dict[HostPort, Counted] = {}
         self._facts: dict[PodProperties, Counted] = {}
@@ -248,7 +248,7 @@ class NodePods:
             self._count(row, pod_on_node.facts, -1)
 
     def facts(self) -> dict[PodProperties, Counted]:
-        """Everything but tags, for those who count anew."""
+        """Everything but tags, for those who count again."""
         return {facts: dict(rows) for facts, rows in self._facts.items()}
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
@@ -303,7 +303,7 @@ class NodePods:
         for term in facts.inter_pod.near:
             self.near.change(term, row, count)
         for weighed in facts.inter_pod.preferred:
-            self.drawn.change(weighed, row, count)
+            self.preferred.change(weighed, row, count)
         for port in facts.ports:
             _change_count(self.ports, port, row, count)
         if facts.volumes != NO_VOLUMES:

@@ -137,7 +137,7 @@ _MOST_CODES: Final = 2**62
 
 
 class Domains:
-    """One topology key. `codes`: per row the number of its value, -1 = it lacks the label; `count`: numbers go up to
+    """One topology key. `codes`: per row the number of its value, -1 = it has no such label; `count`: numbers go up to
     here.
     """
 
@@ -177,7 +177,7 @@ class Cells:
         combined = np.zeros(size, dtype=np.int64)
         span = 1
         for one in domains.values():
-            if span * (one.count + 1) > _MOST_CODES:  # number the combinations so far anew: there are at most `size`
+            if span * (one.count + 1) > _MOST_CODES:  # number the combinations so far again: there are at most `size`
                 combined = np.unique(combined, return_inverse=True)[1]
                 span = size
             combined = combined * (one.count + 1) + one.codes + 1

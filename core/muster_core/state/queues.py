@@ -93,7 +93,7 @@ class Shares:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """One queue's ledger. `managed`: it stands in the configuration."""
+    """One queue's ledger. `managed`: it is in the configuration."""
 
     path: QueuePath
     parent: Queue | None
@@ -134,9 +134,9 @@ class Queue:
     #: Allocations of a leaf that were made, and that went, since the queue is there.
     made: int = 0
     gone: int = 0
-    #: Of allocations that were told to go by preemption and did not confirm yet.
+    #: Of allocations that are being released by preemption and did not confirm yet.
     preempting: Resources = NOTHING
-    #: Head room that is held for asks whose victims were told to go (Hold.preempted).
+    #: Head room that is held for asks whose victims are being released (Hold.preempted).
     node_reserved: Resources = NOTHING
     #: Which clocks of a leaf run, 0 = none: to reserve a node; to preempt, and when that comes or came last.
     reservation_clock: int = 0
@@ -150,7 +150,7 @@ class Queue:
     quota_running: int = 0
     #: Promised to gangs that are reserving below here, not yet allocated (semantics 11).
     reserved_quota: Resources = NOTHING
-    #: Promised to gangs that starve, with no head room behind it yet: kept from those to
+    #: Promised to gangs that starve, with no headroom behind it yet: kept from those to
     #: whom nothing is promised, but never from each other or from what is `reserved_quota`.
     requested_quota: Resources = NOTHING
     #: Priorities shown by what waits directly below: applications of a leaf, else queues (priorities.py).

@@ -195,9 +195,9 @@ class UnschedulableClasses:
         self._gains += 1
         self._gained[rows] = self._gains
 
-    def since(self, misfit: UnschedulableClass) -> IntColumn:
+    def since(self, unschedulable_class: UnschedulableClass) -> IntColumn:
         """The rows that gained since a class was looked at."""
-        return np.flatnonzero(self._gained > misfit.seen)
+        return np.flatnonzero(self._gained > unschedulable_class.seen)
 
     def grow(self, kind: AskClass) -> None:
         """A node gained on which the class may run."""

@@ -31,7 +31,7 @@ class NodeReservation:
     number: int
     #: The ask may run on no other node (DaemonSets): such holds stand beside others.
     required: bool = False
-    #: The preemption whose victims made, or make, room for it; it holds head room in the queues too (Queue.claimed).
+    #: The preemption whose victims made, or make, room for it; it holds headroom in the queues too (Queue.claimed).
     #: 0 = none did.
     preemption: int = 0
 
@@ -96,7 +96,7 @@ PlaceId = tuple[ApplicationId, AllocationId]
 
 @dataclass(slots=True, eq=False)
 class RunningPreemption:
-    """Victims that were told to go and are still there. `asks`: for whom, none where a maximum was lowered."""
+    """Victims that are being released and are still there. `asks`: for whom, none where a maximum was lowered."""
 
     number: int
     #: The leaf of the asks, or the queue that is over its maximum.
@@ -111,11 +111,11 @@ class RunningPreemption:
 
 @dataclass(slots=True, eq=False)
 class ThrashingGuard:
-    """Two leaves that preempt from each other. `turns`: how often the one that lost took back."""
+    """Two leaves that preempt from each other. `rounds`: how often the one that lost took back."""
 
     taker: QueuePath
     since_ns: int
-    turns: int = 0
+    rounds: int = 0
     #: How often it was stopped.
     pauses: int = 0
     #: Until then neither takes from the other.
@@ -158,7 +158,7 @@ class PreemptionSearch:
     refused: dict[Wanted, PreemptionRefusal] = field(default_factory=dict)
     #: Classes that are left to be looked at, each with its applications. Empty = nothing is under way.
     left: deque[tuple[AskClass, deque[ApplicationId]]] = field(default_factory=deque)
-    #: Searches in vain since the last pause.
+    #: Searches without success since the last pause.
     in_vain: int = 0
     #: When it was last tried; 0 = never.
     tried_ns: int = 0

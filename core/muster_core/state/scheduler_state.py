@@ -130,7 +130,7 @@ _NUMBER_BITS: Final = 40
 
 @dataclass(slots=True, eq=False)
 class ResourceManager:
-    """One resource manager. `fence_up`: it registers anew and has not told all yet."""
+    """One resource manager. `fence_up`: it registers again and has not told all yet."""
 
     id: RmId
     configuration: Configuration
@@ -181,7 +181,7 @@ class Partition:
     unresolved: dict[str, dict[ApplicationId, None]] = field(default_factory=dict)
     #: Leaves that gave something back since the last pass was over.
     shrunk: dict[QueuePath, None] = field(default_factory=dict)
-    #: Gangs that had places before a restart and have them held anew before anybody else is served, first come first.
+    #: Gangs that had places before a restart and have them held again before anybody else is served, first come first.
     returning: deque[ApplicationId] = field(default_factory=deque)
     #: Leaves with an ask that waits.
     waiting: dict[QueuePath, None] = field(default_factory=dict)
@@ -207,9 +207,9 @@ class Partition:
         self.scheduling = SchedulingQueue(self)
 
     @property
-    def obstacles(self) -> UnschedulableApplications:
-        """The lines before obstacles."""
-        return self.scheduling.obstacles
+    def blocking_reasons(self) -> UnschedulableApplications:
+        """The lines before blocking reasons."""
+        return self.scheduling.blocking_reasons
 
     @property
     def is_closing(self) -> bool:
@@ -264,7 +264,7 @@ class Partition:
         self.scheduling.requeue_all()
 
     def open(self, line: LeafQueue | None) -> None:
-        """Those who stand in this line are tried again, until one of them is refused."""
+        """Those who are in this line are tried again, until one of them is refused."""
         self.scheduling.open(line)
 
 
@@ -274,7 +274,7 @@ class SchedulerState:
 
     managers: dict[RmId, ResourceManager] = field(default_factory=dict)
     partitions: dict[PartitionId, Partition] = field(default_factory=dict)
-    #: What was heard and left without effect, by kind (semantics 4).
+    #: What was received and left without effect, by kind (semantics 4).
     ignored: dict[str, int] = field(default_factory=dict)
     #: Effects that wait for the loop.
     outbox: Outbox = field(default_factory=Outbox)
@@ -285,12 +285,12 @@ class SchedulerState:
     failed_timers: dict[Timer, int] = field(default_factory=dict)
 
     def ignore(self, kind: str) -> None:
-        """Count something that was heard and left without effect."""
+        """Count something that was received and left without effect."""
         self.ignored[kind] = self.ignored.get(kind, 0) + 1
 
 
 def new_partition(
-    world: SchedulerState, partition: PartitionId, manager: ResourceManager, config: PartitionConfig
+    scheduler_state: SchedulerState, partition: PartitionId, manager: ResourceManager, config: PartitionConfig
 ) -> Partition:
     """An empty partition of this configuration, not in the world yet. Its numbers begin where no earlier session's
     can have come to: clocks of that one may still be set.
@@ -306,5 +306,5 @@ def new_partition(
         sequence=first,
         tracking=manager.configuration.tracking,
         pending_callbacks=manager.pending_callbacks,
-        outbox=world.outbox,
+        outbox=scheduler_state.outbox,
     )

@@ -52,7 +52,7 @@ class NodeNotReserved:
 @dataclass(frozen=True, slots=True)
 class QuotaExceeded:
     """A holder's maximum leaves too little. `owner`: the gang to whom something is pledged there; it sees
-    another head room than the rest.
+    another headroom than the rest.
     """
 
     holder: LimitSubject
@@ -332,11 +332,11 @@ class UnschedulableApplications:
     #: Of those for whom room is held, by node.
     by_node: dict[NodeId, dict[ApplicationId, LeafQueue]] = field(default_factory=dict)
     #: Where each application stands.
-    standing: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
+    blocked: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
 
     def is_open(self, app: ApplicationId) -> bool:
         """Whether something that it was refused for may have changed."""
-        return any(line.is_open for line in self.standing.get(app, {}).values())
+        return any(line.is_open for line in self.blocked.get(app, {}).values())
 
     def before_nodes(self) -> Iterator[LeafQueue]:
         """Every line that any growth of nodes may open."""
@@ -346,17 +346,17 @@ class UnschedulableApplications:
             yield from held.values()
         yield from self.together.values()
 
-    def line(self, obstacle: BlockingReason) -> LeafQueue:
-        """The line before an obstacle, a new one if there is none."""
-        line = self.lines.get(obstacle)
+    def line(self, blocking_reason: BlockingReason) -> LeafQueue:
+        """The line before a blocking reason, a new one if there is none."""
+        line = self.lines.get(blocking_reason)
         if line is not None:
             return line
-        line = self.lines[obstacle] = LeafQueue(self.cluster)
-        match obstacle:
+        line = self.lines[blocking_reason] = LeafQueue(self.cluster)
+        match blocking_reason:
             case NoNodeFits(kind, count):
                 self.by_kind.setdefault(kind, {})[count] = line
             case QuotaExceeded():
-                self.by_holder.setdefault(obstacle.holder, {})[obstacle] = line
+                self.by_holder.setdefault(blocking_reason.holder, {})[blocking_reason] = line
             case MembersDoNotFit(app):
                 self.together[app] = line
             case NodeNotReserved(app, node):
@@ -365,20 +365,20 @@ class UnschedulableApplications:
                 pass
         return line
 
-    def forget(self, obstacle: BlockingReason) -> None:
+    def forget(self, blocking_reason: BlockingReason) -> None:
         """Remove the line when its last application has left."""
-        del self.lines[obstacle]
-        match obstacle:
+        del self.lines[blocking_reason]
+        match blocking_reason:
             case NoNodeFits(kind, count):
                 lines = self.by_kind[kind]
                 del lines[count]
                 if not lines:
                     del self.by_kind[kind]
             case QuotaExceeded():
-                rooms = self.by_holder[obstacle.holder]
-                del rooms[obstacle]
+                rooms = self.by_holder[blocking_reason.holder]
+                del rooms[blocking_reason]
                 if not rooms:
-                    del self.by_holder[obstacle.holder]
+                    del self.by_holder[blocking_reason.holder]
             case MembersDoNotFit(app):
                 del self.together[app]
             case NodeNotReserved(app, node):
@@ -395,7 +395,7 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def __init__(self, cluster: SchedulingContext) -> None:
         self._cluster = cluster
-        self.obstacles = UnschedulableApplications(cluster)
+        self.blocking_reasons = UnschedulableApplications(cluster)
         #: The applications that are worth an attempt.
         self.active = LeafQueue(cluster)
         #: Those of them that are tried whatever the lines say.
@@ -445,25 +445,25 @@ class SchedulingQueue:  # long: every way in which the order changes
         self.requeued.pop(app.id, None)
         self.active.remove(app)
 
-    def mark_unschedulable(self, app: Application, obstacles: list[BlockingReason]) -> None:
-        """Enter the application in the lines of exactly these obstacles, and close these lines."""
+    def mark_unschedulable(self, app: Application, blocking_reasons: list[BlockingReason]) -> None:
+        """Enter the application in the lines of exactly these blocking reasons, and close these lines."""
         self.leave(app)
-        for obstacle in obstacles:
-            line = self.obstacles.line(obstacle)
+        for blocking_reason in blocking_reasons:
+            line = self.blocking_reasons.line(blocking_reason)
             self.close(line)
             line.enter(app)
-            self.obstacles.standing.setdefault(app.id, {})[obstacle] = line
+            self.blocking_reasons.blocked.setdefault(app.id, {})[blocking_reason] = line
 
     def leave(self, app: Application) -> None:
         """Remove the application from all lines."""
-        for obstacle, line in self.obstacles.standing.pop(app.id, {}).items():
+        for blocking_reason, line in self.blocking_reasons.blocked.pop(app.id, {}).items():
             line.remove(app)
             line.heads.pop(app.id, None)
             if line.is_open and line.orders:
                 self._headless[line] = None
-            elif not line.orders and self.obstacles.lines.get(obstacle) is line:
+            elif not line.orders and self.blocking_reasons.lines.get(blocking_reason) is line:
                 self.close(line)
-                self.obstacles.forget(obstacle)
+                self.blocking_reasons.forget(blocking_reason)
 
     def open(self, line: LeafQueue | None) -> None:
         """Open the line: try its applications in order until one of them is unschedulable again."""
@@ -479,7 +479,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         self._headless.pop(line, None)
         heads, line.heads = line.heads, {}
         for name in heads:
-            if name not in self.requeued and not self.obstacles.is_open(name):
+            if name not in self.requeued and not self.blocking_reasons.is_open(name):
                 self.active.remove(self._cluster.applications[name])
 
     def is_headless(self, line: LeafQueue) -> bool:
@@ -498,12 +498,12 @@ class SchedulingQueue:  # long: every way in which the order changes
 
     def moved_in_leaf(self, app: Application) -> None:
         """The key of an application may be another one now."""
-        for line in (self.active, *self.obstacles.standing.get(app.id, {}).values()):
+        for line in (self.active, *self.blocking_reasons.blocked.get(app.id, {}).values()):
             line.moved(app)
 
     def renew_all(self) -> None:
         """All keys may be others now, and of another kind: compute them again."""
-        for line in (self.active, *self.obstacles.lines.values()):
+        for line in (self.active, *self.blocking_reasons.lines.values()):
             line.renew_all()
 
     def removed(self, queue: Queue) -> None:

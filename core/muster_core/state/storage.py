@@ -36,7 +36,7 @@ Affinity = tuple[Term, ...] | None
 Reach = Callable[[Affinity], BoolColumn]
 
 
-#: Sizes for which the rows are kept; one more, and all are counted anew when they are asked for.
+#: Sizes for which the rows are kept; one more, and all are counted again when they are asked for.
 _MOST_SIZES: Final = 64
 
 
@@ -142,7 +142,7 @@ class VolumePool:
         return self._members.get(name)
 
     def members(self) -> dict[str, tuple[int, Affinity]]:
-        """What is in the pool, for those who count anew."""
+        """What is in the pool, for those who count again."""
         return dict(self._members)
 
 

@@ -425,7 +425,7 @@ def setting_warnings(entries: Mapping[str, str]) -> list[Finding]:
 
 
 def unfit(entries: Mapping[str, str]) -> list[Finding]:
-    """Values that cannot be used, and without which the operator goes on; nobody should be able to store one."""
+    """Values that cannot be used, and without which the operator continues; nobody should be able to store one."""
     return [_about(key, says) for key, says in admission_warnings(entries).items()]
 
 

@@ -236,7 +236,7 @@ def submit(ledger: Ledger, out: Outcome, app: Application) -> None:
 
 def attach(ledger: Ledger, app: Application, pod: Pod) -> Task:
     """Make the pod a task of its application, without any consequence yet."""
-    task = Task(pod, app.id, counts=app.standing)
+    task = Task(pod, app.id, counts=app.member_counts)
     ledger.tasks_by_node.add(task.uid, pod.node)
     ledger.tasks[task.uid] = task
     if pod.membership.placeholder:
@@ -506,7 +506,7 @@ def give_up_gang(ledger: Ledger, out: Outcome, app: Application, now: float, not
 
 
 def kill(ledger: Ledger, out: Outcome, app: Application, now: float) -> None:
-    """Take the application back: its placeholders first, then itself; members that remain start it anew."""
+    """Take the application back: its placeholders first, then itself; members that remain start it again."""
     was = app.state
     step(app, AppEvent.KILL)
     app.is_our_end = was is not AppState.NEW  # of a new one the core knows nothing
@@ -529,7 +529,7 @@ def complete(ledger: Ledger, out: Outcome, app: Application, now: float) -> None
 
 
 def ask_answered(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
-    """The core does not know an ask any more: go on if its completed application waited for that."""
+    """The core does not know an ask any more: continue if its completed application waited for that."""
     app = ledger.applications.get(task.app)
     if app is not None:
         _forget_completed(ledger, out, app, now)

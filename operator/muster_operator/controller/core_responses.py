@@ -341,7 +341,7 @@ def _place(ledger: Ledger, out: Outcome, task: Task, verdict: Allocated, now: fl
 
 
 def _ask_rejected(ledger: Ledger, out: Outcome, verdict: AskRejected, now: float) -> None:
-    """The user is told; a gang that cannot ask for a placeholder is given up."""
+    """The user gets an event; a gang that cannot ask for a placeholder is given up."""
     task = _task(ledger, verdict.app, verdict.key)
     if task is None or task.state is not TaskState.SCHEDULING:
         if task is not None and task.held:

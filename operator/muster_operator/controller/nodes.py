@@ -101,7 +101,7 @@ def accepted(ledger: Ledger, out: Outcome, name: NodeName) -> None:
 
 
 def rejected(ledger: Ledger, out: Outcome, name: NodeName, reason: str) -> None:
-    """The core did not take a node in; who waits on it goes on waiting, for another of that name."""
+    """The core did not take a node in; who waits on it continues waiting, for another of that name."""
     node = ledger.nodes.get(name)
     reporting.warn_node(out, name, node.uid if node else "", names.REASON_NODE_REJECTED, reason)
     _is_last_answer(ledger, name)
@@ -127,7 +127,7 @@ def node_gone(ledger: Ledger, out: Outcome, name: NodeName, now: float) -> None:
         task = ledger.tasks[uid]
         task.held = False
         state.recount(task)
-        if task.mounting is not None:
+        if task.volume_wait is not None:
             volume_binding.fail_binding(ledger, out, task, now, f"node {name} is gone")
             continue
         tasks.await_node(ledger, uid, name)

@@ -163,7 +163,7 @@ def _ended(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 
 
 def is_held_back(ledger: Ledger, out: Outcome, pod: Pod) -> bool:
-    """Whether the pod cannot be scheduled, or not yet; the user is told once why."""
+    """Whether the pod cannot be scheduled, or not yet; the user gets an event once why."""
     if pod.node is not None and pod.ref.uid in ledger.unverified:
         _tell_once(ledger, out, pod, names.REASON_TASK_REJECTED, trust.UNKNOWN)
         return False

@@ -189,7 +189,7 @@ def _rejoin(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
 def _rejoin_placeholder(ledger: Ledger, out: Outcome, pod: Pod, now: float) -> None:
     """A placeholder of a gang takes its place; a terminating one counts no more, others go (semantics 17).
 
-    A gang that has placeholder pods began with them, and goes on so, whatever its placement is by now.
+    A gang that has placeholder pods began with them, and continues so, whatever its placement is by now.
     """
     app = ledger.applications.get(pod.membership.app)
     if pod.has_ended:
@@ -261,7 +261,7 @@ def _existing(ledger: Ledger, out: Outcome, uid: PodUid, node: NodeName) -> Allo
 def submit_asks(ledger: Ledger, now: float) -> Iterator[Outcome]:
     """Go on with every accepted application; the asks in the order of the pods' creation, so all at last.
 
-    One that was answered after its bound pods had been reported as others' goes on when the nodes open.
+    One that was answered after its bound pods had been reported as others' continues when the nodes open.
     """
     out, done = Outcome(), 0
     for app in list(ledger.applications.values()):
@@ -288,7 +288,7 @@ def _creation(ledger: Ledger, places: Mapping[AppId, int], item: CoreRequest) ->
 
 
 def open_nodes(ledger: Ledger, now: float) -> Outcome:
-    """The fence was answered: open the nodes, and go on with what came meanwhile."""
+    """The fence was answered: open the nodes, and continue with what came meanwhile."""
     out = Outcome(news=[NodeOpened(node.name) for node in ledger.nodes.values() if node.schedulable])
     ledger.phase = Phase.LIVE
     for app in list(ledger.applications.values()):

@@ -88,7 +88,7 @@ def _is_short_without(ledger: Ledger, app: Application, task: Task) -> bool:
     runs = app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.core_is_running)
     if group is None or not runs or app.originator.ref.uid in ledger.resumed or not state.holds_slot(task):
         return False
-    left = app.standing.get(name, 0) - 1 + len(ledger.places_of.get(app.id, {}).get(name, ()))
+    left = app.member_counts.get(name, 0) - 1 + len(ledger.places_of.get(app.id, {}).get(name, ()))
     return left < group.min_member
 
 

@@ -94,7 +94,7 @@ _REASONS = {
 }
 
 
-#: Between what a pod lacks and the node that is reserved for it.
+#: Between what a pod needs and the node that is reserved for it.
 _WAITING: Final = " Waiting: "
 
 
@@ -149,18 +149,18 @@ def lack_of(condition: Condition) -> str:
 
 def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Write the condition if it is due and not there already, else come back when it is."""
-    wanted, standing = task.shortage, task.told or task.pod.condition
+    wanted, current = task.shortage, task.told or task.pod.condition
     if (
         wanted is None
         or task.state not in _WAITING_STATES
-        or wanted == standing
-        or _is_for_nobody(task, wanted, standing)
+        or wanted == current
+        or _is_for_nobody(task, wanted, current)
     ):
         return
     settings = ledger.settings
     since = now if task.waits_since is None else task.waits_since
     due = since + settings.condition_delay_s
-    if standing is not None and standing.reason == wanted.reason:
+    if current is not None and current.reason == wanted.reason:
         due = max(due, (since if task.told is None else task.told_at) + _pause(task, settings.condition_refresh_s))
     elif task.writes >= _FREE_WRITES:
         due = max(due, task.told_at + _pause(task, settings.condition_delay_s))
@@ -172,12 +172,12 @@ def update_pod_condition(ledger: Ledger, out: Outcome, task: Task, now: float) -
         set_timer(ledger, Deadline(due, TimerKind.WAITING, task.uid))
 
 
-def _is_for_nobody(task: Task, wanted: Condition, standing: Condition | None) -> bool:
+def _is_for_nobody(task: Task, wanted: Condition, current: Condition | None) -> bool:
     """Autoscalers look at placeholders, people at real pods: "not for want of nodes" is said where that was said."""
     return (
         task.pod.membership.placeholder
         and wanted.reason == names.CONDITION_SKIPPED
-        and (standing is None or standing.reason != names.CONDITION_UNSCHEDULABLE)
+        and (current is None or current.reason != names.CONDITION_UNSCHEDULABLE)
     )
 
 
@@ -249,15 +249,17 @@ def states_changed(ledger: Ledger, out: Outcome, changes: Iterable[SchedulingSta
     """The core said of task groups what keeps their places from being held, or that nothing does any more.
 
     What is said before the first look is told at the first look: most gangs have their places by then. It may be said
-    even before we hear that the application was accepted, for that comes on another stream (semantics 1). After a
+    even before the application was accepted here, for that comes on another stream (semantics 1). After a
     restart a gang runs, for some of its members do, and waits for the places of the others.
     """
     for app_id in dict.fromkeys(change.app for change in changes if _is_noted(ledger, change)):
         app = ledger.applications[app_id]
         before = _says(app)
-        lacks = sorted(app.lacks.items(), key=lambda item: (item[1].reason != names.CONDITION_UNSCHEDULABLE, item[0]))
-        app.shortage = lacks[0][1] if lacks else app.impossible
-        if not lacks:
+        shortages = sorted(
+            app.shortages.items(), key=lambda item: (item[1].reason != names.CONDITION_UNSCHEDULABLE, item[0])
+        )
+        app.shortage = shortages[0][1] if shortages else app.impossible
+        if not shortages:
             _forget(app, before)
         elif app.state is AppState.RUNNING or (app.state is AppState.RESERVING and app.look_pause > FIRST_LOOK_S):
             _explain(ledger, out, app, now)
@@ -271,9 +273,9 @@ def _is_noted(ledger: Ledger, change: SchedulingStateChanged) -> bool:
         return False
     why = shortage_of(change)
     if why is None:
-        app.lacks.pop(group, None)
+        app.shortages.pop(group, None)
     else:
-        app.lacks[group] = why
+        app.shortages[group] = why
     return True
 
 
@@ -288,7 +290,7 @@ def reservation_over(app: Application) -> None:
     """The gang waits no more for places without placeholder pods: from now on each member waits for itself."""
     if _is_direct(app):
         _forget(app, _says(app))
-        app.lacks.clear()
+        app.shortages.clear()
 
 
 def _says(app: Application) -> set[Condition | None]:
@@ -304,7 +306,7 @@ def _forget(app: Application, of_gang: set[Condition | None]) -> None:
 
 def _is_direct(app: Application) -> bool:
     """Whether the core looks for places of it without placeholder pods."""
-    is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.lacks))
+    is_looked_for = app.state is AppState.RESERVING or (app.state is AppState.RUNNING and bool(app.shortages))
     return is_looked_for and app.gang is not None and app.gang.is_direct
 
 

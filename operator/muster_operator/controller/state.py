@@ -58,7 +58,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Mounting:
+class VolumeWait:
     """The claims of a pod that is bound to its node once they are bound, by ``namespace/name``; ``until``: at last."""
 
     steps: dict[str, Step]
@@ -149,8 +149,8 @@ class Task(Struct, gc=False):
     avoid: tuple[NodeName, ...] = ()
     binds: int = 0
     #: While its claims are on their way to their volumes; the pod is bound after that.
-    mounting: Mounting | None = None
-    #: Of its application (``Application.standing``), and the task group for which it is counted there (agent/standing).
+    volume_wait: VolumeWait | None = None
+    #: ``Application.member_counts`` of its application, and the task group for which it is counted there.
     counts: dict[str, int] = {}
     counted: str | None = None
 
@@ -209,7 +209,7 @@ class Slot:
 class Creations:
     """The placeholders of one application that are still to be created (agent/creations).
 
-    ``missing``: members of each task group without a slot, ``ordinals`` where the search for a free name goes on;
+    ``missing``: members of each task group without a slot, ``ordinals`` where the search for a free name continues;
     ``again``: slots to be created once more; ``open``: names that were ordered and not answered.
     """
 
@@ -242,9 +242,10 @@ class Application:
     ``is_told_no_gang``: a pod was told that there is no gang to join. ``user`` and ``namespace`` are those of the pod
     that made it.
 
-    While reserving: ``shortage`` is what its places wait for (``lacks``: those of each task group, where the core holds
-    them without placeholder pods and so speaks for the groups), ``impossible`` why no cluster of these nodes could
-    hold the gang, ``reached`` how many placeholders were seen and bound at the last look, ``look_pause`` seconds ago.
+    While reserving: ``shortage`` is what its places wait for (``shortages``: those of each task group, where the core
+    holds them without placeholder pods and so speaks for the groups), ``impossible`` why no cluster of these nodes
+    could hold the gang, ``reached`` how many placeholders were seen and bound at the last look, ``look_pause`` seconds
+    ago.
     """
 
     id: AppId
@@ -264,7 +265,7 @@ class Application:
     creations: Creations = field(default_factory=Creations)
     placeholder_names: set[str] = field(default_factory=set)
     #: How many pods hold a member's place, by task group (agent/standing).
-    standing: dict[str, int] = field(default_factory=dict)
+    member_counts: dict[str, int] = field(default_factory=dict)
     core_has_begun: bool = False
     core_is_running: bool = False
     is_over: bool = False
@@ -278,7 +279,7 @@ class Application:
     #: What the last one that was looked at for that says: of which the next one mostly is too.
     examined: tuple[Membership, str] | None = None
     shortage: Condition | None = None
-    lacks: dict[str, Condition] = field(default_factory=dict)
+    shortages: dict[str, Condition] = field(default_factory=dict)
     impossible: Condition | None = None
     reached: tuple[int, int] = (0, 0)
     look_pause: float = 0.0
@@ -315,7 +316,7 @@ class ForeignAllocation:
 
 @dataclass(slots=True)
 class Deletion:
-    """A pod that was told to go and is still there."""
+    """A pod that is being released and is still there."""
 
     pod: PodRef
     reason: str
@@ -391,7 +392,7 @@ class Ledger:
     places: dict[PodUid, KeptSlot] = field(default_factory=dict)
     #: The keys of those, by application and task group.
     places_of: dict[AppId, dict[str, set[PodUid]]] = field(default_factory=dict)
-    #: Where pods are: of other schedulers; of tasks, as we and as the API server see it; of strays.
+    #: Where pods are: of other schedulers; of tasks, as we and as the API server see it; of untracked pods.
     foreign_by_node: ByNode = field(default_factory=ByNode)
     tasks_by_node: ByNode = field(default_factory=ByNode)
     untracked_by_node: ByNode = field(default_factory=ByNode)
@@ -415,7 +416,7 @@ class Ledger:
     postponed: list[ClusterEvent | CoreResponse | Result] = field(default_factory=list)
 
     def forget_deletion(self, uid: PodUid) -> None:
-        """The pod that was told to go is gone."""
+        """The pod that is being released is gone."""
         deletion = self.deletions.pop(uid, None)
         if deletion is not None:
             self.deleting.discard((deletion.pod.namespace, deletion.pod.name))

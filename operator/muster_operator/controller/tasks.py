@@ -19,12 +19,12 @@ from muster_operator.controller.state import (
     Deletion,
     ForeignAllocation,
     Ledger,
-    Mounting,
     Phase,
     Step,
     StepState,
     Task,
     TimerKind,
+    VolumeWait,
     set_timer,
 )
 from muster_operator.model import limits, names
@@ -131,7 +131,7 @@ def _member(app: Application, group: TaskGroup) -> dict[str, Any]:
     }
 
 
-def _podless(ledger: Ledger, app: Application, group: TaskGroup) -> dict[str, Any]:
+def _virtual_placeholder(ledger: Ledger, app: Application, group: TaskGroup) -> dict[str, Any]:
     """What a placeholder of the group would say of itself, where none is made."""
     pod, preferences = app.originator, preferences_tag(json.loads(group.pod_fields))
     facts = {
@@ -147,7 +147,7 @@ def _members_tag(ledger: Ledger, app: Application, gang: GangDefinition) -> str:
     members = [_member(app, group) for group in groups]
     if gang.is_direct:
         for member, group in zip(members, groups, strict=True):
-            member.update(_podless(ledger, app, group))
+            member.update(_virtual_placeholder(ledger, app, group))
     return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -211,10 +211,10 @@ def renewal_spec(ledger: Ledger, app: Application) -> ApplicationSpec:
     return replace(spec, tags={**spec.tags, keys.APP_TAG_RENEWAL: "true"})
 
 
-def wait_for_volumes(ledger: Ledger, task: Task, mounting: Mounting) -> None:
+def wait_for_volumes(ledger: Ledger, task: Task, volume_wait: VolumeWait) -> None:
     """From now on the pod hears of these claims and volumes."""
-    task.mounting = mounting
-    for key, step in mounting.steps.items():
+    task.volume_wait = volume_wait
+    for key, step in volume_wait.steps.items():
         for name in filter(None, (key, step.volume)):
             ledger.storage.waiting.setdefault(name, set()).add(task.uid)
 
@@ -224,14 +224,14 @@ def waiting_for(ledger: Ledger, name: str) -> list[PodUid]:
     return sorted(ledger.storage.waiting.get(name, ()))
 
 
-def stop_waiting_for_volumes(ledger: Ledger, task: Task) -> Mounting | None:
+def stop_waiting_for_volumes(ledger: Ledger, task: Task) -> VolumeWait | None:
     """The pod hears of them no more; returns what it waited for."""
-    mounting, task.mounting = task.mounting, None
-    if mounting is not None:
-        for key, step in mounting.steps.items():
+    volume_wait, task.volume_wait = task.volume_wait, None
+    if volume_wait is not None:
+        for key, step in volume_wait.steps.items():
             for name in filter(None, (key, step.volume)):
                 _forget(ledger, name, task.uid)
-    return mounting
+    return volume_wait
 
 
 def _forget(ledger: Ledger, name: str, uid: PodUid) -> None:
@@ -249,9 +249,9 @@ def order_volumes(task: Task, step: Step, *, undo: bool = False) -> StorageComma
 
 
 def abandon_volumes(ledger: Ledger, out: Outcome, task: Task) -> None:
-    """The pod does not go to its node: whatever it began is taken back, unless another pod goes on with it."""
-    mounting = stop_waiting_for_volumes(ledger, task)
-    for key, step in mounting.steps.items() if mounting is not None else ():
+    """The pod does not go to its node: whatever it began is taken back, unless another pod continues with it."""
+    volume_wait = stop_waiting_for_volumes(ledger, task)
+    for key, step in volume_wait.steps.items() if volume_wait is not None else ():
         claim = ledger.storage.claims.get(key)
         is_bound = claim is not None and claim.ref.uid == step.claim.uid and claim.is_bound
         if step.state is StepState.TO_WRITE or is_bound or key in ledger.storage.waiting:
@@ -313,7 +313,7 @@ def mark_bound(ledger: Ledger, out: Outcome, task: Task) -> None:
 def adopt_bound(ledger: Ledger, out: Outcome, task: Task, node: NodeName) -> None:
     """The pod got a node without us: take back what the core thought, report what is.
 
-    An ask may have been answered already, which we have not heard yet: its allocation is taken back with it.
+    An ask may have been answered already, which we have not received yet: its allocation is taken back with it.
     """
     abandon_volumes(ledger, out, task)
     was_asked, why = task.asked, "the pod was bound by another client"
@@ -457,7 +457,7 @@ def find_foreign(ledger: Ledger, uid: PodUid) -> ForeignAllocation | None:
 def report_foreign(ledger: Ledger, out: Outcome, pod_on_node: ForeignAllocation) -> None:
     """Tell the core, once and when it takes or says something else than before, or wait for the node.
 
-    While a session is being filled it is told with its node. What is known is told anew: the core revises it. Only who
+    While a session is being filled it is told with its node. What is known is sent again: the core revises it. Only who
     was promised room may turn up elsewhere, or nowhere.
     """
     node = pod_on_node.pod.node

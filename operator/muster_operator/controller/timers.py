@@ -60,7 +60,7 @@ def _check_waiting(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> Non
 
 
 def _check_deletion(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
-    """A pod that was told to go and is still there: tell it again, and tell the user (semantics 14).
+    """A pod that is being released and is still there: tell it again, and tell the user (semantics 14).
 
     A placeholder that is stuck is deleted by force: it runs nothing that could be lost, and a node that does not answer
     must not hold its gang. The pause counts from the answer to the last delete, the time until users are told from that

@@ -17,7 +17,7 @@ from typing import Final
 import orjson
 
 from muster_operator.controller import rejections, reporting, tasks
-from muster_operator.controller.state import Deadline, Ledger, Mounting, Step, StepState, Task, TimerKind, set_timer
+from muster_operator.controller.state import Deadline, Ledger, Step, StepState, Task, TimerKind, VolumeWait, set_timer
 from muster_operator.model import names
 from muster_operator.model.cluster_events import (
     AttachmentGone,
@@ -101,7 +101,7 @@ def begin_binding(ledger: Ledger, out: Outcome, task: Task, chosen: ChosenVolume
     until = now + ledger.settings.volume_bind_s
     claims = ledger.storage.claims
     steps = {key: Step(_ref(claims, key), volume) for key, volume in sorted(chosen.items())}
-    tasks.wait_for_volumes(ledger, task, Mounting(steps, until))
+    tasks.wait_for_volumes(ledger, task, VolumeWait(steps, until))
     set_timer(ledger, Deadline(until, TimerKind.VOLUMES, task.uid))
     _go_on(ledger, out, task, now)
 
@@ -118,16 +118,16 @@ def storage_changed(ledger: Ledger, out: Outcome, name: str, now: float) -> None
     """Something is new about a claim or a volume."""
     for uid in tasks.waiting_for(ledger, name):
         task = ledger.tasks.get(uid)
-        if task is not None and task.mounting is not None:
+        if task is not None and task.volume_wait is not None:
             _go_on(ledger, out, task, now)
 
 
 def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
     """A time-out came; of a wait that is over it means nothing."""
     task = ledger.tasks.get(uid)
-    if task is None or task.mounting is None or task.mounting.until > now:
+    if task is None or task.volume_wait is None or task.volume_wait.until > now:
         return
-    states = ((key, _state(ledger, task, step)) for key, step in task.mounting.steps.items())
+    states = ((key, _state(ledger, task, step)) for key, step in task.volume_wait.steps.items())
     waiting = ", ".join(key for key, state in states if state is not _BOUND)
     fail_binding(ledger, out, task, now, f"not bound within {ledger.settings.volume_bind_s:g} s: {waiting}")
 
@@ -135,7 +135,7 @@ def too_late(ledger: Ledger, out: Outcome, uid: PodUid, now: float) -> None:
 def binding_answered(ledger: Ledger, out: Outcome, result: Result, command: StorageCommand, now: float) -> None:
     """A write ended; one of an earlier attempt, or that took something back, is nobody's business any more."""
     task = ledger.tasks.get(command.pod.uid)
-    step = task.mounting.steps.get(command.claim.key) if task is not None and task.mounting is not None else None
+    step = task.volume_wait.steps.get(command.claim.key) if task is not None and task.volume_wait is not None else None
     if task is None or step is None or step.order != command:
         return
     match result:
@@ -161,10 +161,10 @@ def fail_binding(ledger: Ledger, out: Outcome, task: Task, now: float, why: str)
 
 def _go_on(ledger: Ledger, out: Outcome, task: Task, now: float) -> None:
     """Whatever can be done now: writes that are due, the bind if all is done, the way back if it never will be."""
-    mounting = task.mounting
-    if mounting is None:
+    volume_wait = task.volume_wait
+    if volume_wait is None:
         return
-    states = [(step, _state(ledger, task, step)) for step in mounting.steps.values()]
+    states = [(step, _state(ledger, task, step)) for step in volume_wait.steps.values()]
     if (why := next((state for _, state in states if state), None)) is not None:
         fail_binding(ledger, out, task, now, why)
         return
@@ -302,7 +302,7 @@ def _told(fact: StorageEvent) -> ClusterObject | None:
 
 
 def storage_seen(ledger: Ledger, out: Outcome, fact: StorageEvent, now: float) -> None:
-    """The core hears what is new to it, of itself or of nodes, and pods that wait for it go on."""
+    """The core receives what is new to it, of itself or of nodes, and pods that wait for it continue."""
     nodes = _nodes_of(ledger, fact)
     before = {node.name: as_reported(ledger, node) for node in nodes}
     told = _told(fact)

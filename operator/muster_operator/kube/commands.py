@@ -57,20 +57,20 @@ from muster_operator.model.storage import ClaimRef
 from muster_operator.translate.storage import SELECTED_NODE
 from muster_operator.translate.values import Raw, mapping, strings, text
 
-#: Series remembered; the one longest silent is forgotten first and would begin anew.
+#: Series remembered; the one longest silent is forgotten first and would start again.
 REMEMBERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An event that stands in the API server: its name, and how often it was said."""
+    """An event that is in the API server: its name, and how often it was said."""
 
     name: str
     count: int
 
 
 class Series:
-    """What stands in the API server, by object and series."""
+    """What is in the API server, by object and series."""
 
     def __init__(self) -> None:
         self.instance: Final = f"muster-operator-{socket.gethostname()}"[:128]
@@ -391,7 +391,7 @@ class Attempts:
 class Kube:
     """Executes commands; one instance serves all writers.
 
-    `brakes`: what the API server said about whole kinds. `recall` ends the tries of binds.
+    `throttle`: what the API server said about whole kinds. `recall` ends the tries of binds.
     """
 
     def __init__(
@@ -408,7 +408,7 @@ class Kube:
         self._teller = teller
         self._attempts = attempts
         self._series = Series()
-        self.brakes = Throttle(attempts.braked)
+        self.throttle = Throttle(attempts.braked)
         self.recall = Cancellation()
 
     async def execute(self, command: Command) -> None:
@@ -513,7 +513,7 @@ class Kube:
         return CommandSucceeded(command) if reply.ok else _failed(command, reply)
 
     async def _post_event(self, command: PostEvent) -> Result:
-        """An event, or one more turn of its series; a series that expired at the server begins anew."""
+        """An event, or one more turn of its series; a series that expired at the server starts again."""
         now = datetime.fromtimestamp(command.at, tz=UTC) if command.at else datetime.now(tz=UTC)
         known = self._series.turn(command)
         if known is not None:
@@ -533,13 +533,13 @@ class Kube:
     async def _with_retries(self, command: Command | None, request: Request, policy: Retry) -> Reply:
         """Send until the answer is final: done, not worth another try, or out of tries. None = a read."""
         kind = type(command).__name__ if command is not None else "ReadPod"
-        urgency = write_priority_of(command) if command is not None else None
+        write_priority = write_priority_of(command) if command is not None else None
         attempt = 0
         while True:
             attempt += 1
-            reply = await self._once(request, urgency)
+            reply = await self._once(request, write_priority)
             final = reply.ok or _already_exists(reply)
-            pause_s = None if final else self._pause_s(policy, attempt, reply, urgency)
+            pause_s = None if final else self._pause_s(policy, attempt, reply, write_priority)
             if pause_s is None:
                 return reply
             self._attempts.retried(kind, reply.status)
@@ -548,23 +548,27 @@ class Kube:
     async def _read(self, namespace: str, name: str) -> Reply:
         return await self._with_retries(None, read(namespace, name), self._policies.read)
 
-    async def _once(self, request: Request, urgency: WritePriority | None) -> Reply:
+    async def _once(self, request: Request, write_priority: WritePriority | None) -> Reply:
         """One try; no answer is the reply with status 0. What the server says of this kind holds for all of it."""
         try:
             reply = await self._session.send(request)
         except Unreachable as error:
             log.debug("no answer", reason=str(error))
             return NO_REPLY
-        if urgency is not None and reply.status in THROTTLED and reply.retry_after_s:
-            self.brakes.hold(urgency, min(reply.retry_after_s, RETRY_AFTER_LIMIT_S))
+        if write_priority is not None and reply.status in THROTTLED and reply.retry_after_s:
+            self.throttle.hold(write_priority, min(reply.retry_after_s, RETRY_AFTER_LIMIT_S))
         return reply
 
-    def _pause_s(self, policy: Retry, attempt: int, reply: Reply, urgency: WritePriority | None) -> float | None:
+    def _pause_s(self, policy: Retry, attempt: int, reply: Reply, write_priority: WritePriority | None) -> float | None:
         """Seconds until the next try, None = none; rights that are missing may be on their way."""
         status = UNAVAILABLE if reply.is_access_denied else reply.status
         luck = random.random()  # noqa: S311 - so that what failed together does not come again together
         pause_s = policy.pause_s(attempt, status, reply.retry_after_s, luck)
-        return None if pause_s is None else max(pause_s, self.brakes.left_s(urgency) if urgency is not None else 0.0)
+        return (
+            None
+            if pause_s is None
+            else max(pause_s, self.throttle.left_s(write_priority) if write_priority is not None else 0.0)
+        )
 
 
 #: After these it is unknown, or contested, whether the pod got the node.

@@ -160,7 +160,7 @@ class Leadership:
     ) -> None:
         self._candidacy, self._fence, self._clock = candidacy, fence, clock
         self._store = Store(session, candidacy.place, candidacy.serves, candidacy.duration_s * REQUEST)
-        self._sight = LeaseObservation()
+        self._observation = LeaseObservation()
         self._mine: Lease | None = None
         self._is_fresh = False
         self.begun = asyncio.Event()
@@ -169,22 +169,22 @@ class Leadership:
     @property
     def holder(self) -> str:
         """Who leads as far as we know; empty = nobody."""
-        return self._sight.lease.holder
+        return self._observation.lease.holder
 
     @property
     def transitions(self) -> int:
         """How often the lease has changed hands."""
-        return self._sight.lease.transitions
+        return self._observation.lease.transitions
 
     def announcements(self) -> list[PostEvent]:
         """That we lead."""
         candidacy = self._candidacy
-        return [announcement(candidacy.namespace, candidacy.name, self._sight.lease.uid, candidacy.identity)]
+        return [announcement(candidacy.namespace, candidacy.name, self._observation.lease.uid, candidacy.identity)]
 
     def events(self, reason: str, note: str) -> list[PostEvent]:
         """On the Lease."""
         candidacy = self._candidacy
-        return [about_lease(candidacy.namespace, candidacy.name, self._sight.lease.uid, reason, note)]
+        return [about_lease(candidacy.namespace, candidacy.name, self._observation.lease.uid, reason, note)]
 
     async def run(self) -> None:
         """Take the lease when it is free, and keep it.
@@ -213,8 +213,8 @@ class Leadership:
         if not is_known:
             await self._look()
             self._end_if_lost()
-        lease, identity, duration_s = self._sight.lease, self._candidacy.identity, self._candidacy.duration_s
-        if self._sight.free_in_s(identity, self._clock()) > 0:
+        lease, identity, duration_s = self._observation.lease, self._candidacy.identity, self._candidacy.duration_s
+        if self._observation.free_in_s(identity, self._clock()) > 0:
             return
         goes_on = self._mine is not None and lease.holder == identity
         now, sent = _now(), self._clock()
@@ -233,7 +233,7 @@ class Leadership:
             if not await self._put(self._mine.given_back(_now())):
                 await self._look()  # a renewal that was cut off may have been done
                 self._end_if_lost()
-                await self._put(self._sight.lease.given_back(_now()))
+                await self._put(self._observation.lease.given_back(_now()))
         except (ApiRefused, Unreachable, LeadershipLost) as error:
             log.info("the lease was not given back", reason=str(error))
         else:
@@ -241,7 +241,7 @@ class Leadership:
 
     async def _look(self) -> None:
         before, seen = self.holder, await self._store.get()
-        self._sight = self._sight.seeing(seen, self._clock())
+        self._observation = self._observation.seeing(seen, self._clock())
         if self._mine is None and self.holder not in {before, NO_HOLDER}:
             log.info("standing by", leader=self.holder)
 
@@ -250,18 +250,18 @@ class Leadership:
         written = await self._store.put(wanted)
         if written is None:
             return False
-        self._sight = self._sight.seeing(written, self._clock())
+        self._observation = self._observation.seeing(written, self._clock())
         return True
 
     def _took(self, sent_s: float) -> None:
         self._fence.open_until(sent_s + self._candidacy.duration_s * WRITES)
-        self._mine = self._sight.lease
+        self._mine = self._observation.lease
         if not self.begun.is_set():
             log.info("leading", identity=self._candidacy.identity, transitions=self.transitions)
             self.begun.set()
 
     def _end_if_lost(self) -> None:
-        if self._mine is not None and self._sight.shows_other_hands(self._mine):
+        if self._mine is not None and self._observation.shows_other_hands(self._mine):
             self._fence.close()
             raise LeadershipLost(f"{self._candidacy.namespace}/{self._candidacy.name}", self.holder)
 
@@ -277,7 +277,7 @@ class Leadership:
         if self._is_fresh:
             return self._candidacy.duration_s * RENEW
         look_s = self._candidacy.duration_s * LOOK * (1 + JITTER * random.random())  # noqa: S311 - spreads, hides nothing
-        runs_out_s = self._sight.free_in_s(self._candidacy.identity, self._clock())
+        runs_out_s = self._observation.free_in_s(self._candidacy.identity, self._clock())
         return min(look_s, runs_out_s or look_s)
 
 

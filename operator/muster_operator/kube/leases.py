@@ -43,7 +43,7 @@ class Lease:
     def taken_by(self, candidate: str, duration_s: int, now: str) -> Lease:
         """The next state if the candidate takes it. `now`: a MicroTime.
 
-        A process that finds its own name in it takes it anew: the time of that tells two of one name apart.
+        A process that finds its own name in it takes it again: the time of that tells two of one name apart.
         """
         changes_hands = self.holder != candidate and self != NEVER_HELD
         return replace(
@@ -56,7 +56,7 @@ class Lease:
         )
 
     def renewed_by_holder(self, duration_s: int, now: str) -> Lease:
-        """The next state if who took it goes on."""
+        """The next state if who took it continues."""
         return replace(self, duration_s=duration_s, renewed=now)
 
     def given_back(self, now: str) -> Lease:

@@ -295,7 +295,7 @@ class Connections:
         raise aiohttp.ClientConnectionError(f"{request.method} {request.url.path}: told to wait again and again")
 
     async def _identified(self, request: aiohttp.ClientRequest, send: ClientHandlerType) -> aiohttp.ClientResponse:
-        """With the token of now. A 401 is tried once more with credentials read anew, and is then no answer at all.
+        """With the token of now. A 401 is tried once more with credentials read again, and is then no answer at all.
 
         To kopf it would be the end: it stops where the credentials that are refused are the only ones.
         """
@@ -444,7 +444,7 @@ class KubeSession:
         self._connections = Connections(credentials, measure, instance)
 
     async def send(self, request: Request) -> Reply:
-        """Send one request and read the whole answer. A 401 is tried once more with credentials read anew.
+        """Send one request and read the whole answer. A 401 is tried once more with credentials read again.
 
         Raises:
             Unreachable: no answer came (connection refused or cut, time-out); NotLeading: because we may not write.

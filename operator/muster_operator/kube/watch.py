@@ -132,9 +132,9 @@ def decoded_pod_event(json: bytes) -> Any:
     return {"type": event.type, "object": event.object}
 
 
-def whole(sketch: PartialPod) -> Any:
+def whole(incoming: PartialPod) -> Any:
     """All of the pod that a sketch is of. Raises ValueError: it is no JSON."""
-    return decoded_event(sketch.json)["object"] if sketch.is_event else decoded_object(sketch.json)
+    return decoded_event(incoming.json)["object"] if incoming.is_event else decoded_object(incoming.json)
 
 
 #: Objects per page, as client-go asks.
@@ -167,7 +167,7 @@ async def pages(session: KubeSession, path: str, not_older_than: str = "") -> As
 
     Raises:
         Unreachable: no answer came.
-        ApiRefused: the server does not serve it; 410 = the list took too long, and has to begin anew.
+        ApiRefused: the server does not serve it; 410 = the list took too long, and has to start again.
     """
     token = ""
     while True:
@@ -267,7 +267,7 @@ COMPARE_S: Final = 3600.0
 SUSPECT_S: Final = 300.0
 
 
-#: Seconds until a comparison that failed is tried again; meanwhile the watch goes on.
+#: Seconds until a comparison that failed is tried again; meanwhile the watch continues.
 RETRY_LIST_S: Final = 30.0
 
 

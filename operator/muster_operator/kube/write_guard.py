@@ -87,7 +87,7 @@ class LeadershipGuard:
 
     @property
     def left_s(self) -> float:
-        """Seconds for which it stays open if nothing more is heard; 0 = it is closed."""
+        """Seconds for which it stays open if nothing more is received; 0 = it is closed."""
         return max(0.0, self._until - self._clock())
 
     def open_until(self, moment_s: float) -> None:
@@ -138,7 +138,7 @@ class LeadershipGuard:
             self._empty.set()
 
     def _look(self) -> None:
-        """Cut off what may not go on, and look again when the next one may not."""
+        """Cut off what may not continue, and look again when the next one may not."""
         now, left_s = asyncio.get_running_loop().time(), self.left_s
         due = float("inf")
         for passage in self._under_way:

@@ -126,7 +126,7 @@ class Throttle:
         self._applied(kind.name.lower())
 
     def left_s(self, kind: WritePriority) -> float:
-        """Seconds until this kind may go on; 0 = it may."""
+        """Seconds until this kind may continue; 0 = it may."""
         until = self._until.get(kind)
         return 0.0 if until is None else max(0.0, until - self._clock())
 
@@ -347,7 +347,7 @@ class _Job(Struct, eq=False):
 
     command: Command
     key: str
-    urgency: WritePriority
+    write_priority: WritePriority
     namespace: str
     started: bool = False
 
@@ -363,11 +363,11 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         execute: Callable[[Command], Awaitable[None]],
         limits: Limits | None = None,
         on_drop: Callable[[], None] = lambda: None,
-        brakes: Throttle | None = None,
+        throttle: Throttle | None = None,
         recall: Cancellation | None = None,
         may_decide: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._execute, self._limits, self._brakes = execute, limits or Limits(), brakes or Throttle()
+        self._execute, self._limits, self._throttle = execute, limits or Limits(), throttle or Throttle()
         self._recall, self._may_decide = recall or Cancellation(), may_decide
         self._queues: dict[WritePriority, FairQueue[_Job]] = {kind: FairQueue() for kind in SHARES}
         self._behind: dict[str, list[_Job]] = {}
@@ -421,8 +421,8 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
             return
         self._behind[key] = kept
         if not kept[0].started:
-            kept[0].urgency = min(job.urgency for job in kept)
-            self._queues[kept[0].urgency].append(kept[0])
+            kept[0].write_priority = min(job.write_priority for job in kept)
+            self._queues[kept[0].write_priority].append(kept[0])
 
     @property
     def binds_in_flight(self) -> int:
@@ -486,19 +486,19 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         waiting = self._behind.get(job.key)
         if waiting is None:
             self._behind[job.key] = [job]
-            self._queues[job.urgency].append(job)
+            self._queues[job.write_priority].append(job)
             return
         waiting.append(job)
         first = waiting[0]
-        if not first.started and job.urgency < first.urgency:
-            first.urgency = job.urgency
-            self._queues[first.urgency].append(first)  # it stands in two queues now, and starts from one
+        if not first.started and job.write_priority < first.write_priority:
+            first.write_priority = job.write_priority
+            self._queues[first.write_priority].append(first)  # it is in two queues now, and starts from one
 
     def _next(self) -> _Job | None:
         """The next job that may start: a write, else an event; None = nothing to do now."""
         is_full = False
         for kind, queue in self._queues.items():
-            while queue and (queue.first().started or queue.first().urgency is not kind):
+            while queue and (queue.first().started or queue.first().write_priority is not kind):
                 queue.drop_first()
             if queue and self._may_start(kind):
                 job = queue.take()
@@ -532,18 +532,18 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
 
     def _is_held(self, kind: WritePriority) -> bool:
         """Whether the API server told this kind to wait, or it is a decision and rests on an old state."""
-        return self._brakes.left_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
+        return self._throttle.left_s(kind) > 0 or (kind in DECISIONS and not self._may_decide())
 
     def _pause_s(self) -> float | None:
-        """Seconds until something may go on that the clock alone holds back; None = there is no such thing."""
+        """Seconds until something may continue that the clock alone holds back; None = there is no such thing."""
         waiting = [kind for kind, queue in self._queues.items() if queue]
         waiting += [WritePriority.EVENT] if len(self._events) else []
-        pauses = [self._brakes.left_s(kind) for kind in waiting]
+        pauses = [self._throttle.left_s(kind) for kind in waiting]
         pauses += [self._events_wait_s()] if len(self._events) else []
         return min((pause for pause in pauses if pause > 0), default=None)
 
     def _start(self, job: _Job) -> None:
-        self._in_flight[job.urgency] += 1
+        self._in_flight[job.write_priority] += 1
         task = asyncio.create_task(self._run(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -556,12 +556,12 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
                 await self._carry_out(following)
                 following = None if self._limits.qps > 0 else self._next()
                 if following is not None:
-                    self._in_flight[following.urgency] += 1
+                    self._in_flight[following.write_priority] += 1
         finally:
             self._wake.set()
 
     async def _carry_out(self, job: _Job) -> None:
-        kind = job.urgency
+        kind = job.write_priority
         try:
             await self._execute(job.command)
         finally:
@@ -578,8 +578,8 @@ class Pool:  # long: who waits, who runs and who is called back share the same q
         if not waiting:
             del self._behind[key]
             return
-        waiting[0].urgency = min(job.urgency for job in waiting)
-        self._queues[waiting[0].urgency].append(waiting[0])
+        waiting[0].write_priority = min(job.write_priority for job in waiting)
+        self._queues[waiting[0].write_priority].append(waiting[0])
         self._wake.set()  # it may start beside the one that takes the place of the one that is done
 
 

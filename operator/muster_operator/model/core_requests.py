@@ -40,7 +40,7 @@ class TerminationType(NumberEnum):
     PLACEHOLDER_REPLACED = 4
 
 
-#: What an ask may say beside what it has in common with its class.
+#: What an ask may say in addition to what it has in common with its class.
 OWN_TAGS: Final = (
     keys.TAG_POD_NAME,
     keys.TAG_CREATION_TIME,

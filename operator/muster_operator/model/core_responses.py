@@ -22,7 +22,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HeldInCore:
-    """An allocation. ``going``: how it was told to go, None = it stays."""
+    """An allocation. ``going``: how it is being released, None = it stays."""
 
     key: PodUid
     node: NodeName

@@ -78,7 +78,7 @@ class Uncertain(LinkError):
 
 
 class PartEnded(LinkError):
-    """A part of the operator ended by itself; the process has to start anew."""
+    """A part of the operator ended by itself; the process has to start again."""
 
     def __init__(self, part: str, reason: str) -> None:
         super().__init__(f"{part} ended: {reason}")
@@ -98,7 +98,7 @@ class StartupRefused(LinkError):
 
 
 class ConfigurationRejected(StartupRefused):
-    """What stands in the ConfigMaps cannot be put in force; `key` is the entry at fault."""
+    """What is in the ConfigMaps cannot be put in force; `key` is the entry at fault."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)

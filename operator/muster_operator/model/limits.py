@@ -98,7 +98,7 @@ REASON_CHARACTERS: Final = 1_024
 
 
 #: Messages to the core, of at most 100 items, that wait before objects of watches are kept in the inbox, and how few
-#: let them go on. The replay of 150,000 pods is 1,500 messages.
+#: let them continue. The replay of 150,000 pods is 1,500 messages.
 OUTBOX_FULL: Final = 2_000
 
 

@@ -190,7 +190,7 @@ ACTION_GANG_FAILED: Final = "GangSchedulingFailed"
 ACTION_MEMBER_REJECTED: Final = "MemberRejected"
 
 
-#: Ours: a pod that was told to go is still there (semantics 14).
+#: Ours: a pod that is being released is still there (semantics 14).
 ACTION_DELETE_UNCONFIRMED: Final = "DeleteUnconfirmed"
 
 

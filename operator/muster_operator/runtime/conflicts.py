@@ -492,7 +492,9 @@ class ConflictDetector:
         if found and YUNIKORN in self.names:
             raise StartupRefused(_beside(found))
         if not found and YUNIKORN in self.withheld:
-            raise PartEnded("lookout", f"YuniKorn is not running: restarting to serve the scheduler name {YUNIKORN}")
+            raise PartEnded(
+                "conflict detection", f"YuniKorn is not running: restarting to serve the scheduler name {YUNIKORN}"
+            )
 
 
 def _beside(found: str) -> str:

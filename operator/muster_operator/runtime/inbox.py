@@ -172,7 +172,7 @@ class BarrierAck:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The core showed a part of what it holds, and all that this rests on was heard."""
+    """The core showed a part of what it holds, and all that this rests on was received."""
 
     session: Session
     inventory: Inventory
@@ -213,7 +213,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
 
     def __init__(self, metrics: Metrics, settings: Callable[[], Settings] = Settings, limit: int = LIMIT) -> None:
         self._metrics, self._limit = metrics, limit
-        self._door = ObjectDecoder(settings)
+        self._decoder = ObjectDecoder(settings)
         self.freshness = WatchFreshness()
         self._also: dict[str, InboxObserver] = {}
         self._suspected: dict[str, asyncio.Event] = {}
@@ -243,11 +243,11 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
 
     def list_begun(self, plural: str, *, is_reset: bool = False) -> None:
         """A list is about to be requested; its objects are taken as `watched`. `is_reset`: the store was set back."""
-        self._door.begin_list(plural, is_reset=is_reset)
+        self._decoder.begin_list(plural, is_reset=is_reset)
 
     async def listed(self, plural: str, version: str = "") -> None:
         """The list is complete, and of that version; what was deleted unseen is gone now."""
-        for missed, (key, fact) in enumerate(self._door.end_list(plural, version), start=1):
+        for missed, (key, fact) in enumerate(self._decoder.end_list(plural, version), start=1):
             if missed <= LOGGED_DELETIONS:
                 log.warning("list revealed a deletion that no watch event reported", resource=plural, key=key)
             self._metrics.repairs.labels(plural).inc()
@@ -285,7 +285,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
         self._metrics.streams_broken.labels(plural).inc()
 
     def stream_expired(self, plural: str) -> None:
-        """Count a watch stream that only a new list could go on with."""
+        """Count a watch stream that only a new list could continue with."""
         self._metrics.streams_expired.labels(plural).inc()
 
     def heard(self, plural: str) -> None:
@@ -332,7 +332,7 @@ class Inbox:  # long: what four protocols tell ends here, and each word of them 
     def _take_in(self, plural: str, kind: str | None, raw: Raw | PartialPod) -> None:
         key = key_of(plural, raw)
         try:
-            fact = self._door.fact(plural, key, kind, raw)
+            fact = self._decoder.fact(plural, key, kind, raw)
         except Exception as error:  # noqa: BLE001 - the loop counts and logs it, as it does with its own
             self.put(Unreadable(plural, raw, error))
             return

@@ -106,11 +106,11 @@ _ERROR_CHARACTERS: Final = 200
 
 def configure(level: str, form: LogFormat) -> None:
     """Set up both structlog and the standard library's logging, which kopf uses. Once per process."""
-    log_lines.configure(form, [_THRESHOLD], _named, retell)
+    log_lines.configure(form, [_THRESHOLD], _named, convert)
     set_level(level)
 
 
-def retell(record: logging.LogRecord) -> Retold | None:
+def convert(record: logging.LogRecord) -> Retold | None:
     """A failed request that kopf repeats, as a warning in parts; None for every other record."""
     if record.levelno != logging.ERROR:
         return None

@@ -170,7 +170,7 @@ class Metrics:
             REQUEST_BUCKETS,
             self.registry,
         )
-        self.brakes = self._counter(
+        self.throttle = self._counter(
             "api_throttled", "Requests that the API server throttled (429), by kind of write", "kind"
         )
 

@@ -120,7 +120,7 @@ class Reconfigurer:
             await self._take(config_maps)
 
     async def _take(self, config_maps: tuple[Raw, ...]) -> None:
-        """Put what stands there in force, or leave everything as it is and say why."""
+        """Put what is there in force, or leave everything as it is and say why."""
         queues = f"{self._core.configuration.policy_group}{catalog.QUEUES}"
         try:
             entries = merged(config_maps)

@@ -45,8 +45,8 @@ def as_json(ledger: Ledger) -> str:
         "nodes": ledger.nodes,
         "namespaces": ledger.namespaces,
         "deletions": ledger.deletions,
-        "strays": ledger.untracked_pods,
-        "homeless": ledger.awaiting_node,
+        "untrackedPods": ledger.untracked_pods,
+        "podsAwaitingNode": ledger.awaiting_node,
     }
     return orjson.dumps(parts, default=_plain, option=_OPTIONS).decode()
 
@@ -98,7 +98,7 @@ class Comparing:
         self._task: asyncio.Task[None] | None = None
 
     def register(self) -> None:
-        """A session was opened: what is heard from now on is its own."""
+        """A session was opened: what is received from now on is its own."""
         self.end()
         self._words = 0
         self._repaired.clear()
@@ -165,7 +165,7 @@ class Comparing:
                 part = Part.NODES if part is Part.APPLICATIONS else Part.APPLICATIONS
 
     async def _ask(self, session: Session, part: Part, beyond: str) -> Inventory | None:
-        """A part, when we have heard all that it rests on; None = there is nobody to ask any more."""
+        """A part, when we have received all that it rests on; None = there is nobody to ask any more."""
         try:
             async with asyncio.timeout(self._answer_s):
                 inventory, said = await session.take_inventory(part, beyond, LIMIT)
@@ -244,7 +244,7 @@ class Current:
         self.session: Session | None = None
         self.stage = Stage.NO_SESSION
         self.recovered = asyncio.Event()
-        self._turns: Iterator[Outcome] | None = None  # of the step under way, which is too long for one
+        self._steps: Iterator[Outcome] | None = None  # of the step under way, which is too long for one
         self._wait: asyncio.Event | None = None  # set when the recovery continues without the missing answers
         self._listed: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -260,7 +260,7 @@ class Current:
 
     def drain(self) -> None:
         """From now on no session is obeyed."""
-        self.session, self.stage, self._turns = None, Stage.DRAINING, None
+        self.session, self.stage, self._steps = None, Stage.DRAINING, None
         self.comparing.end()
 
     def failed(self) -> None:
@@ -286,12 +286,12 @@ class Current:
         """A session came, went, got on with its recovery, has taken in everything, or showed what it holds."""
         match item:
             case SessionUp(session=session) if not session.over.done() and self.stage is not Stage.DRAINING:
-                self.session, self.stage, self._turns = session, Stage.SETTLING, None
+                self.session, self.stage, self._steps = session, Stage.SETTLING, None
                 self._recall_binds()
                 self.comparing.register()
             case SessionLost(session=session, reason=reason) if session is self.session:
                 log.warning("the session with the core is over", reason=reason)
-                self.session, self.stage, self._turns = None, Stage.NO_SESSION, None
+                self.session, self.stage, self._steps = None, Stage.NO_SESSION, None
                 self.comparing.end()
                 self._recall_binds()
                 recovery.pause(self._ledger)
@@ -307,24 +307,24 @@ class Current:
         """What the recovery says next, None = it has to wait for something, or is done."""
         if self.stage is Stage.LIVE:
             return None
-        if self._turns is not None:
-            said = next(self._turns, None)
+        if self._steps is not None:
+            said = next(self._steps, None)
             if said is not None:
                 return said
-            self._turns = None
+            self._steps = None
         match self.stage:
             case Stage.SETTLING if self._binds is None or not self._binds.binds_in_flight:
                 self.stage = Stage.LISTING
                 return Outcome()
             case Stage.LISTING if self.has_listed:
                 self._ledger.clock_ahead_ms = round(self.clock_ahead_s() * 1000)
-                self.stage, self._turns = Stage.ANSWERS, recovery.begin(self._ledger, now)
+                self.stage, self._steps = Stage.ANSWERS, recovery.begin(self._ledger, now)
                 self._wait = None
                 self._spawn(self._wait_for(self.session))
                 return Outcome()
             case Stage.ANSWERS if recovery.is_answered(self._ledger) or self._has_waited():
                 told = recovery.report_nodes(self._ledger, now), recovery.submit_asks(self._ledger, now)
-                self.stage, self._turns = Stage.REPORT, itertools.chain(*told)
+                self.stage, self._steps = Stage.REPORT, itertools.chain(*told)
                 return Outcome()
             case Stage.REPORT:
                 self.stage = Stage.FENCE
@@ -358,7 +358,7 @@ class Current:
             self._binds.recall_binds()
 
     def _has_waited(self) -> bool:
-        """Whether the recovery goes on without the missing answers: they come while the session is live.
+        """Whether the recovery continues without the missing answers: they come while the session is live.
 
         An application that is submitted by force is waited for: the core answers it whatever it cannot look up. Bound
         pods of the others count on their nodes until the answer.

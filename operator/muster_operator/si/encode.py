@@ -46,7 +46,7 @@ from muster_si import muster_pb2, si_pb2
 UNENCODABLE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
 
-#: Forms remembered; beyond it the memo starts anew.
+#: Forms remembered; beyond it the memo starts again.
 _REMEMBERED: Final = 2048
 
 

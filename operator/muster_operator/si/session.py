@@ -37,7 +37,7 @@ log = structlog.get_logger("muster.core")
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-#: A session that lasted this long was a good one: the pauses begin anew.
+#: A session that lasted this long was a good one: the pauses start again.
 GOOD_SESSION_S: Final = 30.0
 
 
@@ -51,7 +51,7 @@ FromCore = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeR
 
 
 class SessionListener(Protocol):
-    """Who hears what happens to the session; none of these may block."""
+    """Who receives what happens to the session; none of these may block."""
 
     def session_up(self, session: Session) -> None:
         """A session was opened; the core knows nothing of us yet."""
@@ -78,7 +78,7 @@ class Session:
             MessageStream.NODES: self._outbox(api.update_node),
             MessageStream.ALLOCATIONS: self._outbox(api.update_allocation),
         }
-        self._own_words = 0  # of refusals that are not the core's, which its listener hears too
+        self._own_words = 0  # of refusals that are not the core's, which its listener receives too
         self._is_core_slow = False
 
     def _outbox(self, deliver: Callable[[M], Awaitable[None]]) -> _Outbox[M]:
@@ -173,7 +173,7 @@ class Session:
 
 
 async def _sent_by(session: Session) -> Sent:
-    """What was sent until now, once the transport has it. Raises SessionLost: the next session counts anew."""
+    """What was sent until now, once the transport has it. Raises SessionLost: the next session counts again."""
     so_far = replace(session.sent)
     await session.flushed()
     if session.over.done():
@@ -232,7 +232,7 @@ class _Outbox(Generic[M]):
         self._task.cancel()
 
     def _tell(self) -> None:
-        """Let go on who waited for no more than is gone."""
+        """Let continue who waited for no more than is gone."""
         is_over = self._task.done()
         while self._awaited and (is_over or self._awaited[0][0] <= self._gone):
             done = self._awaited.popleft()[1]
@@ -337,7 +337,7 @@ class CoreLink:
         self.configuration = configuration
 
     async def leave(self) -> None:
-        """Say goodbye: the core stops counting on us. Silent if there is nobody to say it to."""
+        """Unregister: the core stops counting on us. Silent if there is nobody to say it to."""
         try:
             await self.api.unregister(self.encoder.farewell())
         except SchedulerInterfaceError as error:

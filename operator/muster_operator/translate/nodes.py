@@ -37,7 +37,7 @@ _MAX_TEXT: Final = 250_000
 _AROUND: Final = 23
 
 
-#: Distinct lists remembered; beyond it the memo starts anew. A node has one.
+#: Distinct lists remembered; beyond it the memo starts again. A node has one.
 _REMEMBERED: Final = 8192
 
 

@@ -195,9 +195,9 @@ _EVENT: Final = Decoder(PartialPodEvent)
 
 def partial_pod(json: bytes | memoryview) -> PartialPod:
     """A pod of a list. Raises msgspec.DecodeError: it is nothing that can be read this way."""
-    sketch = _POD.decode(json)
-    sketch.json, sketch.is_event = json, False
-    return sketch
+    incoming = _POD.decode(json)
+    incoming.json, incoming.is_event = json, False
+    return incoming
 
 
 def partial_pod_event(json: bytes) -> PartialPodEvent:
@@ -207,7 +207,7 @@ def partial_pod_event(json: bytes) -> PartialPodEvent:
     return event
 
 
-#: Bytes of a class beside what its key says.
+#: Bytes of a class in addition to what its key says.
 _OVERHEAD: Final = 2_048
 
 
@@ -342,12 +342,12 @@ class PodClasses:
     def __len__(self) -> int:
         return len(self._known)
 
-    def read(self, sketch: PartialPod, settings: Settings) -> Pod | ForeignPod | None:
+    def read(self, incoming: PartialPod, settings: Settings) -> Pod | ForeignPod | None:
         """The pod; None: it has to be read whole."""
         if settings is not self._settings:
             self._known.clear()
             self._settings = settings
-        metadata, status = sketch.metadata, sketch.status
+        metadata, status = incoming.metadata, incoming.status
         if not metadata.name or not metadata.uid or status.reason or status.resize:
             return None
         scheduled: PartialCondition | None = None
@@ -356,7 +356,7 @@ class PodClasses:
                 scheduled = scheduled or each
             elif each.type == "PodResizePending":
                 return None
-        found = self._class_of(sketch, settings)
+        found = self._class_of(incoming, settings)
         if found is None:
             return None
         pod = found.pod
@@ -364,21 +364,21 @@ class PodClasses:
         is_usual = (metadata.labels or {}) == found.labels  # of the first one of the class: nearly always
         tags = self._tags(found, ref, metadata, is_usual=is_usual)
         if isinstance(pod, ForeignPod):
-            node = self._node(sketch.spec.node_name or status.nominated_node_name)
+            node = self._node(incoming.spec.node_name or status.nominated_node_name)
             phase = _PHASES.get(status.phase, PodPhase.PENDING)
             return ForeignPod(ref, node, phase, pod.resources, pod.kind, pod.priority, tags)
-        return self._own(pod, ref, tags, sketch, scheduled, found.tags if is_usual else {})
+        return self._own(pod, ref, tags, incoming, scheduled, found.tags if is_usual else {})
 
     def _own(  # long: what of the pod is read already
         self,
         pod: Pod,
         ref: PodRef,
         tags: dict[str, str],
-        sketch: PartialPod,
+        incoming: PartialPod,
         scheduled: PartialCondition | None,
         common: Mapping[str, str],
     ) -> Pod:
-        metadata = sketch.metadata
+        metadata = incoming.metadata
         created_s, tags[keys.TAG_CREATION_TIME] = _created(metadata.creation_timestamp)
         since, why = None, None
         if scheduled is not None and scheduled.status == "True":
@@ -391,8 +391,8 @@ class PodClasses:
             ref,
             pod.membership,
             pod.scheduler_name,
-            _PHASES.get(sketch.status.phase, PodPhase.PENDING),
-            self._node(sketch.spec.node_name),
+            _PHASES.get(incoming.status.phase, PodPhase.PENDING),
+            self._node(incoming.spec.node_name),
             bool(metadata.deletion_timestamp),
             created_s,
             since,
@@ -445,15 +445,15 @@ class PodClasses:
         self._texts[value] = value
         return value
 
-    def _class_of(self, sketch: PartialPod, settings: Settings) -> _Class | None:
+    def _class_of(self, incoming: PartialPod, settings: Settings) -> _Class | None:
         """The class of a sketch; None: it is of none."""
-        labels = sketch.metadata.labels or {}
+        labels = incoming.metadata.labels or {}
         if len(labels) > limits.CLASS_LABELS:
             return None
-        key = _key(sketch)
+        key = _key(incoming)
         if len(key) > limits.CLASS_BYTES:
             return None
-        namespace = sketch.metadata.namespace
+        namespace = incoming.metadata.namespace
         known = self._known.find(namespace, key)
         if known is not None:
             return known[0]
@@ -497,9 +497,9 @@ def _created(stamp: str | None) -> tuple[int, str]:
     return created_s, str(created_s)
 
 
-def _key(sketch: PartialPod) -> bytes:
+def _key(incoming: PartialPod) -> bytes:
     """The name of the class: what is not each one's own, as JSON. Owners' UIDs are dropped where nobody reads them."""
-    metadata, spec, status = sketch.metadata, sketch.spec, sketch.status
+    metadata, spec, status = incoming.metadata, incoming.spec, incoming.status
     node, spec.node_name = spec.node_name, ""
     labels, annotations, owners = metadata.labels or {}, metadata.annotations, metadata.owner_references
     if owners:

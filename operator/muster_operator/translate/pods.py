@@ -197,7 +197,7 @@ def _has_run(status: Raw) -> bool:
 def kubelet_refusal(status: Raw) -> str:
     """The kubelet's reason for a pod that it would not start; empty for every other pod.
 
-    Such a pod is Failed for ever: whoever made it makes another. One that ran and was evicted then is not refused.
+    Such a pod is Failed permanently: whoever made it makes another. One that ran and was evicted then is not refused.
     """
     reason = text(status.get("reason"))
     is_refusal = reason in _REASONS or reason.startswith(_OUT_OF)

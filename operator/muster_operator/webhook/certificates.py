@@ -25,7 +25,7 @@ from muster_operator.translate.values import Raw, mapping, text
 #: An authority lives a year and is replaced 90 days before its end (contract 7).
 LIFE: Final = timedelta(days=365)
 RENEW_BEFORE: Final = timedelta(days=90)
-#: What is served lives in memory only, and is made anew when a third of its life is left.
+#: What is served lives in memory only, and is created again when a third of its life is left.
 SERVED_LIFE: Final = timedelta(days=30)
 SERVED_RENEW_BEFORE: Final = timedelta(days=10)
 #: Clocks of two machines differ.
@@ -77,7 +77,7 @@ class Leaf:
     not_after: datetime
 
     def is_due(self, now: datetime) -> bool:
-        """Whether one that was made here has to be made anew."""
+        """Whether one that was made here has to be created again."""
         return self.not_after - now < SERVED_RENEW_BEFORE
 
 
@@ -103,7 +103,7 @@ def authority(now: datetime, life: timedelta = LIFE) -> Authority:
 
 
 def kept_or_made(found: tuple[Authority | None, Authority | None], now: datetime) -> Pair:
-    """The pair to use from now on: what is missing or due is made anew, the rest stays.
+    """The pair to use from now on: what is missing or due is created again, the rest stays.
 
     The first ever pair is staggered: the second lives half as long, so that never both are replaced at once.
     """
@@ -299,21 +299,21 @@ class Trust:
         """This is what should be served from now on, as soon as that is possible."""
         self._wanted = leaf
 
-    def to_tell(self, standing: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
-        """The authorities to register, given those that stand in each registration: the wanted ones, and what retires.
+    def to_tell(self, registered: Iterable[Iterable[bytes]], now: datetime) -> tuple[bytes, ...]:
+        """The authorities to register, given those that are in each registration: the wanted ones, and what retires.
 
         None where the wanted leaf names none: then they are somebody else's to tell.
         """
         wanted = self._wanted.authorities if self._wanted is not None else ()
         if not wanted:
             return ()
-        unwanted = dict.fromkeys(one for bundle in standing for one in bundle if one not in wanted)
+        unwanted = dict.fromkeys(one for bundle in registered for one in bundle if one not in wanted)
         self._unwanted_since = {one: self._unwanted_since.get(one, now) for one in unwanted}
         return (*wanted, *(one for one in unwanted if now - self._unwanted_since[one] < RETIRE))
 
-    def told(self, standing: Iterable[Iterable[bytes]], now: datetime) -> None:
-        """These stand in each registration; known is what stands in all."""
-        known = set.intersection(*map(set, standing))
+    def told(self, registered: Iterable[Iterable[bytes]], now: datetime) -> None:
+        """These are in each registration; known is what is in all."""
+        known = set.intersection(*map(set, registered))
         self._known_since = {one: self._known_since.get(one, now) for one in known}
 
     def to_serve(self, now: datetime) -> Leaf | None:

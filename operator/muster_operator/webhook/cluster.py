@@ -75,7 +75,7 @@ class ClusterView:
 
     @property
     def known(self) -> ClusterSnapshot:
-        """All of it; it goes on changing."""
+        """All of it; it continues changing."""
         return ClusterSnapshot(self.account, self._home, self._scheduler_names, self._namespaces, self._classes)
 
     @property
@@ -99,7 +99,7 @@ class ClusterView:
         if self._known(plural) is not None:
             self._listed.add(plural)
 
-    def lacks(self, namespace: str, priority_class: str) -> bool:
+    def is_missing(self, namespace: str, priority_class: str) -> bool:
         """Whether one of them (empty = none) has to be looked up."""
         return namespace not in self._namespaces or bool(priority_class and priority_class not in self._classes)
 

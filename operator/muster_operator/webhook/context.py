@@ -60,7 +60,7 @@ class AdmissionAnswer:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the request goes on."""
+        """Whether the request continues."""
         return not self.refusal
 
 
@@ -112,7 +112,7 @@ class AdmittedKind:
 
     @property
     def place(self) -> str:
-        """The description as people are told of it; empty for a pod."""
+        """The description as users are informed of it; empty for a pod."""
         return "".join(f"{step}." for step in self.template)
 
     def description(self, thing: Raw) -> Raw:
@@ -233,7 +233,7 @@ class AdmissionContext:
         return annotations_of(self.old)
 
     def where(self, annotation: str) -> str:
-        """An annotation with the place it stands in, for people."""
+        """An annotation with the place it is in, for people."""
         return f"{self.kind.place}metadata.annotations[{annotation}]"
 
 

@@ -43,7 +43,7 @@ MUTATE: Final = "/mutate"
 VALIDATE: Final = "/validate-conf"
 
 
-#: The same for what is not ours yet: what we cannot answer goes on.
+#: The same for what is not ours yet: what we cannot answer continues.
 MUTATE_OTHERS: Final = "/mutate/others"
 
 
@@ -102,7 +102,7 @@ def name_of(home: str) -> str:
     return NAME if home == HOME else f"{NAME}-{home}"
 
 
-def mutating(door: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
+def mutating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
     """The MutatingWebhookConfiguration, whose API server trusts these authorities."""
     trusted = b"".join(bundle)
 
@@ -123,16 +123,16 @@ def mutating(door: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> 
     selector = _in_namespaces("NotIn", {CONTROL_PLANE, _NODE_LEASES, ours.home})
     for hook in hooks:
         is_own = hook["failurePolicy"] == "Fail"
-        hook["clientConfig"] = door.client(MUTATE if is_own else MUTATE_OTHERS, trusted)
+        hook["clientConfig"] = client_config.client(MUTATE if is_own else MUTATE_OTHERS, trusted)
         hook["namespaceSelector"] = selector
         hook["reinvocationPolicy"] = "Never"
     return _configuration("MutatingWebhookConfiguration", name_of(ours.home), hooks)
 
 
-def validating(door: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
+def validating(client_config: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -> Json:
     """The ValidatingWebhookConfiguration."""
     hook = _hook("configuration", [_rule("", ["configmaps"], _CREATE_AND_UPDATE)], [context.is_called(NAMES)])
-    hook["clientConfig"] = door.client(VALIDATE, b"".join(bundle))
+    hook["clientConfig"] = client_config.client(VALIDATE, b"".join(bundle))
     hook["namespaceSelector"] = _in_namespaces("In", {ours.home})
     hook["failurePolicy"] = "Ignore"
     hook["timeoutSeconds"] = TIMEOUT_S
@@ -140,7 +140,7 @@ def validating(door: WebhookClientConfig, ours: Ours, bundle: Iterable[bytes]) -
 
 
 def bundle_of(configuration: Json) -> bytes:
-    """The authorities that stand in a configuration; of several hooks the first that has any."""
+    """The authorities that are in a configuration; of several hooks the first that has any."""
     clients = [hook.get("clientConfig") or {} for hook in configuration.get("webhooks") or []]
     return next((base64.b64decode(client["caBundle"]) for client in clients if client.get("caBundle")), b"")
 
@@ -277,7 +277,7 @@ Make = Callable[[Iterable[bytes]], Json]
 class Registration:
     """What to register, and how: `by_manifest` leaves all but the authorities to the user."""
 
-    door: WebhookClientConfig
+    client_config: WebhookClientConfig
     ours: Ours
     by_manifest: bool = False
 
@@ -299,15 +299,15 @@ class Registrar:
 
     def __init__(self, session: KubeSession, registration: Registration) -> None:
         self._session, self._registration = session, registration
-        door, ours = registration.door, registration.ours
+        client_config, ours = registration.client_config, registration.ours
         self._name = name_of(ours.home)
         self._makers: dict[str, Make] = {
-            MUTATING: lambda bundle: mutating(door, ours, bundle),
-            VALIDATING: lambda bundle: validating(door, ours, bundle),
+            MUTATING: lambda bundle: mutating(client_config, ours, bundle),
+            VALIDATING: lambda bundle: validating(client_config, ours, bundle),
         }
 
     async def look(self) -> RegistrationView:
-        """What stands there.
+        """What is there.
 
         Raises:
             ApiRefused, Unreachable: it cannot be read.

@@ -111,7 +111,7 @@ def read_review(body: bytes) -> ReviewRequest:
 
 
 def review_reply(question: ReviewRequest, answer: AdmissionAnswer, status: int = FORBIDDEN) -> bytes:
-    """The answer as the API server wants to hear it: what is to be changed as a JSON patch (RFC 6902)."""
+    """The answer as the API server wants to receive it: what is to be changed as a JSON patch (RFC 6902)."""
     said: dict[str, Any] = {"uid": question.uid, "allowed": answer.is_allowed}
     if not answer.is_allowed:
         reason = "ServiceUnavailable" if status == UNAVAILABLE else "Forbidden"
@@ -297,7 +297,7 @@ class TlsContexts:
         self.listening.sni_callback = self._choose
 
     def serve(self, leaf: Leaf) -> None:
-        """Every handshake from now on gets this; connections there are go on.
+        """Every handshake from now on gets this; connections there are continue.
 
         Raises:
             ssl.SSLError: it cannot be served with.

@@ -83,7 +83,7 @@ class GivenSource:
         self._leaf: Leaf | None = None
 
     async def leaf(self, now: datetime) -> Leaf | None:
-        """What stands in the files now."""
+        """What is in the files now."""
         try:
             read = tuple(path.read_bytes() if path is not None else b"" for path in self._paths)
         except OSError as error:
@@ -120,34 +120,34 @@ class WebhookReconciler:
         try:
             await self._round(now)
         except NotLeading:
-            self._say("")  # the one that leads puts it right
+            self._report("")  # the one that leads puts it right
         except ApiRefused as error:
             rights = " (the rights are in deploy/rbac.yaml, at 'webhook')" if error.status == 403 else ""
-            self._say(f"{error}{rights}")
+            self._report(f"{error}{rights}")
         except (LinkError, BadCertificate, ssl.SSLError) as error:
-            self._say(str(error))
+            self._report(str(error))
         else:
-            self._say("")
+            self._report("")
 
     async def _round(self, now: datetime) -> None:
         leaf = await self._source.leaf(now)
         if leaf is not None:
             self._trust.want(leaf)
         look = await self._registrar.look()
-        standing = look.authorities
-        self._trust.told(standing, now)
+        registered = look.authorities
+        self._trust.told(registered, now)
         if (new := self._trust.to_serve(now)) is not None:
             self._serve(new)
             log.info("serving with a new certificate", until=new.not_after.isoformat())
         if self._trust.serving is None:
             return
-        wanted = self._trust.to_tell(standing, now)
-        self._is_registered = all(set(self._trust.serving.authorities) <= set(bundle) for bundle in standing)
+        wanted = self._trust.to_tell(registered, now)
+        self._is_registered = all(set(self._trust.serving.authorities) <= set(bundle) for bundle in registered)
         await self._registrar.keep(look, wanted)
-        self._trust.told([wanted for _ in standing], now)
+        self._trust.told([wanted for _ in registered], now)
         self._is_registered = True
 
-    def _say(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem and problem != self._said:
             log.warning("the webhook cannot be kept as it should be", reason=problem)
         self._said = problem
@@ -253,7 +253,7 @@ class Admission:
         async def mutate(review: Review) -> AdmissionAnswer:
             is_pod = review.kind == "Pod"
             priority_class = text(mapping(review.object.get("spec")).get("priorityClassName")) if is_pod else ""
-            if self._view.lacks(review.namespace, priority_class):
+            if self._view.is_missing(review.namespace, priority_class):
                 await webhook_server.run_in_thread(home, self._view.look_up(review.namespace, priority_class))
             return decide(review, self._view.known, self._present_settings())
 
@@ -287,6 +287,6 @@ class Admission:
 
     def _registrar(self) -> Registrar:
         options = self._options
-        door = WebhookClientConfig(self._namespace, service=options.service, url=options.url)
+        client_config = WebhookClientConfig(self._namespace, service=options.service, url=options.url)
         ours = Ours(self._names, self._view.account, self._namespace)
-        return Registrar(self._session, Registration(door, ours, options.by_manifest))
+        return Registrar(self._session, Registration(client_config, ours, options.by_manifest))

@@ -87,7 +87,7 @@ class AdministrationClient:
         return parse(muster_pb2.SchedulerState, data)
 
     async def autoscaling_metrics(self, request: muster_pb2.AutoScalingMetricsRequest) -> muster_pb2.AutoScalingMetrics:
-        """What is outstanding for lack of nodes. Raises Refused, SessionLost where no scheduler answers."""
+        """What is outstanding because of missing nodes. Raises Refused, SessionLost where no scheduler answers."""
         data = await self._call(f"/{METRICS_SERVICE}/GetAutoScalingMetrics", request)
         return parse(muster_pb2.AutoScalingMetrics, data)
 

@@ -56,7 +56,7 @@ class ClientStream:
     async def send(self, message: Message) -> None:
         """Takes the message over for delivery; waits while too much is waiting already.
 
-        Raises Refused when it is too large to be sent at all (the session goes on), SessionLost when it is over.
+        Raises Refused when it is too large to be sent at all (the session continues), SessionLost when it is over.
         """
         outgoing = parcel(message)
         size = len(outgoing.data)

@@ -1,4 +1,4 @@
-"""A client's channel, made anew when its TLS files were renewed; a connection that lives keeps its certificate."""
+"""A client's channel, created again when its TLS files were renewed; a connection that lives keeps its certificate."""
 
 from __future__ import annotations
 

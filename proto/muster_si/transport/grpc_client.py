@@ -4,8 +4,8 @@
     await scheduler.register_resource_manager(request, callback)
     await scheduler.update_node(...)
 
-When the callback hears `session_lost`, register again on the same object; it keeps its channel and lets gRPC connect
-anew. How often to try is the caller's to decide.
+When the callback receives `session_lost`, register again on the same object; it keeps its channel and lets gRPC connect
+again. How often to try is the caller's to decide.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class GrpcClient:  # long: as many methods as the interface
         return parse(muster_pb2.Inventory, await link.call("TakeInventory", asked))
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        """Leaves on purpose; the callback hears nothing more. Raises Refused, SessionLost."""
+        """Leaves on purpose; the callback receives nothing more. Raises Refused, SessionLost."""
         link = self._present()
         require_rm_id("UnregisterRequest", request.rmID, link.session.rm_id)
         link.session.start_leaving()
@@ -125,7 +125,7 @@ class GrpcClient:  # long: as many methods as the interface
             link.session.leave("dropped")
 
     async def aclose(self) -> None:
-        """Delivers what waits to be sent, ends the session without a goodbye and closes the connection."""
+        """Delivers what waits to be sent, ends the session without unregistering and closes the connection."""
         link, self._link = self._link, None
         if link is not None:
             link.session.start_leaving()

@@ -33,7 +33,7 @@ class GrpcServer:
     `administration`, the services for those that are none, too.
 
     The core gets the calls of one kind in the order they were sent, and a ResourceManagerCallback whose functions
-    never block. When a connection breaks the core hears `connection_lost`.
+    never block. When a connection breaks the core receives `connection_lost`.
     """
 
     def __init__(

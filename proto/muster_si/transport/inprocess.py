@@ -79,7 +79,7 @@ class InProcessClient:  # long: as many methods as the interface
         return await self._call(request.rmID, request, self._core.update_facts)
 
     async def unregister(self, request: muster_pb2.UnregisterRequest) -> None:
-        """Leaves on purpose; the callback hears nothing more. Raises Refused, SessionLost."""
+        """Leaves on purpose; the callback receives nothing more. Raises Refused, SessionLost."""
         session = self._present()
         require_rm_id("UnregisterRequest", request.rmID, session.rm_id)
         session.start_leaving()
@@ -95,7 +95,7 @@ class InProcessClient:  # long: as many methods as the interface
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Ends the session without a goodbye: the core sees the connection lost."""
+        """Ends the session without unregistering: the core sees the connection lost."""
         session = self._session
         if session is not None and not session.is_over:
             session.leave("closed")

@@ -1,6 +1,6 @@
 """One open stream of a session on the server: a task that reads and one that writes, until the session ends.
 
-Neither waits for the other (semantics 25): a resource manager that does not read can still be heard, and one that
+Neither waits for the other (semantics 25): a resource manager that does not read can still send, and one that
 sends without pause can still be answered.
 """
 

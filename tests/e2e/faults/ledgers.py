@@ -66,7 +66,9 @@ def _of_operator(dump: Json, really: Mapping[str, Seen]) -> Iterator[str]:
             seen = really.get(task["pod"]["ref"]["uid"])
             if seen is not None and task["node"] != seen.node:
                 yield f"operator: {seen.name} is on {seen.node}, not on {task['node']}"
-        yield from (f"operator: {told[key]} in {key}" for key in ("deletions", "strays", "homeless") if told[key])
+        yield from (
+            f"operator: {told[key]} in {key}" for key in ("deletions", "untrackedPods", "podsAwaitingNode") if told[key]
+        )
         if told["phase"] != "LIVE":
             yield f"operator: its session is {told['phase']}"
 

@@ -107,8 +107,8 @@ def a_dump(uid: str = "uid-a", node: str = "n1", vcore: int = 1000, phase: str =
                 "phase": phase,
                 "applications": {"app": {"members": {uid: task}, "placeholders": {}}},
                 "deletions": {},
-                "strays": {},
-                "homeless": {},
+                "untrackedPods": {},
+                "podsAwaitingNode": {},
             }
         },
     }

@@ -7,7 +7,7 @@ import orjson
 from rich.console import Console
 
 from benchmarks.figures import KUBE, Figure
-from benchmarks.report import document, durations, footnote, obstacles, table, write
+from benchmarks.report import document, durations, footnote, problems, table, write
 from benchmarks.session import Session
 
 GANG = Figure(
@@ -58,10 +58,10 @@ def test_the_file_keeps_figures_failures_and_what_steps_took(tmp_path: Path) -> 
 
 def test_a_file_that_cannot_be_written_is_known_before_anything_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
-    assert obstacles([file, tmp_path / "new" / "a.json"]) == []
+    assert problems([file, tmp_path / "new" / "a.json"]) == []
     file.touch()
-    assert obstacles([file]) == []
-    assert obstacles([tmp_path, file / "b.json"]) == [
+    assert problems([file]) == []
+    assert problems([tmp_path, file / "b.json"]) == [
         f"{tmp_path} is a folder",
         f"{file / 'b.json'} cannot be written: {file} is no folder",
     ]

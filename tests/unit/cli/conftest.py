@@ -22,7 +22,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A core's world, which a test may change between two commands, and where REST shows it."""
+    """A core's scheduler_state, which a test may change between two commands, and where REST shows it."""
 
     scene: Scene
     url: str
@@ -82,7 +82,7 @@ class core_thread:  # noqa: N801  # reads as the statement it is used in
     async def _start(self) -> int:
         self._core = Scheduler(LoopSettings())
         if self._scene is not None:
-            self._core.loop.world = self._scene.world
+            self._core.loop.scheduler_state = self._scene.scheduler_state
         self._running = asyncio.create_task(self._core.run())
         self._server = RestServer(self._core, self._settings)
         return await self._server.start()

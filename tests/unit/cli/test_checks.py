@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from muster import placeholders
-from muster.checks import core, leases, neighbours, rights, webhooks, workloads
+from muster.checks import core, leases, other_schedulers, rights, webhooks, workloads
 from muster.checks.finding import Finding, Level
 from muster.errors import Unreachable
 from muster.views import doctor
@@ -148,14 +148,14 @@ LATER = NOW + timedelta(days=300)
 def test_somebody_has_to_listen_with_a_valid_certificate(
     ends: datetime, endpoints: Any, level: Level, said: str
 ) -> None:
-    found = only(webhooks.judged(webhooks.doors([a_configuration([a_bundle(ends)])]), endpoints, NOW))
+    found = only(webhooks.judged(webhooks.called([a_configuration([a_bundle(ends)])]), endpoints, NOW))
     assert found.level is level
     assert found.said.startswith(said)
 
 
 def test_of_two_authorities_one_has_to_be_valid() -> None:
     both = [a_bundle(NOW - timedelta(days=1)), a_bundle(LATER)]
-    assert levels(webhooks.judged(webhooks.doors([a_configuration(both)]), LISTENING, NOW)) == [Level.FINE]
+    assert levels(webhooks.judged(webhooks.called([a_configuration(both)]), LISTENING, NOW)) == [Level.FINE]
 
 
 def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
@@ -163,21 +163,21 @@ def test_a_bundle_that_is_missing_or_broken_is_a_problem() -> None:
     for hook in broken["webhooks"]:
         hook["clientConfig"]["caBundle"] = base64.b64encode(b"nonsense").decode()
     for configuration in (none, broken):
-        assert levels(webhooks.judged(webhooks.doors([configuration]), LISTENING, NOW)) == [Level.PROBLEM]
+        assert levels(webhooks.judged(webhooks.called([configuration]), LISTENING, NOW)) == [Level.PROBLEM]
 
 
 def test_hooks_of_others_are_no_business_of_ours() -> None:
     other = {"metadata": {"name": "x"}, "webhooks": [{"name": "a.example.org", "clientConfig": {"url": "https://x"}}]}
-    found = only(webhooks.judged(webhooks.doors([other]), {}, NOW))
+    found = only(webhooks.judged(webhooks.called([other]), {}, NOW))
     assert (found.level, found.said) == (Level.FINE, "none is registered")
 
 
 def test_a_webhook_at_an_address_needs_no_service() -> None:
-    found = webhooks.judged(webhooks.doors([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW)
+    found = webhooks.judged(webhooks.called([a_configuration([a_bundle(LATER)], "https://muster:9089")]), {}, NOW)
     assert levels(found) == [Level.FINE]
 
 
-# -- rights, neighbours, core -------------------------------------------------
+# -- rights, other_schedulers, core -------------------------------------------------
 
 
 def test_the_rights_that_are_asked_about_are_those_of_the_manifest() -> None:
@@ -238,11 +238,11 @@ def test_every_missing_right_is_named() -> None:
 
 def test_yunikorn_beside_is_a_problem_where_its_name_is_served() -> None:
     deployment: Json = {"metadata": {"name": "yunikorn-scheduler", "namespace": "yunikorn"}, "spec": {"replicas": 1}}
-    assert levels(neighbours.judged([deployment], [], BOTH)) == [Level.PROBLEM]
-    assert levels(neighbours.judged([deployment], [], frozenset({"muster"}))) == [Level.WARNING]
+    assert levels(other_schedulers.judged([deployment], [], BOTH)) == [Level.PROBLEM]
+    assert levels(other_schedulers.judged([deployment], [], frozenset({"muster"}))) == [Level.WARNING]
     deployment["spec"]["replicas"] = 0
-    assert levels(neighbours.judged([deployment], [a_pod("y", "x", phase="Failed")], BOTH)) == [Level.FINE]
-    assert levels(neighbours.judged([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
+    assert levels(other_schedulers.judged([deployment], [a_pod("y", "x", phase="Failed")], BOTH)) == [Level.FINE]
+    assert levels(other_schedulers.judged([], [a_pod("y", "x", phase="Running")], BOTH)) == [Level.PROBLEM]
 
 
 def test_a_core_has_to_be_told_and_to_be_well() -> None:

@@ -73,7 +73,7 @@ class RealCore(Core):  # long: what the simulation asks of a core
     @property
     def partition(self) -> Partition:
         """The only one."""
-        return self.world.partitions[PARTITION]
+        return self.scheduler_state.partitions[PARTITION]
 
     @property
     def applications_there(self) -> dict[str, Application]:
@@ -86,16 +86,16 @@ class RealCore(Core):  # long: what the simulation asks of a core
 
     def reset(self) -> None:
         """A new session, behind its fence."""
-        self.world, self.deadlines = SchedulerState(), TimerHeap()
+        self.scheduler_state, self.deadlines = SchedulerState(), TimerHeap()
         self.encoder, self.decoder = Encoder(str(RM), "default"), Decoder(RM, ["default"])
         self.applications.clear()
         self.allocations.clear()
-        self._hear([ManagerRegistered(RM, self.configuration, fenced=True)])
+        self._receive([ManagerRegistered(RM, self.configuration, fenced=True)])
 
     def reload(self, configuration: Configuration) -> None:
         """Another one is in force, also for sessions to come."""
         self.configuration = configuration
-        self._hear([ConfigurationReplaced(RM, configuration)])
+        self._receive([ConfigurationReplaced(RM, configuration)])
 
     def inventory(self, part: Part) -> Inventory:
         """A part of what it holds, as it is asked for it and as it says it."""
@@ -104,7 +104,7 @@ class RealCore(Core):  # long: what the simulation asks of a core
 
     def pass_fence(self) -> None:
         """All was told."""
-        self._hear([RecoveryBarrierPassed(RM)])
+        self._receive([RecoveryBarrierPassed(RM)])
 
     def take(self, news: CoreRequest) -> None:
         """One item of news, as the message that says it."""
@@ -119,7 +119,7 @@ class RealCore(Core):  # long: what the simulation asks of a core
                 case muster_pb2.FactsRequest() as request:
                     taken, rejected = storage.read_cluster_object(request.facts)
                     assert not rejected
-                    self._hear([ClusterObjectsReported(partition_id(RM, "default"), taken)])
+                    self._receive([ClusterObjectsReported(partition_id(RM, "default"), taken)])
 
     def next_s(self) -> float | None:
         """When a clock of the core rings next, in seconds from now."""
@@ -129,24 +129,24 @@ class RealCore(Core):  # long: what the simulation asks of a core
     def ring(self) -> None:
         """Hear the clocks that are due."""
         while (rang := self.deadlines.due(self._now_ns)) is not None:
-            self._hear([rang])
+            self._receive([rang])
 
     def complete(self) -> None:
         """Time does it."""
 
     def _take_in(self, intake: Intake) -> None:
         self._carry(intake.answers)
-        self._hear(intake.events)
+        self._receive(intake.events)
 
-    def _hear(self, events: Sequence[Event]) -> None:
+    def _receive(self, events: Sequence[Event]) -> None:
         for event in events:
-            self._carry(step(self.world, event, self._now_ns))
+            self._carry(step(self.scheduler_state, event, self._now_ns))
         more = True
         while more:
-            result = cycle(self.world, self._now_ns, lambda: True)
+            result = cycle(self.scheduler_state, self._now_ns, lambda: True)
             self._carry(result.effects)
             more = result.more
-        broken = invariants.check(self.world)
+        broken = invariants.check(self.scheduler_state)
         assert not broken, broken
 
     def _carry(self, effects: Iterable[Effect]) -> None:

@@ -35,7 +35,7 @@ class CoreWire:
 
     def state(self, rm: str = RM) -> ManagerState:
         """RM status in the scheduler (seed 003)."""
-        return self.core.loop.world.managers[RmId(rm)].state
+        return self.core.loop.scheduler_state.managers[RmId(rm)].state
 
 
 @asynccontextmanager

@@ -68,7 +68,7 @@ async def test_registering_again_drops_what_was_known_and_ends_the_older_session
     await again.register()
     await again.fence()
     assert await talk.rm.ends.first()
-    [partition] = wire.core.loop.world.partitions.values()
+    [partition] = wire.core.loop.scheduler_state.partitions.values()
     assert (len(partition.nodes), len(partition.applications)) == (0, 0)
     await with_a_node(again)
     await again.application()
@@ -118,7 +118,7 @@ async def test_a_goodbye_stops_the_resource_manager_and_empties_its_world(wire: 
     await other.client.register_resource_manager(request, other.rm)
     await other.client.fence(muster_pb2.FenceRequest(rmID="other"))
     assert wire.state() is ManagerState.STOPPED
-    assert [partition.rm for partition in wire.core.loop.world.partitions.values()] == ["other"]
+    assert [partition.rm for partition in wire.core.loop.scheduler_state.partitions.values()] == ["other"]
 
 
 async def test_nothing_is_scheduled_before_the_fence(wire: CoreWire) -> None:

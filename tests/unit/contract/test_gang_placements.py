@@ -127,7 +127,7 @@ async def test_after_a_restart_a_direct_gang_holds_what_its_bound_members_leave(
     await talk.node("n1", "DRAIN_TO_SCHEDULABLE")
     await talk.ask("e1", "e2", **WORKERS)
     await talk.allocated("e1", "e2")
-    [partition] = wire.core.loop.world.partitions.values()
+    [partition] = wire.core.loop.scheduler_state.partitions.values()
     [app] = partition.applications.values()
     assert app.gang.groups["workers"].replaced == 3  # type: ignore[index]  # a task group
 

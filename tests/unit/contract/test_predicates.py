@@ -42,7 +42,7 @@ async def attending(wire: CoreWire, *, config: str = "", rm_id: str = RM, **want
 
 
 def _declared(wire: CoreWire, rm_id: str) -> dict[str, bool]:
-    manager = wire.core.loop.world.managers.get(RmId(rm_id))
+    manager = wire.core.loop.scheduler_state.managers.get(RmId(rm_id))
     if manager is None:
         return {"registered": False}
     found = {"predicates": manager.pending_callbacks.places, "preemptionPredicates": manager.pending_callbacks.victims}

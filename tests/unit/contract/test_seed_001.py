@@ -136,12 +136,12 @@ async def test_reports_are_kept_and_what_cannot_be_read_comes_back(wire: CoreWir
         ("n1", "partitionName is not known: 'moon'"),
     ]
     await talk.fence()
-    world = wire.core.loop.world
-    partition = world.partitions[partition_id(RmId(RM), "default")]
+    scheduler_state = wire.core.loop.scheduler_state
+    partition = scheduler_state.partitions[partition_id(RmId(RM), "default")]
     assert partition.nodes.record(NodeId("n1")).utilization == Resources({"vcore": 700})
     [kept] = partition.applications[ApplicationId("app")].allocations.values()
     assert kept.utilization == Resources({"vcore": 300})
-    assert world.ignored["utilization of an unknown node"] == 1
+    assert scheduler_state.ignored["utilization of an unknown node"] == 1
 
 
 async def test_reports_of_another_manager_are_refused(talk: Talk) -> None:

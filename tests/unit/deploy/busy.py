@@ -15,7 +15,7 @@ def busy_operator() -> CollectorRegistry:
     metrics.count_watched("pods", "ADDED")
     metrics.heard("pods")
     metrics.requested("POST", "pods/binding", 201, 0.01)
-    metrics.brakes.labels("create").inc()
+    metrics.throttle.labels("create").inc()
     metrics.differences.labels("ask missing").inc()
     metrics.compared.labels("nodes").inc()
     metrics.ended("BindPod", 500)

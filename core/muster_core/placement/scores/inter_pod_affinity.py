@@ -90,7 +90,7 @@ class InterPodAffinityScore:
         return cells
 
     def _replace(self, cells: IntColumn) -> IntColumn | None:
-        """Normalise the points of these anew; the rows whose points are others for it."""
+        """Normalise the points of these again; the rows whose points are others for it."""
         points = self._normal(self._sums[cells])
         is_moved = points != self._points[self._cells.first[cells]]
         if not is_moved.any():
@@ -152,7 +152,7 @@ def _terms_towards(snapshot: Snapshot, tags: Mapping[str, str]) -> Iterator[_Wei
     """Terms of those that are there, or are supposed to be, that may mean a pod with these tags; where they are."""
     pods_on_nodes = snapshot.nodes.pods_on_nodes
     if not snapshot.is_deserted:
-        yield from ((one.term, one.weight, rows) for one, rows in pods_on_nodes.drawn.that_may_mean(tags))
+        yield from ((one.term, one.weight, rows) for one, rows in pods_on_nodes.preferred.that_may_mean(tags))
         yield from ((term, _HARD, rows) for term, rows in pods_on_nodes.near.that_may_mean(tags))
     for pod_on_node, came in snapshot.came():
         for term, weight in _terms_of(pod_on_node.facts.inter_pod):

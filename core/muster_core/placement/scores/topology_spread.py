@@ -73,7 +73,7 @@ class TopologySpreadScore:
         return self._replace(some) if (self._low, self._high) == before else self._replace_all()
 
     def _replace(self, some: IntColumn) -> IntColumn | None:
-        """Share out the points of these cells anew; the rows whose points are others for it."""
+        """Share out the points of these cells again; the rows whose points are others for it."""
         shares = self._shares(some)
         is_moved = shares != self._points[self._cells.first[some]]
         if not is_moved.any():

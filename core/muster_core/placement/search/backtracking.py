@@ -15,7 +15,7 @@ from muster_core.model.decisions import ReasonKind, UnschedulableReason
 from muster_core.model.resources import NOTHING
 from muster_core.placement import node_search
 from muster_core.placement.filters import node_properties
-from muster_core.placement.node_search import feasible_nodes, shortfall
+from muster_core.placement.node_search import feasible_nodes, unschedulable_reason
 from muster_core.placement.plugins import stateful_filters
 from muster_core.placement.search import requests
 from muster_core.placement.search.requests import (
@@ -377,7 +377,7 @@ def _try(
         missing = count - sum(there for _, there in found[index])
         if missing:
             alone = not position and not depends_on_members(shape)
-            return Shortage(index, missing, shortfall(fork, shape), count, alone)
+            return Shortage(index, missing, unschedulable_reason(fork, shape), count, alone)
     snapshot.absorb(fork)
     return Places(tuple(found[index] for index in range(len(demands))))
 

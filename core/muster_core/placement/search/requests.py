@@ -91,7 +91,7 @@ _QUESTION: Final = 2_000
 _ENOUGH: Final = 800_000
 
 
-#: Each of so many searches in vain for the same is a thorough one, the others look at this part of it.
+#: Each of so many searches without success for the same is a thorough one, the others look at this part of it.
 _THOROUGH: Final = 8
 
 

@@ -23,13 +23,13 @@ def busy_core() -> CollectorRegistry:
     events += [AskAdded(an_ask(f"r{i}")) for i in range(3)]
     for event in events:
         core.metrics.heard([event])
-        for effect in step(core.loop.world, event, 1):
+        for effect in step(core.loop.scheduler_state, event, 1):
             core.metrics.said(effect)
-    cycle(core.loop.world, 1, lambda: True)
-    step(core.loop.world, ConnectionLost(RmId("unknown")), 1)
+    cycle(core.loop.scheduler_state, 1, lambda: True)
+    step(core.loop.scheduler_state, ConnectionLost(RmId("unknown")), 1)
     for lack in ReasonKind:
         state = SchedulingState.SKIPPED
         core.metrics.said(SchedulingStateChanged(RM, ApplicationId("a"), AllocationKey("k"), state, "", lack))
-    core.metrics.unheard("something")
+    core.metrics.dropped("something")
     core.metrics.healthy = True
     return core.metrics.registry

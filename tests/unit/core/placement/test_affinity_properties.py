@@ -18,7 +18,7 @@ from muster_core.model.constraints import (
 )
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import PodOnNode
-from muster_core.placement.node_search import allowed, place, shortfall
+from muster_core.placement.node_search import allowed, place, unschedulable_reason
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node, resources
@@ -131,5 +131,5 @@ def test_all_at_once_is_one_by_one(plain: list[Plain], affinity: AllocationAffin
         may = {snapshot.nodes.rows.at(row) for row in allowed(snapshot, shape).nonzero()[0].tolist()}
         assert may == {NodeId(f"n{i}") for i in range(len(plain)) if holds(plain, i, affinity, mine)}
         if len(expected) and expected.total() < count:
-            why = shortfall(snapshot, shape)
+            why = unschedulable_reason(snapshot, shape)
             assert sum(number for _, number in why.counts) == len(plain)

@@ -7,7 +7,7 @@ import pytest
 from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Taint, Term, Toleration
 from muster_core.model.ids import NodeId
 from muster_core.placement.filters import node_properties
-from muster_core.placement.node_search import shortfall
+from muster_core.placement.node_search import unschedulable_reason
 from muster_core.placement.plugins import is_resolvable
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
@@ -217,14 +217,16 @@ def test_nodes_that_no_term_names_are_no_candidates_where_every_term_names_some(
 def test_a_pod_whose_terms_name_nodes_hears_of_these_and_of_all_others_by_another_reason() -> None:
     table = a_table(labelled("n1"), labelled("n2"), tainted("n3", ("dedicated", "ml", "NoSchedule")))
     table.set_draining(NodeId("n2"), draining=True)
-    text = shortfall(Snapshot(table), RequestShape(resources(vcore=1), Constraints(affinity=made_for("n2")))).text()
+    text = unschedulable_reason(
+        Snapshot(table), RequestShape(resources(vcore=1), Constraints(affinity=made_for("n2")))
+    ).text()
     reasons = "1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]"
     assert text == f"0/3 nodes are available: {reasons}."
 
 
 def test_terms_that_name_no_node_in_common_are_a_reason_for_the_pod_and_not_for_a_number_of_nodes() -> None:
     both = Term(fields=(*field("In", "a1").fields, *field("In", "b1").fields))
-    why = shortfall(Snapshot(ZONES), RequestShape(resources(vcore=1), Constraints(affinity=(both,))))
+    why = unschedulable_reason(Snapshot(ZONES), RequestShape(resources(vcore=1), Constraints(affinity=(both,))))
     assert why.text() == "0/4 nodes are available: pod affinity terms conflict."
 
 
@@ -242,7 +244,7 @@ def test_a_node_has_to_declare_every_feature_that_the_pod_makes_use_of() -> None
 
 def test_features_are_asked_about_last() -> None:
     table = a_table(having("small", {"vcore": 1}), having("large", {"vcore": 9}))
-    why = shortfall(Snapshot(table), RequestShape(resources(vcore=2), Constraints(features=("A",))))
+    why = unschedulable_reason(Snapshot(table), RequestShape(resources(vcore=2), Constraints(features=("A",))))
     expected = "1 Insufficient cpu, 1 node(s) didn't match Pod's required features"
     assert why.text() == f"0/2 nodes are available: {expected}."
 

@@ -8,7 +8,7 @@ from muster_core.model.decisions import ReasonKind
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import NOTHING, Resources
 from muster_core.model.specs import HostPort, PodOnNode, PodProperties
-from muster_core.placement.node_search import AVOIDED, NO_NODES, fits_on, place, resolvable, shortfall
+from muster_core.placement.node_search import AVOIDED, NO_NODES, fits_on, place, resolvable, unschedulable_reason
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from tests.unit.builders import a_node, resources
 from tests.unit.core.placement.tables import a_table, having, labelled, named, tainted
@@ -92,7 +92,7 @@ def test_what_no_node_has_fits_nowhere_and_makes_no_column() -> None:
     assert place(snapshot, gpu, 3, FAIR) == []
     assert place(snapshot, gpu, 1, FAIR) == []
     assert not fits_on(snapshot, gpu, N1)
-    assert shortfall(snapshot, gpu).counts == (("Insufficient example.com/gpu", 1),)
+    assert unschedulable_reason(snapshot, gpu).counts == (("Insufficient example.com/gpu", 1),)
     assert "example.com/gpu" not in table.columns().availables
 
 
@@ -119,7 +119,7 @@ def test_an_avoided_node_is_left_out() -> None:
     table = a_table(a_node("n1"), a_node("n2"))
     shape = replace(ONE, avoid=frozenset({N1, NodeId("gone")}))
     assert place(Snapshot(table), shape, 10, FAIR) == [(N2, 4)]
-    assert shortfall(Snapshot(table), shape).counts == ((AVOIDED, 1),)
+    assert unschedulable_reason(Snapshot(table), shape).counts == ((AVOIDED, 1),)
 
 
 def test_a_shortfall_counts_each_node_under_the_first_filter_that_refuses_it() -> None:
@@ -131,7 +131,7 @@ def test_a_shortfall_counts_each_node_under_the_first_filter_that_refuses_it() -
         replace(labelled("crowded", zone="a"), capacity=resources(vcore=4000)),
     )
     table.set_draining(NodeId("closed"), draining=True)
-    why = shortfall(Snapshot(table), replace(ONE, constraints=Constraints((("zone", "a"),))))
+    why = unschedulable_reason(Snapshot(table), replace(ONE, constraints=Constraints((("zone", "a"),))))
     assert (why.lack, why.nodes) == (ReasonKind.NODES, 6)
     assert dict(why.counts) == {
         "node(s) were unschedulable": 1,
@@ -145,16 +145,16 @@ def test_a_shortfall_counts_each_node_under_the_first_filter_that_refuses_it() -
 
 def test_a_node_counts_once_for_each_resource_that_it_has_too_little_of() -> None:
     table = a_table(having("n1", {"vcore": 10, "memory": 10, "pods": 0}))
-    why = shortfall(Snapshot(table), RequestShape(resources(vcore=20, memory=20, pods=1)))
+    why = unschedulable_reason(Snapshot(table), RequestShape(resources(vcore=20, memory=20, pods=1)))
     assert dict(why.counts) == {"Insufficient cpu": 1, "Insufficient memory": 1, "Too many pods": 1}
 
 
 def test_a_removed_node_is_counted_nowhere() -> None:
     table = a_table(a_node("n1", vcore=1), a_node("n2", vcore=1))
     table.remove(N1)
-    assert shortfall(Snapshot(table), ONE).text() == "0/1 nodes are available: 1 Insufficient cpu."
+    assert unschedulable_reason(Snapshot(table), ONE).text() == "0/1 nodes are available: 1 Insufficient cpu."
     table.remove(N2)
-    assert shortfall(Snapshot(table), ONE).text() == NO_NODES
+    assert unschedulable_reason(Snapshot(table), ONE).text() == NO_NODES
     assert place(Snapshot(table), ONE, 3, FAIR) == []
 
 

@@ -11,7 +11,7 @@ from muster_core.model.constraints import ANYWHERE, Constraints, Requirement, Ta
 from muster_core.model.ids import NodeId
 from muster_core.model.resources import Resources
 from muster_core.model.specs import NodeSpec, PodOnNode, PodProperties, Preferences
-from muster_core.placement.node_search import fits_on, place, shortfall
+from muster_core.placement.node_search import fits_on, place, unschedulable_reason
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
 from tests.unit.builders import a_node
@@ -175,7 +175,7 @@ def test_a_shortfall_counts_exactly_the_nodes_on_which_the_shape_does_not_fit(
     snapshot = Snapshot(table)
     unschedulable_classes = [node.name for node in plain if not fits_on(snapshot, shape, node.name)]
     assert [node.name for node in plain if not most_on(node, shape, 1)] == unschedulable_classes
-    why = shortfall(snapshot, shape)
+    why = unschedulable_reason(snapshot, shape)
     largest = max((count for _, count in why.counts), default=0)
     assert why.nodes == len(plain)
     assert largest <= len(unschedulable_classes) <= sum(count for _, count in why.counts)

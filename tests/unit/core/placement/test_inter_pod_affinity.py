@@ -12,7 +12,7 @@ from muster_core.placement.filters.inter_pod_affinity import (
     ANTI_AFFINITY_NOT_MET,
     EXISTING_ANTI_AFFINITY_NOT_MET,
 )
-from muster_core.placement.node_search import allowed, charge, place, shortfall
+from muster_core.placement.node_search import allowed, charge, place, unschedulable_reason
 from muster_core.placement.plugins import is_resolvable
 from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.nodes import NodeTable
@@ -29,7 +29,7 @@ def may_go(table: NodeTable, shape: RequestShape) -> str:
 
 
 def why(table: NodeTable, shape: RequestShape) -> dict[str, int]:
-    return dict(shortfall(Snapshot(table), shape).counts)
+    return dict(unschedulable_reason(Snapshot(table), shape).counts)
 
 
 def two_zones() -> NodeTable:
@@ -104,7 +104,7 @@ def test_those_that_are_apart_from_their_like_get_a_domain_each() -> None:
     ]
     snapshot, shape = Snapshot(table), wanting(a_pod(apart=(term(),)), vcore=2000)
     assert dict(place(snapshot, shape, 9, FAIR)) == {NodeId("n0"): 1, NodeId("n1"): 1, NodeId("n3"): 4}
-    assert dict(shortfall(snapshot, shape).counts) == {ANTI_AFFINITY_NOT_MET: 3, "Insufficient cpu": 1}
+    assert dict(unschedulable_reason(snapshot, shape).counts) == {ANTI_AFFINITY_NOT_MET: 3, "Insufficient cpu": 1}
 
 
 def test_members_of_one_plan_see_each_other_and_those_that_are_supposed_to_go_do_not_count() -> None:

@@ -59,7 +59,7 @@ def test_one_port_out_of_several_is_enough() -> None:
     table = nodes("n1")
     table.pods_on_nodes.add(table.rows.row(NodeId("n1")), with_ports(HTTP))
     asked = shape(HostPort(EVERY, "TCP", 443), HTTP)
-    assert node_search.shortfall(Snapshot(table), asked).text() == f"0/1 nodes are available: 1 {REASON}."
+    assert node_search.unschedulable_reason(Snapshot(table), asked).text() == f"0/1 nodes are available: 1 {REASON}."
 
 
 def test_at_most_one_of_a_shape_goes_to_a_node() -> None:
@@ -68,7 +68,7 @@ def test_at_most_one_of_a_shape_goes_to_a_node() -> None:
     assert node_search.place(snapshot, shape(HTTP), 5, sort) == [("n1", 1), ("n2", 1), ("n3", 1)]
     # Those of another shape in the same plan see them, and they are told of before room is.
     other = shape(HostPort("10.0.0.1", "TCP", 80), vcore=9)
-    assert node_search.shortfall(snapshot, other).counts == ((REASON, 3),)
+    assert node_search.unschedulable_reason(snapshot, other).counts == ((REASON, 3),)
 
 
 def test_a_plan_that_supposes_somebody_gone_may_have_the_port() -> None:

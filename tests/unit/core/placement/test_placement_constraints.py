@@ -9,7 +9,7 @@ from muster_core.model.constraints import PlacementConstraint, Target, TargetOpe
 from muster_core.model.ids import NodeId
 from muster_core.model.specs import NodeSpec, PodOnNode
 from muster_core.placement.filters.extensions import TARGETS, TOO_FEW, TOO_MANY
-from muster_core.placement.node_search import allowed, place, shortfall
+from muster_core.placement.node_search import allowed, place, unschedulable_reason
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places, Shortage
 from muster_core.placement.snapshot import RequestShape, Snapshot
@@ -78,7 +78,7 @@ def test_one_a_host_is_the_seeds_example_of_anti_affinity() -> None:
     )
     snapshot = Snapshot(table)
     assert place(snapshot, shape, 5, FAIR) == [(NodeId("n1"), 1), (NodeId("n2"), 1), (NodeId("n3"), 1)]
-    assert shortfall(snapshot, shape).counts == ((TOO_MANY, 3),)
+    assert unschedulable_reason(snapshot, shape).counts == ((TOO_MANY, 3),)
 
 
 @pytest.mark.parametrize("order", list(NodeOrder))
@@ -94,7 +94,7 @@ def test_an_ask_goes_where_those_are_that_it_needs_and_nowhere_without_them() ->
     table = zones("a", "b")
     shape = RequestShape(resources(vcore=1000), placement=an_affinity("app", "db", least=1), pod_on_node=ONE_WEB)
     assert place(Snapshot(table), shape, 1, FAIR) == []
-    assert shortfall(Snapshot(table), shape).counts == ((TOO_FEW, 2),)
+    assert unschedulable_reason(Snapshot(table), shape).counts == ((TOO_FEW, 2),)
     table.pods_on_nodes.tags.add(table.rows.row(NodeId("n2")), DB)
     assert place(Snapshot(table), shape, 2, FAIR) == [(NodeId("n2"), 2)]
 
@@ -151,5 +151,7 @@ def test_every_node_is_counted_once_under_what_refuses_it() -> None:
     table.take(NodeId("n2"), resources(vcore=4000))
     table.pods_on_nodes.tags.add(table.rows.row(NodeId("n3")), WEB)
     constraint = replace(an_affinity("app", "web", most=0), nodes=(Target("zone", values=("b", "c")),))
-    counts = dict(shortfall(Snapshot(table), RequestShape(resources(vcore=1000), placement=constraint)).counts)
+    counts = dict(
+        unschedulable_reason(Snapshot(table), RequestShape(resources(vcore=1000), placement=constraint)).counts
+    )
     assert counts == {TARGETS: 1, "Insufficient cpu": 1, TOO_MANY: 1}

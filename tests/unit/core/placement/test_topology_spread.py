@@ -9,7 +9,7 @@ from muster_core.model.constraints import Constraints, Target, TargetOperator, T
 from muster_core.model.ids import NodeId
 from muster_core.placement.filters.inter_pod_affinity import MOST_KEYS
 from muster_core.placement.filters.topology_spread import NO_LABEL, SKEWED
-from muster_core.placement.node_search import allowed, place, shortfall
+from muster_core.placement.node_search import allowed, place, unschedulable_reason
 from muster_core.placement.search.backtracking import place_all
 from muster_core.placement.search.requests import Places
 from muster_core.placement.snapshot import RequestShape, Snapshot
@@ -158,7 +158,7 @@ def test_a_node_without_the_key_is_told_from_one_in_a_full_domain(
 ) -> None:
     table = zones("a", "b", "")
     put(table, "n0", a_pod())
-    assert dict(shortfall(Snapshot(table), spreading(*constraints)).counts) == expected
+    assert dict(unschedulable_reason(Snapshot(table), spreading(*constraints)).counts) == expected
 
 
 def test_a_full_domain_is_said_before_a_missing_key_of_a_later_constraint() -> None:
@@ -167,7 +167,7 @@ def test_a_full_domain_is_said_before_a_missing_key_of_a_later_constraint() -> N
     put(table, "n1", a_pod())
     # With a rack there is only zone b, and with two wanted its least is 0.
     constraints = (spread(domains=2), spread("rack"))
-    assert dict(shortfall(Snapshot(table), spreading(*constraints)).counts) == {SKEWED: 1, NO_LABEL: 1}
+    assert dict(unschedulable_reason(Snapshot(table), spreading(*constraints)).counts) == {SKEWED: 1, NO_LABEL: 1}
 
 
 @pytest.mark.parametrize("order", list(NodeOrder))
@@ -190,7 +190,7 @@ def test_a_full_zone_stops_the_others_one_above_it() -> None:
     snapshot = Snapshot(table)
     placed = dict(place(snapshot, spreading(FEW), 99, NodeSort()))
     assert placed == {"n0": 3, "n1": 2, "n2": 3}
-    why = dict(shortfall(snapshot, spreading(FEW)).counts)
+    why = dict(unschedulable_reason(snapshot, spreading(FEW)).counts)
     assert why[SKEWED] == 2
 
 

@@ -23,7 +23,7 @@ from tests.unit.core.scheduling.scene import Scene
 _ONE = Resources({"vcore": 1000})
 
 
-def world(*queues: QueueConfig, **counts: int) -> Scene:
+def scheduler_state(*queues: QueueConfig, **counts: int) -> Scene:
     """A scene with so many pods of 1 core in each leaf of root.p."""
     scene = Scene(a_configuration(a_queue("p", *queues)), nodes=2, vcore=50_000)
     for leaf, count in counts.items():
@@ -36,25 +36,25 @@ def queue(scene: Scene, path: str) -> Queue:
 
 
 def test_a_leaf_within_its_guarantee_may_look_everywhere() -> None:
-    scene = world(a_queue("a", guaranteed=3000), a=2)
+    scene = scheduler_state(a_queue("a", guaranteed=3000), a=2)
     fence = guarantees.fence(scene.app("a"), _ONE)
     assert fence is not None
     assert (fence.root.path, fence.need) == ("root", NOTHING)
 
 
 def test_a_leaf_that_would_go_beyond_its_guarantee_may_not_look_at_all() -> None:
-    scene = world(a_queue("a", guaranteed=3000), a=3)
+    scene = scheduler_state(a_queue("a", guaranteed=3000), a=3)
     assert guarantees.fence(scene.app("a"), _ONE) is None
     assert not guarantees.is_under_guarantee(queue(scene, "root.p.a"))
 
 
 def test_a_leaf_without_any_guarantee_on_its_path_has_no_right() -> None:
-    scene = world(a_queue("a"), a=1)
+    scene = scheduler_state(a_queue("a"), a=1)
     assert guarantees.fence(scene.app("a"), _ONE) is None
 
 
 def test_an_inherited_guarantee_that_is_used_up_keeps_the_victims_inside_the_queue_that_has_it() -> None:
-    scene = world(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
+    scene = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
     run(scene, "root.p.t.b", *pods("b", 4))
     run(scene, "root.p.t.a", an_ask("x"))
     scene.release("x", app="a")
@@ -64,14 +64,14 @@ def test_an_inherited_guarantee_that_is_used_up_keeps_the_victims_inside_the_que
 
 
 def test_a_resource_beyond_its_guarantee_refuses_the_whole_ask() -> None:
-    scene = world(a_queue("a", guaranteed=3000), a=1)
+    scene = scheduler_state(a_queue("a", guaranteed=3000), a=1)
     queue(scene, "root.p.a").guaranteed = Resources({"vcore": 3000, "memory": 10})
     assert guarantees.fence(scene.app("a"), Resources({"vcore": 1000, "memory": 11})) is None
     assert guarantees.fence(scene.app("a"), Resources({"vcore": 1000, "memory": 10})) is not None
 
 
 def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lost() -> None:
-    scene = world(a_queue("t", a_queue("a"), guaranteed=2000))
+    scene = scheduler_state(a_queue("t", a_queue("a"), guaranteed=2000))
     run(scene, "root.p.t.a", *pods("a", 4))
     leaf, root = queue(scene, "root.p.t.a"), scene.partition.queues.root
     balance = GuaranteeBalance(root)
@@ -84,7 +84,7 @@ def test_what_a_queue_may_lose_counts_every_level_and_what_was_supposed_to_be_lo
 
 
 def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
-    scene = world(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
+    scene = scheduler_state(a_queue("t", a_queue("a"), a_queue("b"), guaranteed=4000))
     run(scene, "root.p.t.a", *pods("a", 4))
     path = frozenset(above.path for above in queue(scene, "root.p.t.b").path_up())
     balance = GuaranteeBalance(scene.partition.queues.root, _ONE, path)
@@ -93,7 +93,9 @@ def test_a_queue_that_gains_what_it_loses_stays_where_it_is() -> None:
 
 
 def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:
-    scene = world(a_queue("t", a_queue("a", policies=offset(3)), policies=offset(10, fence=True)), a_queue("b"))
+    scene = scheduler_state(
+        a_queue("t", a_queue("a", policies=offset(3)), policies=offset(10, fence=True)), a_queue("b")
+    )
     ours, theirs = sides(queue(scene, "root.p.b"), queue(scene, "root.p.t.a"))
     assert [one.path for one in ours] == ["root.p.b"]
     assert [one.path for one in theirs] == ["root.p.t.a", "root.p.t"]
@@ -111,7 +113,7 @@ def test_a_priority_rises_by_offsets_and_hides_behind_a_fence() -> None:
 def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
     sizes: list[int], priorities: list[int], wanted: int, guaranteed: int
 ) -> None:
-    scene = world(a_queue("a", guaranteed=guaranteed * 1000), a_queue("b"))
+    scene = scheduler_state(a_queue("a", guaranteed=guaranteed * 1000), a_queue("b"))
     asks = (an_ask(f"a{i}", vcore=size * 1000, priority=priorities[i]) for i, size in enumerate(sizes))
     run(scene, "root.p.a", *asks)
     leaf, lacking = queue(scene, "root.p.a"), Resources({"vcore": wanted * 1000})
@@ -128,12 +130,12 @@ def test_victims_are_enough_keep_the_guarantee_and_none_of_them_is_idle(
 
 
 def test_of_a_rivalry_only_the_second_turn_of_the_first_taker_comes_round() -> None:
-    scene = world(a_queue("a"), a_queue("b"))
+    scene = scheduler_state(a_queue("a"), a_queue("b"))
     a, b = QueuePath("root.p.a"), QueuePath("root.p.b")
     partition, now_ns = scene.partition, scene.now_ns
     rivalry = partition.preemptions.thrashing_guards[pair(b, a)] = ThrashingGuard(taker=a, since_ns=now_ns)
     assert guarantees.is_thrashing(partition, b, a, now_ns) is None
-    rivalry.taker, rivalry.turns = b, 1
+    rivalry.taker, rivalry.rounds = b, 1
     assert guarantees.is_thrashing(partition, b, a, now_ns) is None
     assert guarantees.is_thrashing(partition, a, b, now_ns) is rivalry
     assert guarantees.is_thrashing(partition, a, b, now_ns + 601 * SECOND) is None, "that is long ago"

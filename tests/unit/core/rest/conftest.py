@@ -66,7 +66,7 @@ def ask(http: aiohttp.ClientSession) -> Ask:
 def scene(bench: Bench) -> Scene:
     """A world with a bit of everything, behind the same server."""
     made = a_scene()
-    bench.core.loop.world = made.world
+    bench.core.loop.scheduler_state = made.scheduler_state
     return made
 
 

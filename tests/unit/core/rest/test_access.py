@@ -51,12 +51,12 @@ async def statuses(http: aiohttp.ClientSession, headers: dict[str, str]) -> list
 
 
 def test_what_dumps_or_changes_is_guarded_and_nothing_but_probes_is_always_open() -> None:
-    guarded = {route.path for route in ROUTES if route.door is AccessLevel.GUARDED}
+    guarded = {route.path for route in ROUTES if route.access is AccessLevel.GUARDED}
     assert {route.path for route in ROUTES if route.path.startswith("/debug")} <= guarded
     changing = {route.path for route in ROUTES if route.method not in {"GET", "POST"}}
     assert changing == {"/ws/v1/scheduler/log-level"}
     assert changing <= guarded
-    assert {route.path for route in ROUTES if route.door is AccessLevel.OPEN} == {"/livez", "/readyz"}
+    assert {route.path for route in ROUTES if route.access is AccessLevel.OPEN} == {"/livez", "/readyz"}
 
 
 @pytest.mark.parametrize(

@@ -34,19 +34,19 @@ NAMES = [
 ]
 
 
-def found(world: SchedulerState, counts: Counts = FINE) -> Health:
-    *waiting, health = checks(world, counts)
+def found(scheduler_state: SchedulerState, counts: Counts = FINE) -> Health:
+    *waiting, health = checks(scheduler_state, counts)
     assert not any(waiting)
     assert health is not None
     return health
 
 
-def failed(world: SchedulerState, counts: Counts = FINE) -> list[str]:
-    return [check.DiagnosisMessage for check in found(world, counts).HealthChecks if not check.Succeeded]
+def failed(scheduler_state: SchedulerState, counts: Counts = FINE) -> list[str]:
+    return [check.DiagnosisMessage for check in found(scheduler_state, counts).HealthChecks if not check.Succeeded]
 
 
 def test_a_sound_world_is_healthy_in_every_respect() -> None:
-    health = found(a_scene().world)
+    health = found(a_scene().scheduler_state)
     assert health.Healthy
     assert [check.Name for check in health.HealthChecks] == NAMES
     assert all(check.Description and check.DiagnosisMessage for check in health.HealthChecks)
@@ -106,7 +106,7 @@ def hold_room_for_nobody(scene: Scene) -> None:
 def test_each_damage_is_found(damage: Callable[[Scene], None], told: str) -> None:
     scene = a_scene()
     damage(scene)
-    assert any(told in message for message in failed(scene.world))
+    assert any(told in message for message in failed(scene.scheduler_state))
 
 
 def test_no_message_is_longer_than_a_person_reads() -> None:
@@ -115,8 +115,8 @@ def test_no_message_is_longer_than_a_person_reads() -> None:
         scene.add_node(f"many-{index}")
     for index in range(30):
         scene.partition.nodes.give_back(NodeId(f"many-{index}"), Resources({"vcore": 1}))
-    assert all(message.endswith("; and 20 more") for message in failed(scene.world))
-    assert len(failed(scene.world)) == 2
+    assert all(message.endswith("; and 20 more") for message in failed(scene.scheduler_state))
+    assert len(failed(scene.scheduler_state)) == 2
 
 
 async def test_the_last_result_is_served(http: aiohttp.ClientSession) -> None:
@@ -135,7 +135,7 @@ async def test_checks_that_are_switched_off_leave_no_result(bench: Bench, serve:
 def test_history_counts_what_runs_and_keeps_a_day() -> None:
     history, scene = History(), a_scene()
     for minute in range(1441):
-        history.sample(SchedulerState() if minute == 1 else scene.world, minute * 60 * SECOND)
+        history.sample(SchedulerState() if minute == 1 else scene.scheduler_state, minute * 60 * SECOND)
     first, *_, last = history.applications()
     assert (first.timestamp, first.totalApplications) == (60 * SECOND, "0")
     assert last.totalApplications == "1"

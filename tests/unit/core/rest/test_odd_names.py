@@ -30,7 +30,7 @@ STATUSES = (200, 301, 400, 404, 414, 431)
 
 @pytest.mark.parametrize("odd", ODD)
 async def test_no_name_in_a_path_is_more_than_unknown(http: aiohttp.ClientSession, bench: Bench, odd: str) -> None:
-    bench.core.loop.world = a_scene().world
+    bench.core.loop.scheduler_state = a_scene().scheduler_state
     for route in ROUTES:
         parts = re.findall(r"\{\w+\}", route.path)
         if route.method != "GET" or route.path.startswith("/debug"):

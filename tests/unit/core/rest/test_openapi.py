@@ -46,7 +46,7 @@ def base_url() -> Iterator[str]:
 
     async def serve() -> None:
         core = Scheduler()
-        core.loop.world = a_scene().world
+        core.loop.scheduler_state = a_scene().scheduler_state
         server = RestServer(core, RestSettings(port=0, access=TRUSTING, levels=Threshold(LogLevel.INFO)))
         ports.append(await server.start())
         started.set()

@@ -110,7 +110,7 @@ async def test_a_big_answer_lets_others_run_while_it_is_written() -> None:
 
 
 async def test_metrics_have_the_names_that_dashboards_know(http: aiohttp.ClientSession, bench: Bench) -> None:
-    bench.core.metrics.unheard("a test")
+    bench.core.metrics.dropped("a test")
     async with http.get("/ws/v1/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=")
         lines = (await answer.text()).splitlines()

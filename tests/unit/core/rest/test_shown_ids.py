@@ -30,7 +30,7 @@ def two(bench: Bench) -> Scene:
     scene.tell(ApplicationAdded(of("team-a")), ApplicationAdded(of("team-b", queue="root.b")))
     for namespace in ("team-a", "team-b"):
         scene.ask(replace(an_ask(f"pod-{namespace}", app=f"{namespace}/job"), namespace=namespace))
-    bench.core.loop.world = scene.world
+    bench.core.loop.scheduler_state = scene.scheduler_state
     return scene
 
 
@@ -71,7 +71,7 @@ async def test_an_application_of_a_sharing_group_is_found_by_the_namespace_of_ea
     scene = Scene(a_configuration(a_queue("a")), nodes=1)
     scene.tell(ApplicationAdded(replace(of("team-a"), id=of("@group").id)))
     scene.ask(replace(an_ask("pod", app="@group/job"), namespace="team-b"))
-    bench.core.loop.world = scene.world
+    bench.core.loop.scheduler_state = scene.scheduler_state
     for namespace in ("team-a", "team-b"):
         assert (await ask(f"application/job?namespace={namespace}"))["namespace"] == "team-a"
 

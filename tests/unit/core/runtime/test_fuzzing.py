@@ -202,7 +202,7 @@ async def _tell_all(messages: list[Message]) -> None:
             await bench.register()
         clock.now += 7_000_000_000
         await bench.settle()
-    broken = invariants.check(bench.core.loop.world)
+    broken = invariants.check(bench.core.loop.scheduler_state)
     failures, ends = bench.metric("muster_core_failures_total"), [end for end in bench.rm.ends if "trust" in end]
     bench.core.close()
     await running

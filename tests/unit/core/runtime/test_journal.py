@@ -50,8 +50,8 @@ async def journal_of_a_life(*extra: QueuedMessage) -> list[bytes]:
     core = Scheduler(LoopSettings(), clock, Journal(file))
     running = asyncio.create_task(core.run())
     await a_gangs_life(Bench(core, clock, Notebook()))
-    for mail in extra:
-        await core.loop.mailbox.put(mail)
+    for queued in extra:
+        await core.loop.mailbox.put(queued)
     await asyncio.sleep(0)
     core.close()
     await running

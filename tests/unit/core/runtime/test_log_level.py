@@ -86,7 +86,7 @@ def test_what_rest_sets_holds_until_the_levels_of_the_settings_change() -> None:
 async def test_the_settings_of_a_registration_and_of_an_update_reach_the_log(bench: Bench) -> None:
     threshold = Threshold(LogLevel.INFO)
     core: Scheduler = bench.core
-    core.outlet.followers.append(threshold.follow)
+    core.dispatcher.followers.append(threshold.follow)
     await bench.register(**{"log.level": "WARN"})
     found = [threshold.level]
     update = si_pb2.UpdateConfigurationRequest(rmID=RM, extraConfig={"log.level": "ERROR"})

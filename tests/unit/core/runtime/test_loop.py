@@ -48,20 +48,20 @@ async def test_a_world_left_unsound_is_thrown_away_and_told_anew(bench: Bench) -
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()
-    [partition] = bench.core.loop.world.partitions.values()
+    [partition] = bench.core.loop.scheduler_state.partitions.values()
     partition.queues.root.allocated = Resources({"vcore": 7})
     await bench.core.loop.mailbox.put(QueuedMessage([NONSENSE]))
     await bench.rm.until(lambda: bool(bench.rm.ends))
     last = bench.rm.heard[-1]
     assert isinstance(last, muster_pb2.Callback)
     assert "lost trust" in last.reregister.reason
-    assert bench.core.loop.world.partitions == {}
+    assert bench.core.loop.scheduler_state.partitions == {}
     with pytest.raises(SessionLost):
         await bench.settle()
     bench.rm = Notebook()
     await bench.register()
     await bench.settle()
-    assert len(bench.core.loop.world.partitions) == 1
+    assert len(bench.core.loop.scheduler_state.partitions) == 1
 
 
 async def test_a_callback_that_fails_loses_its_session_and_nobody_elses(bench: Bench) -> None:
@@ -76,36 +76,36 @@ async def test_a_callback_that_fails_loses_its_session_and_nobody_elses(bench: B
     with pytest.raises(SessionLost, match="callback failed"):
         await bench.heard()
     await bench.core.fence(muster_pb2.FenceRequest(rmID="other"))
-    assert bench.core.loop.world.managers[messages.RM].state is ManagerState.PAUSED
-    assert bench.core.loop.world.managers[RmId("other")].state is ManagerState.RUNNING
+    assert bench.core.loop.scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
+    assert bench.core.loop.scheduler_state.managers[RmId("other")].state is ManagerState.RUNNING
 
 
 async def test_a_resource_manager_that_does_not_come_back_in_time_is_stopped(bench: Bench) -> None:
     await bench.register()
     await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.settle()
-    world = bench.core.loop.world
-    timeout_ns = world.managers[messages.RM].configuration.timing.manager_timeout_ns
+    scheduler_state = bench.core.loop.scheduler_state
+    timeout_ns = scheduler_state.managers[messages.RM].configuration.timing.manager_timeout_ns
     await bench.core.connection_lost(messages.RM, bench.rm)
     await asyncio.sleep(0)
-    assert world.managers[messages.RM].state is ManagerState.PAUSED
-    assert len(world.partitions) == 1
+    assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
+    assert len(scheduler_state.partitions) == 1
     bench.clock.now += timeout_ns - 1
     bench.core.loop.mailbox.news.set()
     await asyncio.sleep(0)
-    assert world.managers[messages.RM].state is ManagerState.PAUSED
+    assert scheduler_state.managers[messages.RM].state is ManagerState.PAUSED
     bench.clock.now += 1
     bench.core.loop.mailbox.news.set()
     await asyncio.sleep(0)
-    assert world.managers[messages.RM].state is ManagerState.STOPPED
-    assert world.partitions == {}
+    assert scheduler_state.managers[messages.RM].state is ManagerState.STOPPED
+    assert scheduler_state.partitions == {}
 
 
 async def test_the_loss_of_a_callback_that_is_not_the_present_one_is_no_loss(bench: Bench) -> None:
     await bench.register()
     await bench.core.connection_lost(messages.RM, Notebook())
     await bench.settle()
-    assert bench.core.loop.world.managers[messages.RM].state is ManagerState.RUNNING
+    assert bench.core.loop.scheduler_state.managers[messages.RM].state is ManagerState.RUNNING
 
 
 async def test_a_fence_waits_for_all_that_it_counts_on_every_stream(bench: Bench) -> None:
@@ -117,10 +117,10 @@ async def test_a_fence_waits_for_all_that_it_counts_on_every_stream(bench: Bench
     for _ in range(5):
         await asyncio.sleep(0)
     assert not fence.done()
-    assert bench.core.loop.world.managers[messages.RM].fence_up
+    assert bench.core.loop.scheduler_state.managers[messages.RM].fence_up
     await bench.core.update_application(messages.applications(messages.an_application()))
     await fence
-    assert not bench.core.loop.world.managers[messages.RM].fence_up
+    assert not bench.core.loop.scheduler_state.managers[messages.RM].fence_up
 
 
 async def test_a_fence_ends_with_its_session(bench: Bench) -> None:
@@ -163,7 +163,7 @@ async def test_the_policy_group_names_the_configuration_among_the_extra_keys(ben
     )
     await bench.core.register_resource_manager(request, bench.rm)
     await bench.settle()
-    assert list(bench.core.loop.world.partitions) == ["[rm-1]gpu"]
+    assert list(bench.core.loop.scheduler_state.partitions) == ["[rm-1]gpu"]
 
 
 async def test_an_update_of_the_configuration_is_put_in_force(bench: Bench) -> None:
@@ -174,7 +174,7 @@ async def test_an_update_of_the_configuration_is_put_in_force(bench: Bench) -> N
         si_pb2.UpdateConfigurationRequest(rmID=messages.RM, policyGroup="mine", extraConfig=extra)
     )
     await bench.settle()
-    [partition] = bench.core.loop.world.partitions.values()
+    [partition] = bench.core.loop.scheduler_state.partitions.values()
     assert "root.fresh" in partition.queues.by_path
     assert partition.timing.starvation_age_ns == 3_000_000_000
 

@@ -24,13 +24,13 @@ from tests.unit.core.messages import RM
 async def test_a_turn_that_fails_outside_of_the_world_is_recovered_from(bench: Bench) -> None:
     await bench.register()
     await bench.settle()
-    carry = bench.core.outlet.carry
+    carry = bench.core.dispatcher.carry
 
     def fail(*_: object) -> None:
-        bench.core.outlet.carry = carry  # type: ignore[method-assign]  # as it was
+        bench.core.dispatcher.carry = carry  # type: ignore[method-assign]  # as it was
         raise OSError(28, "No space left on device")
 
-    bench.core.outlet.carry = fail  # type: ignore[method-assign,assignment]  # a disk that is full, once
+    bench.core.dispatcher.carry = fail  # type: ignore[method-assign,assignment]  # a disk that is full, once
     with suppress(SessionLost):
         await bench.core.update_node(messages.nodes(messages.a_node()))
     await bench.rm.until(lambda: bool(bench.rm.ends))
@@ -59,7 +59,7 @@ async def test_a_loop_that_has_mail_and_completes_no_turn_is_stalled() -> None:
     core = Scheduler(LoopSettings())
     assert core.loop.stalled_s() == 0
     core.loop.mailbox.post(QueuedMessage([]))
-    core.loop.mailbox._mail[0].posted_s -= 2 * LONGEST_STALL_S
+    core.loop.mailbox._queued[0].posted_s -= 2 * LONGEST_STALL_S
     core.loop._completed_s -= 2 * LONGEST_STALL_S
     assert core.loop.stalled_s() > LONGEST_STALL_S
 

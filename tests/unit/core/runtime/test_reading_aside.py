@@ -16,7 +16,7 @@ def an_update(queues: int, last: str) -> si_pb2.UpdateConfigurationRequest:
 
 
 def names(bench: Bench) -> set[str]:
-    [partition] = bench.core.loop.world.partitions.values()
+    [partition] = bench.core.loop.scheduler_state.partitions.values()
     return set(partition.queues.by_path)
 
 
@@ -48,5 +48,5 @@ async def test_an_application_sent_after_an_update_finds_the_new_queues(bench: B
     await bench.core.update_application(messages.applications(messages.an_application(queueName="root.fresh")))
     await bench.settle()
     await update
-    [partition] = bench.core.loop.world.partitions.values()
+    [partition] = bench.core.loop.scheduler_state.partitions.values()
     assert [app.queue.path for app in partition.applications.values()] == ["root.fresh"]

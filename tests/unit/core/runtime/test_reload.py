@@ -58,7 +58,7 @@ async def test_a_bad_configuration_leaves_the_old_one_in_force_and_that_is_said(
     assert "b.c" in message
     await submit(bench, "one")
     assert rejected(bench) == {}
-    assert bench.core.outlet.sessions[messages.RM].config_text == ONE
+    assert bench.core.dispatcher.sessions[messages.RM].config_text == ONE
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# nothing\n---\n"])
@@ -85,7 +85,7 @@ async def test_a_partition_that_comes_is_known_and_one_that_goes_is_refused_with
     await submit(bench, "early", partitionName="gpu")
     await bench.core.update_configuration(update(TWO))
     await submit(bench, "there", partitionName="gpu")
-    gpu = bench.core.loop.world.partitions[partition_id(messages.RM, "gpu")]
+    gpu = bench.core.loop.scheduler_state.partitions[partition_id(messages.RM, "gpu")]
     assert list(gpu.applications) == [ApplicationId("there")]
     await bench.core.update_configuration(update(ONE))
     await submit(bench, "late", partitionName="gpu")
@@ -115,7 +115,7 @@ async def test_groups_are_found_before_the_world_hears_and_later_messages_wait()
     turn.set()
     await asyncio.gather(*calls)
     await bench.settle()
-    [partition] = core.loop.world.partitions.values()
+    [partition] = core.loop.scheduler_state.partitions.values()
     assert not partition.applications
     [gone] = partition.history
     assert gone.spec.groups == ("dev", "kim")
@@ -131,7 +131,7 @@ async def test_a_changed_resolver_counts_from_the_next_application_on(bench: Ben
     testing.extraConfig[keys.EXTRA_TEST_GROUPS] = "true"
     await bench.core.update_configuration(testing)
     await submit(bench, "two", ugi=plain)
-    [partition] = bench.core.loop.world.partitions.values()
+    [partition] = bench.core.loop.scheduler_state.partitions.values()
     groups = {name: app.spec.groups for name, app in partition.applications.items()}
     assert groups == {"one": ("kim",), "two": ("kim", "testgroup")}
 
@@ -155,7 +155,7 @@ async def test_an_application_waits_for_a_directory_that_is_down_and_goes_on_whe
         await bench.register(**{"queues.yaml": GROUPS})
         for name in ("kim", "ann"):
             await submit(bench, f"of-{name}", ugi=si_pb2.UserGroupInformation(user=name))
-        [partition] = core.loop.world.partitions.values()
+        [partition] = core.loop.scheduler_state.partitions.values()
         assert set(partition.undecided) == {"of-kim", "of-ann"}
         assert not partition.applications
         is_down = False

@@ -16,13 +16,13 @@ async def test_what_comes_while_the_last_round_ends_is_looked_up_too() -> None:
     """A round that found nothing left is over at once, and not only when its task is seen to have ended."""
     worlds = list[int]()
 
-    def world() -> SchedulerState:
+    def scheduler_state() -> SchedulerState:
         worlds.append(len(worlds))
         if len(worlds) == 2:  # the round that finds nothing new and nothing waiting
             asyncio.get_running_loop().call_soon(retries.watch, session)
         return SchedulerState()
 
-    retries = GroupRetries(Groups({}, retry_s=0.0), EventQueue(10), world)
+    retries = GroupRetries(Groups({}, retry_s=0.0), EventQueue(10), scheduler_state)
     session = Session(RmId("rm"), Notebook(), Decoder(RmId("rm"), []), {}, {})
     retries.watch(session)
     async with asyncio.timeout(5):

@@ -47,7 +47,7 @@ class Scene:
     """Tells events, runs the cycle after each, and keeps what was said."""
 
     def __init__(self, configuration: Configuration, nodes: int = 0, vcore: int = 4000) -> None:
-        self.world = SchedulerState()
+        self.scheduler_state = SchedulerState()
         self.now_ns = 1_000 * SECOND
         self.clocks: list[tuple[int, int, TimerSet]] = []
         self.order = count()
@@ -59,7 +59,7 @@ class Scene:
 
     @property
     def partition(self) -> Partition:
-        return self.world.partitions[PARTITION]
+        return self.scheduler_state.partitions[PARTITION]
 
     def app(self, name: str = "app") -> Application:
         return self.partition.applications[ApplicationId(name)]
@@ -72,12 +72,12 @@ class Scene:
         said: list[Effect] = []
         left = deque(events)
         while left:
-            effects = step(self.world, left.popleft(), self.now_ns)
+            effects = step(self.scheduler_state, left.popleft(), self.now_ns)
             said += effects
             left += [TimerFired(one.clock) for one in self._set(effects)]  # before the cycle, as the loop does
             if len(events) < _MANY:
                 self._check()
-        effects = cycle(self.world, self.now_ns, lambda: True).effects
+        effects = cycle(self.scheduler_state, self.now_ns, lambda: True).effects
         self._check()
         for clock in self._set(effects):
             heapq.heappush(self.clocks, (clock.at_ns, next(self.order), clock))
@@ -147,9 +147,9 @@ class Scene:
         return self.add_node(name, an_allocation(f"{name}-pod", name, vcore=vcore, foreign=True), vcore=vcore)
 
     def _check(self) -> None:
-        assert invariants.check(self.world) == []
-        assert self.world.outbox.failures == []
-        assert all(partition.void_decisions == 0 for partition in self.world.partitions.values())
+        assert invariants.check(self.scheduler_state) == []
+        assert self.scheduler_state.outbox.failures == []
+        assert all(partition.void_decisions == 0 for partition in self.scheduler_state.partitions.values())
 
 
 def _is_looking_again(effect: Effect) -> bool:

@@ -140,12 +140,12 @@ def _constraints(gang: AGang) -> Constraints:
     return Constraints(node_selector=(("pool", gang.pool),)) if gang.pool else ANYWHERE
 
 
-def fits(world: World, app: Application) -> bool:
+def fits(scheduler_state: World, app: Application) -> bool:
     """Whether the gang fits next to bound pods, complete gangs and the reservations of earlier gangs: by counting."""
-    partition = world.scene.partition
-    order = [other.id for other in world.incomplete()]
+    partition = scheduler_state.scene.partition
+    order = [other.id for other in scheduler_state.incomplete()]
     later = set(order[order.index(app.id) :])
-    gang = world.gangs[app.id]
+    gang = scheduler_state.gangs[app.id]
     others = [other for other in partition.applications.values() if other.id not in later]
     taken: Counter[str] = Counter()
     for other in others:
@@ -179,12 +179,12 @@ def _quotas(app: Application, others: list[Application]) -> Iterator[int]:
 def test_no_gang_waits_that_fits_next_to_complete_ones_and_the_reservations_of_earlier_ones(
     gangs: list[AGang], nodes: list[int], maxima: dict[str, int], busy: int
 ) -> None:
-    world = World(gangs, {"": nodes}, maxima, busy)
-    world.submit()
-    assert [app.id for app in world.incomplete() if fits(world, app)] == []
-    for name in [one.spec.key for one in _of(world, "busy")]:
-        world.settle(world.scene.release(name, app="busy"))
-    assert [app.id for app in world.incomplete() if fits(world, app)] == []
+    scheduler_state = World(gangs, {"": nodes}, maxima, busy)
+    scheduler_state.submit()
+    assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
+    for name in [one.spec.key for one in _of(scheduler_state, "busy")]:
+        scheduler_state.settle(scheduler_state.scene.release(name, app="busy"))
+    assert [app.id for app in scheduler_state.incomplete() if fits(scheduler_state, app)] == []
 
 
 @settings(max_examples=10, deadline=None)
@@ -211,13 +211,13 @@ def test_gangs_that_share_neither_nodes_nor_quotas_do_not_delay_each_other(
 def test_no_incomplete_gang_holds_anything_for_longer_than_its_timer(
     gangs: list[AGang], nodes: list[int], busy: int
 ) -> None:
-    world = World(gangs, {"": nodes}, {}, busy)
-    world.submit()
-    holding = {app.id for app in world.incomplete() if app.gang.allocated}
-    world.scene.wait(TIMEOUT_S)
-    assert holding.isdisjoint(app.id for app in world.incomplete())
+    scheduler_state = World(gangs, {"": nodes}, {}, busy)
+    scheduler_state.submit()
+    holding = {app.id for app in scheduler_state.incomplete() if app.gang.allocated}
+    scheduler_state.scene.wait(TIMEOUT_S)
+    assert holding.isdisjoint(app.id for app in scheduler_state.incomplete())
 
 
-def _of(world: World, name: str) -> list[Allocation]:
-    app = world.scene.partition.applications.get(ApplicationId(name))
+def _of(scheduler_state: World, name: str) -> list[Allocation]:
+    app = scheduler_state.scene.partition.applications.get(ApplicationId(name))
     return list(app.allocations.values()) if app is not None else []

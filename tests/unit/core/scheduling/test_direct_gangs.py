@@ -290,7 +290,7 @@ def test_the_resource_manager_cannot_name_what_it_was_never_told_of() -> None:
     assert refused_asks(scene.ask(an_ask("waits/workers", app="waits"))) == {
         "waits/workers": "ask waits/workers is the scheduler's own"
     }
-    assert sum(scene.world.ignored.values()) == 4
+    assert sum(scene.scheduler_state.ignored.values()) == 4
 
 
 def test_a_placeholder_pod_comes_too_late_for_a_gang_that_has_no_use_for_it() -> None:

@@ -36,8 +36,8 @@ class Economy:
     def tell(self, *events: Event) -> None:
         effects: list[Effect] = []
         for event in events:
-            effects += step(self.scene.world, event, self.scene.now_ns)
-        effects += cycle(self.scene.world, self.scene.now_ns, lambda: True).effects
+            effects += step(self.scene.scheduler_state, event, self.scene.now_ns)
+        effects += cycle(self.scene.scheduler_state, self.scene.now_ns, lambda: True).effects
         answers = (effect for effect in effects if isinstance(effect, AllocationResponse))
         self.held += [(new.ask.application, new.ask.key, new.id) for answer in answers for new in answer.new]
 
@@ -124,11 +124,11 @@ def test_one_pass_over_much_room_does_not_run_ahead_of_the_shares() -> None:
     queues = [a_queue(name, guaranteed=cores) for name, cores in (("a", 60_000), ("b", 40_000), ("c", 20_000))]
     scene = Scene(a_configuration(*queues))
     for name in ("a", "b", "c"):
-        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.{name}")), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(an_application(name, queue=f"root.{name}")), scene.now_ns)
         for index in range(200):
-            step(scene.world, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
-    step(scene.world, NodeAdded(a_node("n", 24_000, pods=1000)), scene.now_ns)
-    cycle(scene.world, scene.now_ns, lambda: True)
+            step(scene.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
+    step(scene.scheduler_state, NodeAdded(a_node("n", 24_000, pods=1000)), scene.now_ns)
+    cycle(scene.scheduler_state, scene.now_ns, lambda: True)
     cores = [scene.partition.queues.by_path[QueuePath(f"root.{name}")].allocated["vcore"] // 1000 for name in "abc"]
     assert sum(cores) == 24
     assert all(abs(got - due) <= 1 for got, due in zip(cores, (12, 8, 4), strict=True)), cores

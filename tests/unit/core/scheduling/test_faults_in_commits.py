@@ -161,7 +161,7 @@ def play(story: Story, fault: FaultAt) -> Stage:
 
 def outcome(stage: Stage) -> dict[str, tuple[str, int, int]]:
     """State, number of allocations and of requests of each application."""
-    apps = stage.world.partitions[PARTITION].applications.values()
+    apps = stage.scheduler_state.partitions[PARTITION].applications.values()
     return {app.id: (str(app.state), len(app.allocations), len(app.asks)) for app in apps}
 
 

@@ -112,7 +112,7 @@ def test_a_clock_of_an_earlier_session_lets_nothing_go() -> None:
     scene = a_scene(hours=2)
     finish(scene, "one")
     scene.wait(HOUR)
-    scene.tell(ManagerRegistered(RM, scene.world.managers[RM].configuration))
+    scene.tell(ManagerRegistered(RM, scene.scheduler_state.managers[RM].configuration))
     scene.add_node("n9")
     finish(scene, "two")
     scene.wait(HOUR + 60)
@@ -125,8 +125,8 @@ def test_counts_of_queues_that_are_gone_are_added_to_those_above_once_they_are_v
     for index in range(number):
         name = f"app{index}"
         spec = replace(an_application(name, queue=""), tags={"namespace": f"ns{index}"})
-        step(scene.world, ApplicationAdded(spec), scene.now_ns)
-        step(scene.world, ApplicationRemoved(PARTITION, ApplicationId(name)), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(spec), scene.now_ns)
+        step(scene.scheduler_state, ApplicationRemoved(PARTITION, ApplicationId(name)), scene.now_ns)
     ended = scene.partition.ended
     assert sum(ended.values()) == number
     assert len(ended) < number

@@ -76,7 +76,7 @@ def test_a_question_without_an_answer_is_asked_anew_and_its_late_answer_ignored(
     assert again.places == question.places
     assert judged(scene, question) == []
     assert placed(judged(scene, again)) == {"x0": "n0"}
-    assert scene.world.ignored == {"answer to a question that is not open": 1}
+    assert scene.scheduler_state.ignored == {"answer to a question that is not open": 1}
 
 
 def test_room_of_places_that_were_asked_about_in_vain_counts_as_free() -> None:
@@ -131,7 +131,8 @@ def test_an_answer_of_an_earlier_session_is_no_answer_to_this_one() -> None:
     scene = asking()
     question = asked(scene.ask(an_ask("x0", app="x")))
     scene.tell(
-        ManagerRegistered(RM, scene.world.managers[RM].configuration), CallbacksDeclared(RM, places=True, victims=True)
+        ManagerRegistered(RM, scene.scheduler_state.managers[RM].configuration),
+        CallbacksDeclared(RM, places=True, victims=True),
     )
     scene.tell(NodeAdded(a_node("n0")), ApplicationAdded(an_application("x")))
     again = asked(scene.ask(an_ask("x0", app="x")))
@@ -157,7 +158,7 @@ def test_an_ask_that_is_taken_back_meanwhile_gets_no_place() -> None:
 def test_an_answer_about_victims_that_nobody_asked_for_is_counted() -> None:
     scene = asking()
     assert scene.tell(VictimsEvaluated(RM, 99, success=True)) == []
-    assert scene.world.ignored == {"answer to a question that is not open": 1}
+    assert scene.scheduler_state.ignored == {"answer to a question that is not open": 1}
 
 
 def test_an_approved_part_of_a_gang_is_placed_next_to_a_part_of_another_gang() -> None:

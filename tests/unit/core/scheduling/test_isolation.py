@@ -48,7 +48,9 @@ class TolerantScene(Scene):
     failures: tuple[str, ...] = ()
 
     def _check(self) -> None:
-        self.failures = tuple(failure.subject for failure in self.world.outbox.take_failures()) or self.failures
+        self.failures = (
+            tuple(failure.subject for failure in self.scheduler_state.outbox.take_failures()) or self.failures
+        )
         super()._check()
 
 
@@ -118,7 +120,7 @@ def test_a_partition_that_fails_does_not_stop_the_others() -> None:
     configuration = a_configuration(a_queue("a"))
     [config] = configuration.partitions
     scene = TolerantScene(replace(configuration, partitions=(config, replace(config, name="second"))))
-    second = scene.world.partitions[partition_id(RM, "second")]
+    second = scene.scheduler_state.partitions[partition_id(RM, "second")]
     for partition in (scene.partition, second):
         scene.tell(
             NodeAdded(replace(a_node("n0", 4000), partition=partition.id)),
@@ -141,18 +143,18 @@ def test_a_commit_that_raises_before_its_first_write_puts_its_application_into_b
 def test_a_commit_that_raises_half_way_ends_the_cycle_and_keeps_the_effects_of_the_others() -> None:
     scene = two_applications()
     for ask in (an_ask("x", app="next"), an_ask("z", app="other")):
-        step(scene.world, AskAdded(ask), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(ask), scene.now_ns)
     with fault(ledger, "book", lambda _, app, __: app.id == "other", after=True), pytest.raises(InconsistentState):
-        cycle(scene.world, scene.now_ns, lambda: True)
-    assert "x" in placed(scene.world.outbox.drain())
+        cycle(scene.scheduler_state, scene.now_ns, lambda: True)
+    assert "x" in placed(scene.scheduler_state.outbox.drain())
 
 
 def test_an_event_that_raises_halfway_has_reported_its_changes() -> None:
     scene = two_applications()
     scene.ask(an_ask("x", app="next"), an_ask("y", app="next"))
     with fault(ledger, "drop", lambda _, app, *__: len(app.allocations) == 1), pytest.raises(type(FAULT)):
-        step(scene.world, ApplicationRemoved(PARTITION, ApplicationId("next")), scene.now_ns)
-    assert set(releases(scene.world.outbox.drain())) == {"x"}
+        step(scene.scheduler_state, ApplicationRemoved(PARTITION, ApplicationId("next")), scene.now_ns)
+    assert set(releases(scene.scheduler_state.outbox.drain())) == {"x"}
     assert {one.spec.key for one in scene.app("next").allocations.values()} == {"y"}
 
 
@@ -161,8 +163,8 @@ def test_a_request_that_raises_is_rejected_with_the_error(owner: ModuleType, nam
     scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
     scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
     with fault(owner, name, lambda *_: True), pytest.raises(type(FAULT)):
-        step(scene.world, AskAdded(an_ask("x")), scene.now_ns)
-    [(key, reason)] = refused_asks(scene.world.outbox.drain()).items()
+        step(scene.scheduler_state, AskAdded(an_ask("x")), scene.now_ns)
+    [(key, reason)] = refused_asks(scene.scheduler_state.outbox.drain()).items()
     assert key == "x"
     assert reason.startswith("internal error: ZeroDivisionError: an injected fault")
     assert set(placed(scene.ask(an_ask("y")))) == {"y"}
@@ -173,9 +175,9 @@ def test_a_request_that_raises_once_it_waits_is_placed() -> None:
     scene = TolerantScene(a_configuration(a_queue("a")), nodes=1)
     scene.tell(ApplicationAdded(an_application("app", queue="root.a")))
     with fault(ledger, "add_ask", lambda *_: True, after=True), pytest.raises(type(FAULT)):
-        step(scene.world, AskAdded(an_ask("x")), scene.now_ns)
-    assert refused_asks(scene.world.outbox.drain()) == {}
-    assert set(placed(cycle(scene.world, scene.now_ns, lambda: True).effects)) == {"x"}
+        step(scene.scheduler_state, AskAdded(an_ask("x")), scene.now_ns)
+    assert refused_asks(scene.scheduler_state.outbox.drain()) == {}
+    assert set(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == {"x"}
 
 
 def test_an_application_with_bound_pods_that_raises_is_rejected_with_the_error() -> None:
@@ -184,8 +186,8 @@ def test_an_application_with_bound_pods_that_raises_is_rejected_with_the_error()
     for forced in (True, False):
         spec = an_application("app", queue="root.a", forced=forced)
         with fault(applications, "choose_queue", lambda *_: True), pytest.raises(type(FAULT)):
-            step(scene.world, ApplicationAdded(spec), scene.now_ns)
-        answers = [one for one in scene.world.outbox.drain() if isinstance(one, ApplicationRejected)]
+            step(scene.scheduler_state, ApplicationAdded(spec), scene.now_ns)
+        answers = [one for one in scene.scheduler_state.outbox.drain() if isinstance(one, ApplicationRejected)]
         assert ["internal error" in one.reason for one in answers] == [True] * forced
 
 
@@ -197,7 +199,7 @@ def test_timers_that_fired_during_recovery_fire_again_separately() -> None:
         spec = an_application(name, queue="root.a", gang=2, style=GangStyle.HARD, wait_s=60)
         scene.tell(ApplicationAdded(spec))
     scene.wait(61)
-    said = step(scene.world, RecoveryBarrierPassed(RM), scene.now_ns)
+    said = step(scene.scheduler_state, RecoveryBarrierPassed(RM), scene.now_ns)
     clocks = [effect.clock for effect in said if isinstance(effect, TimerSet)]
     assert [clock.application for clock in clocks if clock.kind is TimerKind.WAIT] == ["one", "two"]
 

@@ -191,24 +191,24 @@ def test_nothing_is_scheduled_before_the_fence() -> None:
 
 def test_a_lost_manager_is_paused_keeps_its_world_and_stops_after_its_time(scene: Scene) -> None:
     scene.tell(ConnectionLost(RM))
-    assert scene.world.managers[RM].state is ManagerState.PAUSED
+    assert scene.scheduler_state.managers[RM].state is ManagerState.PAUSED
     assert placed(scene.ask(an_ask("r0"))) == {}
     scene.wait(301)
-    assert scene.world.managers[RM].state is ManagerState.STOPPED
-    assert scene.world.partitions == {}
+    assert scene.scheduler_state.managers[RM].state is ManagerState.STOPPED
+    assert scene.scheduler_state.partitions == {}
 
 
 def test_a_manager_that_came_back_is_not_stopped_by_the_old_clock(scene: Scene) -> None:
     scene.tell(ConnectionLost(RM))
     scene.tell(ManagerRegistered(RM, a_configuration(a_queue("a"))))
     scene.wait(301)
-    assert scene.world.managers[RM].state is ManagerState.RUNNING
+    assert scene.scheduler_state.managers[RM].state is ManagerState.RUNNING
 
 
 def test_a_manager_that_leaves_is_stopped_at_once(scene: Scene) -> None:
     scene.tell(ManagerLeft(RM))
-    assert scene.world.managers[RM].state is ManagerState.STOPPED
-    assert step(scene.world, ApplicationAdded(an_application()), 0) == []
+    assert scene.scheduler_state.managers[RM].state is ManagerState.STOPPED
+    assert step(scene.scheduler_state, ApplicationAdded(an_application()), 0) == []
 
 
 def recovered(*existing_placeholders: str, real: str = "", allocated_s: int = 0) -> Scene:
@@ -296,13 +296,13 @@ def test_the_pass_stops_when_its_time_is_up_and_goes_on_where_it_was() -> None:
     scene = Scene(a_configuration(a_queue("a"), a_queue("b")), nodes=8)
     events = [ApplicationAdded(an_application("one")), ApplicationAdded(an_application("two", queue="root.b"))]
     for event in events:
-        step(scene.world, event, scene.now_ns)
+        step(scene.scheduler_state, event, scene.now_ns)
     for app in ("one", "two"):
-        step(scene.world, AskAdded(an_ask(f"{app}-0", app=app)), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(an_ask(f"{app}-0", app=app)), scene.now_ns)
     turns = iter([False])
-    first = cycle(scene.world, scene.now_ns, lambda: next(turns))
+    first = cycle(scene.scheduler_state, scene.now_ns, lambda: next(turns))
     assert first.more
     assert len(placed(first.effects)) == 1
-    second = cycle(scene.world, scene.now_ns, lambda: True)
+    second = cycle(scene.scheduler_state, scene.now_ns, lambda: True)
     assert not second.more
     assert len(placed(second.effects)) == 1

@@ -180,24 +180,24 @@ def test_an_ask_long_after_the_completion_or_of_an_application_that_never_was_is
 
 def test_two_resource_managers_use_the_same_names_and_never_meet() -> None:
     other, theirs = RmId("other"), partition_id(RmId("other"), "default")
-    world = SchedulerState()
+    scheduler_state = SchedulerState()
     for rm in (RM, other):
-        step(world, ManagerRegistered(rm, a_configuration(a_queue("a"))), 1)
+        step(scheduler_state, ManagerRegistered(rm, a_configuration(a_queue("a"))), 1)
     for partition in (PARTITION, theirs):
         for event in (
             NodeAdded(replace(a_node("n0", vcore=1000), partition=partition)),
             ApplicationAdded(replace(an_application(), partition=partition)),
             AskAdded(replace(an_ask("a"), partition=partition)),
         ):
-            step(world, event, 2)
-    said = cycle(world, 3, lambda: True).effects
+            step(scheduler_state, event, 2)
+    said = cycle(scheduler_state, 3, lambda: True).effects
     answers = [effect for effect in said if isinstance(effect, AllocationResponse)]
     places = sorted((one.rm, [new.ask.key for new in one.new]) for one in answers)
     assert places == [(other, ["a"]), (RM, ["a"])]
-    step(world, NodeActionReported(theirs, N0, NodeAction.DECOMMISSION), 4)
-    assert N0 in world.partitions[PARTITION].nodes
-    step(world, ManagerLeft(other), 5)
-    assert list(world.partitions) == [PARTITION]
+    step(scheduler_state, NodeActionReported(theirs, N0, NodeAction.DECOMMISSION), 4)
+    assert N0 in scheduler_state.partitions[PARTITION].nodes
+    step(scheduler_state, ManagerLeft(other), 5)
+    assert list(scheduler_state.partitions) == [PARTITION]
 
 
 def test_a_node_and_an_application_of_the_same_name_live_in_two_partitions_of_one_manager() -> None:

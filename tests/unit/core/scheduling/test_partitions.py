@@ -49,7 +49,7 @@ def test_a_partition_that_is_no_longer_configured_fails_what_runs_there_and_take
     assert releases(said) == {"r": Termination.TIMEOUT}
     assert states(said, "far") == ["Failing"]
     assert states(said, "near") == []
-    assert scene.world.partitions[GPU].is_closing
+    assert scene.scheduler_state.partitions[GPU].is_closing
     refused = scene.tell(ApplicationAdded(replace(an_application("new"), partition=GPU)))
     assert rejection(refused) == f"partition {GPU} is being removed"
     [node] = scene.tell(NodeAdded(replace(a_node("g1"), partition=GPU)))
@@ -61,15 +61,15 @@ def test_a_closed_partition_is_gone_with_its_last_application_and_node() -> None
     scene = running()
     scene.tell(ConfigurationReplaced(RM, configured("default")))
     scene.tell(confirmed())
-    assert GPU in scene.world.partitions
+    assert GPU in scene.scheduler_state.partitions
     scene.tell(NodeActionReported(GPU, NodeId("g0"), NodeAction.DECOMMISSION))
-    assert GPU not in scene.world.partitions
+    assert GPU not in scene.scheduler_state.partitions
 
 
 def test_what_is_new_for_a_partition_that_is_gone_is_refused_and_the_rest_has_no_effect() -> None:
     scene = Scene(configured("default", "gpu"))
     scene.tell(ConfigurationReplaced(RM, configured("default")))
-    assert GPU not in scene.world.partitions
+    assert GPU not in scene.scheduler_state.partitions
     why = f"partition {GPU} is not configured any more"
     [app] = scene.tell(ApplicationAdded(replace(an_application("new"), partition=GPU)))
     assert app == ApplicationRejected(RM, ApplicationId("new"), why)
@@ -79,7 +79,7 @@ def test_what_is_new_for_a_partition_that_is_gone_is_refused_and_the_rest_has_no
     assert isinstance(answer, AllocationResponse)
     assert [refused.reason for refused in answer.rejected_asks] == [why]
     assert scene.tell(ApplicationRemoved(GPU, ApplicationId("far"))) == []
-    assert scene.world.ignored == {"event for a partition that is gone": 1}
+    assert scene.scheduler_state.ignored == {"event for a partition that is gone": 1}
 
 
 def test_a_partition_that_is_configured_again_while_it_closes_is_open() -> None:
@@ -99,9 +99,9 @@ def test_a_partition_that_waits_to_be_closed_is_closed_once() -> None:
 
 def test_a_partition_says_since_when_it_is_open_or_closing() -> None:
     scene = running()
-    moments = [scene.world.partitions[GPU].since_ns]
+    moments = [scene.scheduler_state.partitions[GPU].since_ns]
     for names in (("default",), ("default",), ("default", "gpu"), ("default", "gpu")):
         scene.now_ns += SECOND
         scene.tell(ConfigurationReplaced(RM, configured(*names)))
-        moments.append(scene.world.partitions[GPU].since_ns)
+        moments.append(scene.scheduler_state.partitions[GPU].since_ns)
     assert [(moment - moments[0]) // SECOND for moment in moments] == [0, 1, 1, 3, 3]

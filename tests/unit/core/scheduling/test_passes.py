@@ -19,7 +19,7 @@ def passes(scene: Scene) -> list[CycleResult]:
     """Passes whose time is up at once, until there is no more to do."""
     results: list[CycleResult] = []
     while not results or results[-1].more:
-        results.append(cycle(scene.world, scene.now_ns, never))
+        results.append(cycle(scene.scheduler_state, scene.now_ns, never))
         assert len(results) < 100, "a pass that never ends"
     return results
 
@@ -29,8 +29,8 @@ def test_a_pass_without_time_still_gets_to_the_last_application_of_a_leaf() -> N
     for index in range(8):
         app = f"app{index}"
         vcore = 1000 if index in (3, 7) else 9000
-        step(scene.world, ApplicationAdded(an_application(app)), scene.now_ns)
-        step(scene.world, AskAdded(an_ask("r0", app=app, vcore=vcore)), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(an_application(app)), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(an_ask("r0", app=app, vcore=vcore)), scene.now_ns)
     results = passes(scene)
     assert [app for app in range(8) if scene.app(f"app{app}").allocations] == [3, 7]
     assert sum(len(waits(result.effects)) for result in results) == 6
@@ -50,13 +50,13 @@ def test_a_pass_without_time_gets_past_gangs_that_wait_for_room() -> None:
     scene = Scene(a_configuration(a_queue("a")), nodes=1, vcore=2000)
     scene.add_full_node()
     for index in range(6):
-        step(scene.world, ApplicationAdded(an_application(f"gang{index}", gang=5)), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(an_application(f"gang{index}", gang=5)), scene.now_ns)
         for member in range(5):
             ask = an_ask(f"p{member}", app=f"gang{index}", group="workers", placeholder=True)
-            step(scene.world, AskAdded(ask), scene.now_ns)
-    step(scene.world, ApplicationAdded(an_application("last")), scene.now_ns)
-    step(scene.world, AskAdded(an_ask("r0", app="last", vcore=500)), scene.now_ns)
-    step(scene.world, NodeAdded(a_node("n1", 500)), scene.now_ns)
+            step(scene.scheduler_state, AskAdded(ask), scene.now_ns)
+    step(scene.scheduler_state, ApplicationAdded(an_application("last")), scene.now_ns)
+    step(scene.scheduler_state, AskAdded(an_ask("r0", app="last", vcore=500)), scene.now_ns)
+    step(scene.scheduler_state, NodeAdded(a_node("n1", 500)), scene.now_ns)
     said = [effect for result in passes(scene) for effect in result.effects]
     assert placed(said) == {"p0": "n0", "p1": "n0", "r0": "n1"}
 

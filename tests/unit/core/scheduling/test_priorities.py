@@ -170,9 +170,9 @@ def test_equal_applications_go_in_the_order_of_their_submission(*, fair: bool) -
 def test_a_fair_leaf_serves_the_application_with_the_least_first() -> None:
     scene = Scene(a_configuration(a_queue("a", policies=QueuePolicies(order=ApplicationOrder.FAIR))))
     for name in ("x", "y"):
-        step(scene.world, ApplicationAdded(an_application(name)), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(an_application(name)), scene.now_ns)
         for index in range(6):
-            step(scene.world, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
-    step(scene.world, NodeAdded(a_node("n", 6000)), scene.now_ns)
-    said = placed(cycle(scene.world, scene.now_ns, lambda: True).effects)
+            step(scene.scheduler_state, AskAdded(an_ask(f"{name}{index}", app=name)), scene.now_ns)
+    step(scene.scheduler_state, NodeAdded(a_node("n", 6000)), scene.now_ns)
+    said = placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)
     assert sum(key.startswith("x") for key in said) == 3

@@ -70,8 +70,8 @@ def waiting(scene: Scene, count: int, leaves: int) -> None:
     for index in range(count):
         name = f"w{index}"
         spec = an_application(name, queue=f"root.q{index % leaves}")
-        step(scene.world, ApplicationAdded(spec), scene.now_ns)
-        step(scene.world, AskAdded(an_ask(name, app=name)), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(spec), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(an_ask(name, app=name)), scene.now_ns)
 
 
 def crowd(count: int, leaves: int, order: ApplicationOrder = ApplicationOrder.FIFO) -> Scene:
@@ -88,19 +88,19 @@ def two_partitions() -> SchedulerState:
     def root() -> QueueConfig:
         return QueueConfig("root", parent=True, children=(a_queue("a"),), submit_acl=ALLOW_ALL)
 
-    world = SchedulerState()
+    scheduler_state = SchedulerState()
     configuration = Configuration((PartitionConfig("default", root()), PartitionConfig("other", root())))
-    step(world, ManagerRegistered(RM, configuration), SECOND)
+    step(scheduler_state, ManagerRegistered(RM, configuration), SECOND)
     for partition in (PARTITION, OTHER):
-        step(world, NodeAdded(replace(a_node("n", 10_000_000, pods=100_000), partition=partition)), SECOND)
-    return world
+        step(scheduler_state, NodeAdded(replace(a_node("n", 10_000_000, pods=100_000), partition=partition)), SECOND)
+    return scheduler_state
 
 
-def ask(world: SchedulerState, partition: PartitionId, count: int) -> None:
+def ask(scheduler_state: SchedulerState, partition: PartitionId, count: int) -> None:
     for index in range(count):
         app = f"{partition}{index}"
-        step(world, ApplicationAdded(replace(an_application(app), partition=partition)), SECOND)
-        step(world, AskAdded(replace(an_ask(app, app=app), partition=partition)), SECOND)
+        step(scheduler_state, ApplicationAdded(replace(an_application(app), partition=partition)), SECOND)
+        step(scheduler_state, AskAdded(replace(an_ask(app, app=app), partition=partition)), SECOND)
 
 
 def attempts(count: int) -> Callable[[], bool]:
@@ -115,29 +115,29 @@ def served(result: CycleResult) -> list[str]:
 
 
 def test_a_cycle_without_time_still_makes_one_attempt_in_each_busy_partition() -> None:
-    world = two_partitions()
-    ask(world, PARTITION, 3)
-    ask(world, OTHER, 3)
+    scheduler_state = two_partitions()
+    ask(scheduler_state, PARTITION, 3)
+    ask(scheduler_state, OTHER, 3)
     for _ in range(3):
-        assert sorted(served(cycle(world, SECOND, never))) == sorted([str(PARTITION), str(OTHER)])
-    assert not cycle(world, SECOND, never).more
+        assert sorted(served(cycle(scheduler_state, SECOND, never))) == sorted([str(PARTITION), str(OTHER)])
+    assert not cycle(scheduler_state, SECOND, never).more
 
 
 def test_another_partition_has_the_time_of_each_cycle() -> None:
-    world = two_partitions()
-    ask(world, PARTITION, 100)
-    ask(world, OTHER, 100)
+    scheduler_state = two_partitions()
+    ask(scheduler_state, PARTITION, 100)
+    ask(scheduler_state, OTHER, 100)
     most: list[str] = []
     for _ in range(4):
-        most += [name for name, _ in Counter(served(cycle(world, SECOND, attempts(10)))).most_common(1)]
+        most += [name for name, _ in Counter(served(cycle(scheduler_state, SECOND, attempts(10)))).most_common(1)]
     assert most in ([PARTITION, OTHER] * 2, [OTHER, PARTITION] * 2)
 
 
 def test_a_partition_that_always_has_work_does_not_keep_another_one_waiting() -> None:
-    world = two_partitions()
-    ask(world, PARTITION, 50)
-    ask(world, OTHER, 1)
-    first = cycle(world, SECOND, never)
+    scheduler_state = two_partitions()
+    ask(scheduler_state, PARTITION, 50)
+    ask(scheduler_state, OTHER, 1)
+    first = cycle(scheduler_state, SECOND, never)
     assert first.more
     assert str(OTHER) in served(first)
 
@@ -146,7 +146,7 @@ def test_a_partition_that_always_has_work_does_not_keep_another_one_waiting() ->
 def test_a_cycle_without_time_places_one_however_many_leaves_wait(leaves: int) -> None:
     scene = crowd(400, leaves)
     for _ in range(5):
-        assert len(placed(cycle(scene.world, scene.now_ns, never).effects)) == 1
+        assert len(placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)) == 1
 
 
 @pytest.mark.parametrize("order", list(ApplicationOrder))
@@ -154,10 +154,10 @@ def test_a_cycle_without_time_places_one_however_many_leaves_wait(leaves: int) -
 def test_an_attempt_computes_few_keys_however_many_wait(leaves: int, order: ApplicationOrder) -> None:
     scene = crowd(1000, leaves, order)
     for _ in range(50):  # what moved while they came is taken in step by step
-        cycle(scene.world, scene.now_ns, never)
+        cycle(scene.scheduler_state, scene.now_ns, never)
     with Counted() as counted:
         for _ in range(20):
-            assert len(placed(cycle(scene.world, scene.now_ns, never).effects)) == 1
+            assert len(placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)) == 1
     assert counted.keys <= 20 * MOST_KEYS
 
 
@@ -172,8 +172,12 @@ def test_a_freed_place_costs_few_keys_however_many_wait_for_it(leaves: int) -> N
     with Counted() as counted:
         for index in range(4):
             key = AllocationKey(f"b{index}")
-            step(scene.world, AllocationReleased(PARTITION, busy, key, None, Termination.STOPPED_BY_RM), scene.now_ns)
-            assert len(placed(cycle(scene.world, scene.now_ns, lambda: True).effects)) == 1
+            step(
+                scene.scheduler_state,
+                AllocationReleased(PARTITION, busy, key, None, Termination.STOPPED_BY_RM),
+                scene.now_ns,
+            )
+            assert len(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == 1
     assert counted.keys <= 4 * MOST_KEYS + 300 * 2  # the first opening takes in once what moved before
 
 
@@ -181,16 +185,20 @@ def test_a_reload_requeues_a_part_in_each_cycle_and_the_first_application_is_sti
     scene = Scene(a_configuration(*(a_queue(f"q{number:03}") for number in range(200))))
     for number in range(400):
         name = f"app{number}"
-        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.q{number % 200:03}")), scene.now_ns)
-        step(scene.world, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scene.now_ns)
+        step(
+            scene.scheduler_state,
+            ApplicationAdded(an_application(name, queue=f"root.q{number % 200:03}")),
+            scene.now_ns,
+        )
+        step(scene.scheduler_state, AskAdded(an_ask(f"p{number}", app=name, priority=number == 0)), scene.now_ns)
     scene.tell()
-    step(scene.world, NodeAdded(a_node("n0", 1000)), scene.now_ns)
+    step(scene.scheduler_state, NodeAdded(a_node("n0", 1000)), scene.now_ns)
     scene.partition.requeue_all()
     scheduling = scene.partition.scheduling
     cycles, said = 0, []
     while scheduling.is_due:
         before = len(scheduling.requeued)
-        result = cycle(scene.world, scene.now_ns, never)
+        result = cycle(scene.scheduler_state, scene.now_ns, never)
         assert len(scheduling.requeued) - before <= 64
         said += result.effects
         cycles += 1
@@ -204,9 +212,9 @@ def test_many_lines_of_one_application_look_up_their_own_queues_and_not_all_that
     scene.tell()
     for app in scene.partition.applications.values():
         scene.partition.scheduling.mark_unschedulable(app, [MembersDoNotFit(app.id)])
-    step(scene.world, NodeAdded(a_node("n0", 1)), scene.now_ns)
+    step(scene.scheduler_state, NodeAdded(a_node("n0", 1)), scene.now_ns)
     with Counted() as counted:
-        cycle(scene.world, scene.now_ns, never)
+        cycle(scene.scheduler_state, scene.now_ns, never)
     assert counted.calls[parent_path.__code__] <= 3 * 200
 
 
@@ -215,35 +223,35 @@ def test_many_classes_that_a_new_node_may_hold_are_counted_when_they_are_next() 
     scene = Scene(a_configuration(a_queue("q0")), nodes=1, vcore=1)
     for index in range(200):
         name = f"w{index}"
-        step(scene.world, ApplicationAdded(an_application(name, queue="root.q0")), scene.now_ns)
-        step(scene.world, AskAdded(an_ask(name, app=name, vcore=1000 + index)), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(an_application(name, queue="root.q0")), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(an_ask(name, app=name, vcore=1000 + index)), scene.now_ns)
     scene.tell()
-    step(scene.world, NodeAdded(a_node("big", 10_000_000, pods=1000)), scene.now_ns)
+    step(scene.scheduler_state, NodeAdded(a_node("big", 10_000_000, pods=1000)), scene.now_ns)
     with Counted() as counted:
         for _ in range(20):
-            assert len(placed(cycle(scene.world, scene.now_ns, never).effects)) == 1
+            assert len(placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)) == 1
     assert counted.calls[requeue._count_again.__code__] == 20  # counts work, not results
 
 
 def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
     scene = Scene(a_configuration(a_queue("q0"), a_queue("q1")), nodes=1)
-    step(scene.world, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
-    step(scene.world, ApplicationAdded(an_application("behind", queue="root.q0")), scene.now_ns)
+    step(scene.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
+    step(scene.scheduler_state, ApplicationAdded(an_application("behind", queue="root.q0")), scene.now_ns)
     for index in range(12):
-        step(scene.world, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
-    step(scene.world, AskAdded(an_ask("behind", app="behind")), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
+    step(scene.scheduler_state, AskAdded(an_ask("behind", app="behind")), scene.now_ns)
     waiting_after: list[int] = []
     said: list[str] = []
     for _ in range(3):
-        said += placed(cycle(scene.world, scene.now_ns, never).effects)
+        said += placed(cycle(scene.scheduler_state, scene.now_ns, never).effects)
         waiting_after.append(scene.app("many").unplanned)
     assert waiting_after == [11, 10, 9]
     assert said == []
-    step(scene.world, ApplicationAdded(an_application("other", queue="root.q1")), scene.now_ns)
-    step(scene.world, AskAdded(an_ask("other", app="other")), scene.now_ns)
-    assert list(placed(cycle(scene.world, scene.now_ns, lambda: True).effects)) == ["other"]
+    step(scene.scheduler_state, ApplicationAdded(an_application("other", queue="root.q1")), scene.now_ns)
+    step(scene.scheduler_state, AskAdded(an_ask("other", app="other")), scene.now_ns)
+    assert list(placed(cycle(scene.scheduler_state, scene.now_ns, lambda: True).effects)) == ["other"]
     assert scene.app("many").unplanned == 9 - LOOKS_PER_ATTEMPT
-    while (result := cycle(scene.world, scene.now_ns, never)).more:
+    while (result := cycle(scene.scheduler_state, scene.now_ns, never)).more:
         said += placed(result.effects)
     assert [*said, *placed(result.effects)] == ["behind"]
     assert scene.app("many").unplanned == 0
@@ -251,11 +259,11 @@ def test_a_plan_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go
 
 def test_a_plan_that_is_made_void_three_times_runs_to_its_end() -> None:
     scene = Scene(a_configuration(a_queue("q0")), nodes=1)
-    step(scene.world, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
+    step(scene.scheduler_state, ApplicationAdded(an_application("many", queue="root.q0")), scene.now_ns)
     for index in range(12):
-        step(scene.world, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(an_ask(f"m{index}", app="many", vcore=9000 + index)), scene.now_ns)
     cycles = 1
-    while cycle(scene.world, scene.now_ns, attempts(3)).more:
+    while cycle(scene.scheduler_state, scene.now_ns, attempts(3)).more:
         scene.partition.unschedulable_classes.clear()  # as when what all of them depend on changed
         cycles += 1
     assert cycles == MOST_RESTARTS + 2
@@ -271,20 +279,26 @@ def test_leaves_are_served_in_the_order_that_a_full_sort_of_their_keys_gives(see
     running: list[str] = []
     for number in range(120):
         name = f"w{number}"
-        step(scene.world, ApplicationAdded(an_application(name, queue=f"root.q{random.randrange(leaves)}")), SECOND)
-        step(scene.world, AskAdded(an_ask(name, app=name, vcore=random.choice((500, 1000, 3000)))), SECOND)
+        step(
+            scene.scheduler_state,
+            ApplicationAdded(an_application(name, queue=f"root.q{random.randrange(leaves)}")),
+            SECOND,
+        )
+        step(scene.scheduler_state, AskAdded(an_ask(name, app=name, vcore=random.choice((500, 1000, 3000)))), SECOND)
         if running and random.random() < 0.3:
             gone = running.pop(random.randrange(len(running)))
             why = Termination.STOPPED_BY_RM
             step(
-                scene.world, AllocationReleased(PARTITION, ApplicationId(gone), AllocationKey(gone), None, why), SECOND
+                scene.scheduler_state,
+                AllocationReleased(PARTITION, ApplicationId(gone), AllocationKey(gone), None, why),
+                SECOND,
             )
         if random.random() < 0.2:
-            step(scene.world, NodeAdded(a_node(f"more{number}")), SECOND)
+            step(scene.scheduler_state, NodeAdded(a_node(f"more{number}")), SECOND)
         partition = scene.partition
         leaf = partition.scheduling.next_leaf()
         active = [path for path in partition.scheduling.active.orders if partition.queues.by_path[path].is_leaf]
         keys = {path: (ordering.queue_key(partition, partition.queues.by_path[path]), path) for path in active}
         assert leaf is not None
         assert leaf.path == min(keys, key=keys.__getitem__)
-        running += placed(cycle(scene.world, SECOND, never).effects)
+        running += placed(cycle(scene.scheduler_state, SECOND, never).effects)

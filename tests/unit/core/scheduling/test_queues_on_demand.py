@@ -304,4 +304,4 @@ def test_what_is_tolerated_over_a_maximum_is_an_amount_that_no_decision_may_add_
     scene.release("a", app="one", identity="a-0")
     assert queue(scene, "root.ns").tolerated == resources(vcore=1000)
     ledger.charge(scene.partition, scene.app("two"), resources(vcore=1), 1)
-    assert any("tolerated are" in broken for broken in invariants.check(scene.world))
+    assert any("tolerated are" in broken for broken in invariants.check(scene.scheduler_state))

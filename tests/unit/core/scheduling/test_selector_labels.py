@@ -77,7 +77,7 @@ def a_scene(*apps: str, nodes: int = 2) -> Scene:
 def tell(scene: Scene, asks: Iterable[AskSpec]) -> None:
     """Without a look at every sentence after each."""
     for ask in asks:
-        assert refused_asks(step(scene.world, AskAdded(ask), scene.now_ns)) == {}
+        assert refused_asks(step(scene.scheduler_state, AskAdded(ask), scene.now_ns)) == {}
     scene.tell()
 
 
@@ -196,7 +196,7 @@ def test_a_namespace_whose_selectors_read_too_many_labels_has_new_requests_refus
     most = limits.SELECTOR_LABELS_PER_READING_NAMESPACE
     tell(scene, [pod("e", app="evil", facts=reading(*(f"l{n}" for n in range(most)), among=()))])
     more = pod("more", app="evil", facts=reading("another", among=()))
-    reason = refused_asks(step(scene.world, AskAdded(more), scene.now_ns))["more"]
+    reason = refused_asks(step(scene.scheduler_state, AskAdded(more), scene.now_ns))["more"]
     assert f"the limit is {most}: use fewer labels in selectors" in reason
     tell(scene, [pod("same", app="evil", facts=reading("l0", among=()))])
     tell(scene, [pod("g", app="good", namespace="blue", facts=reading("another", "l0", namespace="blue"))])

@@ -67,7 +67,7 @@ def test_a_duplicate_confirmation_is_ignored_and_counted() -> None:
     scene.ask(an_ask("r0", group="workers"))
     scene.release("app-p0", why=REPLACED)
     assert scene.release("app-p0", why=REPLACED) == []
-    assert scene.world.ignored == {"release of an unknown allocation": 1}
+    assert scene.scheduler_state.ignored == {"release of an unknown allocation": 1}
 
 
 def test_a_parked_ask_does_not_keep_others_from_being_placed() -> None:

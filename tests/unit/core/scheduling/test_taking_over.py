@@ -381,15 +381,15 @@ def many_losers(count: int = 12) -> Scene:
 
 def submit_first(scene: Scene, members: int) -> None:
     """Without a cycle: the tests make these themselves."""
-    step(scene.world, ApplicationAdded(an_application("first", gang=members, created_s=10)), scene.now_ns)
+    step(scene.scheduler_state, ApplicationAdded(an_application("first", gang=members, created_s=10)), scene.now_ns)
     for index in range(members):
         ask = an_ask(f"first-p{index}", app="first", group="workers", placeholder=True)
-        step(scene.world, AskAdded(ask), scene.now_ns)
+        step(scene.scheduler_state, AskAdded(ask), scene.now_ns)
 
 
 def a_short_cycle(scene: Scene) -> CycleResult:
     """One whose time is up at once."""
-    return cycle(scene.world, scene.now_ns, lambda: False)
+    return cycle(scene.scheduler_state, scene.now_ns, lambda: False)
 
 
 def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_and_other_leaves_go_on() -> None:
@@ -401,9 +401,9 @@ def test_the_plan_of_a_take_over_whose_time_is_up_continues_in_the_next_cycle_an
     while more and cycles < 100:
         if cycles == 3:
             assert scene.partition.contention.planning
-            step(scene.world, ApplicationAdded(an_application("other", queue="root.c")), scene.now_ns)
-            step(scene.world, NodeAdded(a_node("free", 500)), scene.now_ns)
-            step(scene.world, AskAdded(an_ask("pod", app="other", vcore=500)), scene.now_ns)
+            step(scene.scheduler_state, ApplicationAdded(an_application("other", queue="root.c")), scene.now_ns)
+            step(scene.scheduler_state, NodeAdded(a_node("free", 500)), scene.now_ns)
+            step(scene.scheduler_state, AskAdded(an_ask("pod", app="other", vcore=500)), scene.now_ns)
         result = a_short_cycle(scene)
         said += result.effects
         cycles, more = cycles + 1, result.more
@@ -421,7 +421,7 @@ def test_the_plan_of_a_take_over_that_is_made_void_three_times_runs_to_its_end()
     for number in range(3):
         for _ in range(2):
             assert a_short_cycle(scene).more
-        step(scene.world, NodeAdded(a_node(f"new{number}", 1, labels={"new": str(number)})), scene.now_ns)
+        step(scene.scheduler_state, NodeAdded(a_node(f"new{number}", 1, labels={"new": str(number)})), scene.now_ns)
     assert not scene.partition.contention.open
     a_short_cycle(scene)
     a_short_cycle(scene)
@@ -438,7 +438,7 @@ def test_a_take_over_whose_victim_went_while_it_was_planned_is_planned_again() -
     for number in range(12):
         event = ApplicationRemoved(PARTITION, ApplicationId(f"later{number:02}"))
         if number % 4 == 0:
-            step(scene.world, event, scene.now_ns)
+            step(scene.scheduler_state, event, scene.now_ns)
     while a_short_cycle(scene).more:
         pass
     scene.tell()

@@ -184,7 +184,7 @@ def test_an_application_that_is_removed_or_replaced_while_it_waits_is_forgotten(
 def test_no_more_than_a_fixed_number_of_applications_waits() -> None:
     scene = Scene(limited("dev"))
     for number in range(limits.UNDECIDED_APPLICATIONS):
-        step(scene.world, ApplicationAdded(unknown(f"a{number}")), scene.now_ns)
+        step(scene.scheduler_state, ApplicationAdded(unknown(f"a{number}")), scene.now_ns)
     said = scene.tell(ApplicationAdded(unknown("late")))
     assert f"the limit of {limits.UNDECIDED_APPLICATIONS} applications" in rejection(said)
 
@@ -207,7 +207,7 @@ def test_the_groups_of_many_users_walk_over_the_waiting_applications_once() -> N
     scene.ask(an_ask("waits", app="other", vcore=50_000))
     scheduling, other = scene.partition.scheduling, ApplicationId("other")
     for user in users:
-        step(scene.world, GroupsResolved(PARTITION, user, ("dev",)), scene.now_ns)
+        step(scene.scheduler_state, GroupsResolved(PARTITION, user, ("dev",)), scene.now_ns)
         assert other not in scheduling.requeued
     scheduling.requeue_some()
     assert other in scheduling.requeued

@@ -73,7 +73,7 @@ def test_reports_about_what_is_not_there_are_counted_and_left() -> None:
     scene.tell(mine, replace(mine, application=ApplicationId("other")), node_uses("gone", 1))
     [allocation] = scene.app().allocations.values()
     assert allocation.utilization == resources(vcore=7)
-    assert scene.world.ignored == {
+    assert scene.scheduler_state.ignored == {
         "utilization of an unknown allocation": 1,
         "utilization of an unknown node": 1,
     }

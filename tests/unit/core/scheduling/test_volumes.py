@@ -146,7 +146,7 @@ def test_a_decision_whose_volume_is_not_free_any_more_is_broken_before_it_is_beg
     decision = Placement(PARTITION, scene.app().id, ((AllocationKey("b"), NodeId("n0")),), (("ns/c", volume),))
     with pytest.raises(BrokenDecision, match=f"volume {volume} is not free for claim ns/c"):
         commit(scene.partition, decision, scene.now_ns)
-    assert invariants.check(scene.world) == []
+    assert invariants.check(scene.scheduler_state) == []
 
 
 def test_a_node_that_goes_takes_the_choice_with_it() -> None:

@@ -38,9 +38,9 @@ def crowd(*queues: QueueConfig, nodes: int = 4, constraints: Constraints = ANYWH
 
 def tried(scene: Scene, *events: Event) -> tuple[int, int]:
     """How many applications were tried after the events, and how many asks got a place."""
-    said = [effect for event in events for effect in step(scene.world, event, scene.now_ns)]
+    said = [effect for event in events for effect in step(scene.scheduler_state, event, scene.now_ns)]
     steps: list[Step] = []
-    said += cycle(scene.world, scene.now_ns, lambda: True, steps.append).effects
+    said += cycle(scene.scheduler_state, scene.now_ns, lambda: True, steps.append).effects
     return steps.count(Step.NODE), len(placed(said))
 
 

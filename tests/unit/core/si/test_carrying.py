@@ -91,7 +91,7 @@ async def test_an_application_that_is_over_leaves_one_line_with_what_it_used(ben
         placeholders={"m5": {"vcore": 7}},
     )
     with structlog.testing.capture_logs() as logs:
-        bench.core.outlet.carry([summed], 5)
+        bench.core.dispatcher.carry([summed], 5)
     [line] = [entry["event"] for entry in logs if "SUMMARY" in entry["event"]]
     assert json.loads(line.removeprefix("YK_APP_SUMMARY: ")) == {
         "appId": "app-1",

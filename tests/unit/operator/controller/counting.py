@@ -15,7 +15,9 @@ def assert_counted(ledger: Ledger) -> None:
     """Every count and every index of the ledger is right."""
     for app in ledger.applications.values():
         tasks = (*app.members.values(), *app.placeholders.values())
-        assert +Counter(app.standing) == Counter(task.pod.membership.task_group for task in tasks if holds_slot(task))
+        assert +Counter(app.member_counts) == Counter(
+            task.pod.membership.task_group for task in tasks if holds_slot(task)
+        )
         assert app.placeholder_names == {task.pod.ref.name for task in app.placeholders.values()}
     for task in ledger.tasks.values():
         for node in {task.node, task.pod.node} - {None}:

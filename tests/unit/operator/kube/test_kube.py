@@ -275,7 +275,7 @@ async def test_a_server_that_asks_for_patience_holds_back_all_of_that_kind(code:
         creating = asyncio.create_task(kube.execute(a_create()))
         while not told.retried:  # noqa: ASYNC110 - a level that nobody signals
             await asyncio.sleep(0.001)
-        held, free = kube.brakes.left_s(WritePriority.CREATE), kube.brakes.left_s(WritePriority.BIND)
+        held, free = kube.throttle.left_s(WritePriority.CREATE), kube.throttle.left_s(WritePriority.BIND)
         creating.cancel()
     assert 0.5 < held <= 1.0
     assert free == 0

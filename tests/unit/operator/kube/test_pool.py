@@ -237,10 +237,10 @@ async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() ->
     api = Api()
     api.gate.set()
     now = 0.0
-    brakes = Throttle(clock=lambda: now)
-    pool = Pool(api.execute, Limits(quiet_s=0.0), brakes=brakes)
+    throttle = Throttle(clock=lambda: now)
+    pool = Pool(api.execute, Limits(quiet_s=0.0), throttle=throttle)
     task = asyncio.create_task(pool.run())
-    brakes.hold(WritePriority.CREATE, 0.05)
+    throttle.hold(WritePriority.CREATE, 0.05)
     pool.submit(a_create())
     pool.submit(a_bind())
     pool.submit(an_event())
@@ -256,11 +256,11 @@ async def test_a_kind_that_was_told_to_slow_down_waits_and_the_others_go_on() ->
 @pytest.mark.parametrize("looks", range(1, 12))
 async def test_a_kind_that_may_go_on_between_two_looks_at_the_clock_is_not_forgotten(looks: int) -> None:
     ticks = itertools.count()
-    brakes = Throttle(clock=lambda: next(ticks) / 1000)
+    throttle = Throttle(clock=lambda: next(ticks) / 1000)
     api = Api()
-    pool = Pool(api.execute, Limits(), brakes=brakes)
+    pool = Pool(api.execute, Limits(), throttle=throttle)
     task = asyncio.create_task(pool.run())
-    brakes.hold(WritePriority.BIND, looks / 1000)
+    throttle.hold(WritePriority.BIND, looks / 1000)
     pool.submit(a_bind("p0"))
     assert await finished(pool, api) == [a_bind("p0")]
     task.cancel()
@@ -407,9 +407,9 @@ async def test_what_waits_behind_a_cancelled_creation_goes_on() -> None:
 
 async def test_creations_that_were_cancelled_take_no_memory() -> None:
     """Also while the API server lets none of them through."""
-    api, brakes = Api(), Throttle()
-    brakes.hold(WritePriority.CREATE, 60)
-    pool = Pool(api.execute, Limits(), brakes=brakes)
+    api, throttle = Api(), Throttle()
+    throttle.hold(WritePriority.CREATE, 60)
+    pool = Pool(api.execute, Limits(), throttle=throttle)
     queue = pool._queues[WritePriority.CREATE]
     for _ in range(20):
         for number in range(100):

@@ -71,7 +71,7 @@ def a_record(text: str, level: int = logging.ERROR) -> logging.LogRecord:
 
 
 def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body() -> None:
-    retold = logs.retell(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})"))
+    retold = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> APIServerError({STATUS})"))
     assert retold is not None
     error = retold.fields["error"]
     assert retold == Retold(
@@ -86,13 +86,13 @@ def test_a_request_that_kopf_sends_again_is_a_warning_without_the_answers_body()
 def test_a_server_that_is_away_is_told_by_what_the_system_says() -> None:
     key = "ConnectionKey(host='127.0.0.1', port=6443, is_ssl=True, ssl=True, proxy=None, server_hostname=None)"
     error = f"ClientConnectorError({key}, ConnectionRefusedError(111, 'Connect call failed'))"
-    retold = logs.retell(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
+    retold = logs.convert(a_record(f"Request attempt #1/30 failed; will retry: GET {URL} -> {error}"))
     assert retold is not None
     assert retold.fields["error"] == "ClientConnectorError(ConnectionRefusedError(111, 'Connect call failed'))"
 
 
 def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
-    retold = logs.retell(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
+    retold = logs.convert(a_record(f"Request attempt #2 failed; TCP closed; will re-authenticate: PATCH {URL}"))
     event, fields = "a request failed; TCP closed; will re-authenticate", {"method": "PATCH", "url": URL}
     assert retold == Retold(logging.WARNING, event, {**fields, "attempt": "#2"})
 
@@ -106,7 +106,7 @@ def test_a_session_that_kopf_opens_again_is_a_warning_too() -> None:
     ],
 )
 def test_what_kopf_gives_up_and_what_others_say_stays_as_it_is(record: logging.LogRecord) -> None:
-    assert logs.retell(record) is None
+    assert logs.convert(record) is None
 
 
 def test_a_retold_warning_counts_as_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def pod_seen() -> EventReceived:
     return EventReceived(PodSeen(pod))
 
 
-def sketch() -> PartialPod:
+def incoming() -> PartialPod:
     found = decoded_pod(orjson.dumps(a_secret_pod()))
     assert isinstance(found, PartialPod)
     return found
@@ -71,7 +71,7 @@ def said() -> CoreMessage:
             {"input": "ObjectSeen", "object": "fast"},
         ),
         (Unreadable("pods", a_secret_pod(), ValueError(SECRET)), {"input": "pods", "object": "dev/p"}),
-        (Unreadable("pods", sketch(), ValueError(SECRET)), {"input": "pods", "object": "dev/p"}),
+        (Unreadable("pods", incoming(), ValueError(SECRET)), {"input": "pods", "object": "dev/p"}),
         (Listed("pods"), {"input": "Listed"}),
         (said(), {"input": "NodeResponse"}),
         (

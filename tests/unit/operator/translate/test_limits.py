@@ -108,10 +108,10 @@ def expressions(size: int) -> Raw:
 
 
 def test_a_pod_read_by_its_class_has_the_same_bound_on_labels() -> None:
-    sketch = decoded_pod(orjson.dumps(many_labels()))
-    assert isinstance(sketch, PartialPod)
-    assert PodClasses().read(sketch, Settings()) is None
-    assert own(whole(sketch)).membership.refusal.startswith("labels: ")
+    incoming = decoded_pod(orjson.dumps(many_labels()))
+    assert isinstance(incoming, PartialPod)
+    assert PodClasses().read(incoming, Settings()) is None
+    assert own(whole(incoming)).membership.refusal.startswith("labels: ")
 
 
 def test_a_waiting_pod_names_a_bounded_number_of_resources_and_a_bound_one_is_counted_with_all() -> None:

@@ -53,9 +53,9 @@ async def test_what_the_watch_has_not_shown_is_looked_up_once() -> None:
     peer.put("/apis/scheduling.k8s.io/v1/priorityclasses/low", a_class("low", "false"))
     async with a_session(peer) as session:
         view = ClusterView(session, "muster", NAMES)
-        assert view.lacks("new", "")
+        assert view.is_missing("new", "")
         await view.look_up("new", "low")
-        assert not view.lacks("new", "low")
+        assert not view.is_missing("new", "low")
         await view.look_up("new", "low")
     assert len(peer.reads) == 2
     assert view.known.namespaces == {"new": {ENABLE: "true"}}
@@ -86,7 +86,7 @@ async def test_a_name_that_does_not_exist_is_looked_up_once_a_second_by_a_few_at
         peer.put("/api/v1/namespaces/nowhere", a_namespace("nowhere"))
         await view.look_up("nowhere", "")
         assert len(peer.reads) == 2
-        assert not view.lacks("nowhere", "")
+        assert not view.is_missing("nowhere", "")
 
 
 async def test_names_that_were_not_found_are_remembered_up_to_a_bound() -> None:

@@ -97,11 +97,11 @@ def test_every_guarded_annotation_decides_whether_we_are_asked() -> None:
 
 
 def test_an_operator_outside_of_the_cluster_is_found_by_its_url() -> None:
-    door = WebhookClientConfig("muster", url="https://10.0.0.1:9089/")
-    [hook] = validating(door, OURS, PEMS)["webhooks"]
+    client_config = WebhookClientConfig("muster", url="https://10.0.0.1:9089/")
+    [hook] = validating(client_config, OURS, PEMS)["webhooks"]
     assert hook["clientConfig"]["url"] == "https://10.0.0.1:9089/validate-conf"
     assert "service" not in hook["clientConfig"]
-    assert split(bundle_of(validating(door, OURS, PEMS))) == PEMS
+    assert split(bundle_of(validating(client_config, OURS, PEMS))) == PEMS
 
 
 def test_two_musters_register_beside_each_other() -> None:

@@ -117,7 +117,7 @@ class Stored:
 
     def text(self, volumes: Volumes) -> str:
         """In kube-scheduler's words."""
-        return node_search.shortfall(self.snapshot(), shape(volumes)).text()
+        return node_search.unschedulable_reason(self.snapshot(), shape(volumes)).text()
 
     def place(self, snapshot: Snapshot, volumes: Volumes, count: int = 1) -> str:
         """Places as a plan gives them; each node as often as somebody goes there."""

@@ -79,7 +79,7 @@ def test_requests_of_one_kind_have_the_same_nodes_and_the_same_reasons(
         kind = claim_independent_class(snapshot, one)
         answer = (
             named(node_search.allowed(snapshot, shape_of(one)), stored.table),
-            node_search.shortfall(snapshot, shape_of(one)).text(),
+            node_search.unschedulable_reason(snapshot, shape_of(one)).text(),
         )
         if kind is not None:
             assert found.setdefault(kind, answer) == answer

@@ -36,9 +36,9 @@ class Books:
         """Write down what was given and what is to go."""
         for answer in said:
             if isinstance(answer, AllocationResponse):
-                self._hear(answer)
+                self._receive(answer)
 
-    def _hear(self, answer: AllocationResponse) -> None:
+    def _receive(self, answer: AllocationResponse) -> None:
         told = [one.key for one in answer.released_asks] + [one.key for one in answer.rejected_asks]
         assert not any(map(uses_virtual_placeholders, told)), f"somebody is told of {told}"
         for one in answer.released:

@@ -111,7 +111,7 @@ class Ground(RuleBasedStateMachine):
     @property
     def partition(self) -> Partition:
         """Of the site whose turn it is; partitions() knows whether it is there."""
-        return self.stage.world.partitions[self.site.id]
+        return self.stage.scheduler_state.partitions[self.site.id]
 
     @property
     def books(self) -> Books:
@@ -130,7 +130,7 @@ class Ground(RuleBasedStateMachine):
     def forget_closed(self) -> None:
         """Partitions that are gone have left no books open."""
         for site in self.sites:
-            if site.id not in self.stage.world.partitions:
+            if site.id not in self.stage.scheduler_state.partitions:
                 site.books.given.clear()
                 site.books.owed.clear()
 
@@ -139,12 +139,12 @@ class Ground(RuleBasedStateMachine):
 
     def apps(self) -> list[Application]:
         """Of the site, none where its partition was closed."""
-        partition = self.stage.world.partitions.get(self.site.id)
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
         return list(partition.applications.values()) if partition is not None else []
 
     def unresolved(self) -> list[str]:
         """Users of the site whose groups are not known."""
-        partition = self.stage.world.partitions.get(self.site.id)
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
         return sorted(partition.unresolved) if partition is not None else []
 
     def one_of(self, data: st.DataObject, apps: list[Application]) -> Application:
@@ -153,7 +153,7 @@ class Ground(RuleBasedStateMachine):
         return self.partition.applications[name]
 
     def nodes(self) -> list[str]:
-        partition = self.stage.world.partitions.get(self.site.id)
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
         return list(partition.nodes) if partition is not None else []
 
     def new_name(self, prefix: str) -> str:

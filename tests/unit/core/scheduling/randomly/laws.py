@@ -24,9 +24,9 @@ from tests.unit.core.scheduling.randomly.configurations import EXPIRY_NS
 _STARTED = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 
-def is_open(world: SchedulerState, partition: Partition, now_ns: int) -> bool:
+def is_open(scheduler_state: SchedulerState, partition: Partition, now_ns: int) -> bool:
     """Whether anything is scheduled there."""
-    manager = world.managers[partition.rm]
+    manager = scheduler_state.managers[partition.rm]
     is_awake = now_ns >= partition.asleep_until_ns
     return is_awake and manager.state is ManagerState.RUNNING and not manager.fence_up
 

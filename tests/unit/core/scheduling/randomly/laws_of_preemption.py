@@ -18,12 +18,12 @@ from muster_core.state.reservations import RunningPreemption
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
 
-def check(world: SchedulerState, said: Iterable[Effect]) -> None:
+def check(scheduler_state: SchedulerState, said: Iterable[Effect]) -> None:
     """Every victim that was just told to go may be one."""
     for answer in said:
         for one in answer.released if isinstance(answer, AllocationResponse) else ():
             if one.termination is Termination.PREEMPTED_BY_SCHEDULER:
-                _check_victim(world.partitions[one.partition], one)
+                _check_victim(scheduler_state.partitions[one.partition], one)
 
 
 def _check_victim(partition: Partition, told: Release) -> None:

@@ -17,11 +17,11 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 Running = Mapping[tuple[PartitionId, QueuePath], tuple[int, int]]
 
 
-def running(world: SchedulerState) -> Running:
+def running(scheduler_state: SchedulerState) -> Running:
     """How many applications have started in each queue that has a number for it, and how many use a place in it."""
     return {
         (partition.id, path): _in_use(partition, queue)
-        for partition in world.partitions.values()
+        for partition in scheduler_state.partitions.values()
         for path, queue in partition.queues.by_path.items()
         if queue.max_applications
     }
@@ -35,17 +35,17 @@ def _in_use(partition: Partition, queue: Queue) -> tuple[int, int]:
     return len(started), queue.running - len(takers)
 
 
-def check(world: SchedulerState, said: Iterable[Effect], before: Running) -> None:
+def check(scheduler_state: SchedulerState, said: Iterable[Effect], before: Running) -> None:
     """What was given in a cycle is within all that binds it."""
     for (identity, path), counts in before.items():
-        partition = world.partitions[identity]
+        partition = scheduler_state.partitions[identity]
         queue = partition.queues.by_path.get(path)
         if queue is not None:
             for now, count in zip(_in_use(partition, queue), counts, strict=True):
                 assert now <= max(count, queue.max_applications), f"{path} starts more than it may"
     for answer in said:
         for new in answer.new if isinstance(answer, AllocationResponse) else ():
-            partition = world.partitions[new.ask.partition]
+            partition = scheduler_state.partitions[new.ask.partition]
             owner = partition.applications.get(new.ask.application)
             if owner is not None and new.id in owner.allocations and owner.allocations[new.id].replaced_placeholder:
                 continue

@@ -30,8 +30,8 @@ class RandomEvents(Applications, Asks, Contention, Failures, Managers, Nodes, Sc
         if self.stage.is_crashed:
             self.recover()
         self.forget_closed()
-        partition = self.stage.world.partitions.get(self.site.id)
-        if partition is None or not laws.is_open(self.stage.world, partition, self.stage.now_ns):
+        partition = self.stage.scheduler_state.partitions.get(self.site.id)
+        if partition is None or not laws.is_open(self.stage.scheduler_state, partition, self.stage.now_ns):
             return
         self.books.agree_with(partition)
         if not self.is_due():

@@ -42,11 +42,11 @@ class Failures(Ground):
             self.stage.tell(ManagerRegistered(rm, self.configurations[rm], fenced=True))
             mine = [site for site in self.sites if site.rm == rm]
             for self.site in mine:
-                if self.site.id in self.stage.world.partitions and self.site.id in known:
+                if self.site.id in self.stage.scheduler_state.partitions and self.site.id in known:
                     self._send_again(known[self.site.id])
             self.hear(self.stage.tell(RecoveryBarrierPassed(rm)))
             for self.site in mine:
-                if self.site.id in self.stage.world.partitions and self.site.id in known:
+                if self.site.id in self.stage.scheduler_state.partitions and self.site.id in known:
                     replica = known[self.site.id]
                     open_nodes = [node for node in replica.nodes if node not in replica.draining]
                     self.tell(*(NodeActionReported(PARTITION, node, NodeAction.OPEN) for node in open_nodes))

@@ -54,7 +54,11 @@ class Managers(Ground):
         self.stage.fault = FaultAt(0)  # what comes back is compared with what was there
         rm, before = self.site.rm, self.site
         mine = [site for site in self.sites if site.rm == rm]
-        old = {site.id: world for site in mine if (world := self.stage.world.partitions.get(site.id)) is not None}
+        old = {
+            site.id: scheduler_state
+            for site in mine
+            if (scheduler_state := self.stage.scheduler_state.partitions.get(site.id)) is not None
+        }
         if lost_s is not None:
             self.tell(ConnectionLost(rm))
             self.wait(lost_s)
@@ -66,12 +70,12 @@ class Managers(Ground):
         self.forget_closed()
         for site in mine:
             self.site = site
-            if self.site.id in self.stage.world.partitions and self.site.id in old:
+            if self.site.id in self.stage.scheduler_state.partitions and self.site.id in old:
                 self._tell_all(old[self.site.id])
         self.tell(RecoveryBarrierPassed(rm))
         for site in mine:
             self.site = site
-            if self.site.id in self.stage.world.partitions and self.site.id in old:
+            if self.site.id in self.stage.scheduler_state.partitions and self.site.id in old:
                 self._open_nodes(old[self.site.id])
         self.site = before
 

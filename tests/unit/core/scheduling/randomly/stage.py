@@ -65,7 +65,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     """
 
     tally: Tally
-    world: SchedulerState = field(default_factory=SchedulerState)
+    scheduler_state: SchedulerState = field(default_factory=SchedulerState)
     now_ns: int = 1_000 * SECOND
     budget: Budget = FREE
     fault: FaultAt = field(default_factory=lambda: FaultAt(0))
@@ -99,7 +99,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
     def start_anew(self) -> dict[PartitionId, Replica]:
         """Throw the state away, as the core's loop does; returns what resource managers knew of it."""
         known, self.replicas = self.replicas, {}
-        self.world = SchedulerState()
+        self.scheduler_state = SchedulerState()
         self.clocks.clear()
         self.fault = FaultAt(0)
         self.is_crashed = False
@@ -116,14 +116,14 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 
     def _step(self, event: Event) -> list[Effect]:
         armed = replace(self.fault)
-        effects, failure = _stepped(self.world, event, self.now_ns, self.fault)
+        effects, failure = _stepped(self.scheduler_state, event, self.now_ns, self.fault)
         self.tally.events += 1
         told = Told(self.now_ns, event, 0, effects, armed)
         self._keep(told)
         self._replicate(event, effects)
         self._judge(failure)
         if failure is None:
-            laws_of_preemption.check(self.world, effects)
+            laws_of_preemption.check(self.scheduler_state, effects)
         return effects
 
     def _schedule(self) -> list[Effect]:
@@ -142,14 +142,14 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 
     def _cycle(self, budget: Budget) -> tuple[list[Effect], bool]:
         leave, armed = budget.begin(), replace(self.fault)
-        before = laws_of_quotas.running(self.world)
-        effects, more, failure = _cycled(self.world, self.now_ns, leave, self.fault)
+        before = laws_of_quotas.running(self.scheduler_state)
+        effects, more, failure = _cycled(self.scheduler_state, self.now_ns, leave, self.fault)
         self.tally.cycles += 1
         self._keep(Told(self.now_ns, None, leave.granted, effects, armed))
         self._replicate(None, effects)
         self._judge(failure)
         if not self.is_crashed:
-            laws_of_quotas.check(self.world, effects, before)
+            laws_of_quotas.check(self.scheduler_state, effects, before)
         return effects, more
 
     def _keep(self, told: Told) -> None:
@@ -162,10 +162,12 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         """Resource managers receive the effects."""
         if isinstance(event, ManagerRegistered):
             for name in [
-                name for name in self.replicas if name not in self.world.partitions or self._rm(name) == event.rm
+                name
+                for name in self.replicas
+                if name not in self.scheduler_state.partitions or self._rm(name) == event.rm
             ]:
                 del self.replicas[name]
-        for name in self.world.partitions:
+        for name in self.scheduler_state.partitions:
             self.replicas.setdefault(name, Replica(name))
         here = _partition_of(event)
         for name, replica in self.replicas.items():
@@ -176,14 +178,14 @@ class Stage:  # long: everything that the loop of the core does, and its checks
                 replica.receive(mine)
 
     def _rm(self, name: PartitionId) -> RmId:
-        found = self.world.partitions.get(name)
+        found = self.scheduler_state.partitions.get(name)
         return found.rm if found is not None else RmId(name[1 : name.index("]")])
 
     # -- checks ----------------------------------------------------------------------
 
     def _judge(self, failure: Exception | None) -> None:
         """What holds after every event and every cycle; after an injected exception the state is sound or given up."""
-        failures = [one.error for one in self.world.outbox.take_failures()]
+        failures = [one.error for one in self.scheduler_state.outbox.take_failures()]
         errors = [error for error in (*failures, failure) if error is not None]
         for error in errors:
             found = error.__cause__ if isinstance(error, CommitFailed) else error
@@ -197,7 +199,7 @@ class Stage:  # long: everything that the loop of the core does, and its checks
             return
         assert not isinstance(failure, InconsistentState), "the state was given up and is sound"
         assert not broken, broken
-        void = [partition.id for partition in self.world.partitions.values() if partition.void_decisions]
+        void = [partition.id for partition in self.scheduler_state.partitions.values() if partition.void_decisions]
         assert not void, f"a decision did not hold in {void}: {self.told[-1].effects}"
 
     def check(self) -> None:
@@ -210,25 +212,25 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         if not at_once and self._unchecked * _CHECKED < self._weight():
             return []
         self._unchecked = 0
-        return invariants.check(self.world) or self._undelivered()
+        return invariants.check(self.scheduler_state) or self._undelivered()
 
     def _weight(self) -> int:
         return sum(
             len(partition.applications)
             + len(partition.queues.by_path)
             + sum(len(app.asks) + len(app.allocations) for app in partition.applications.values())
-            for partition in self.world.partitions.values()
+            for partition in self.scheduler_state.partitions.values()
         )
 
     def _undelivered(self) -> list[str]:
         """Every change was delivered: resource managers know what the core knows."""
         found: list[str] = []
         for name, replica in list(self.replicas.items()):
-            kept = self.world.partitions.get(name)
+            kept = self.scheduler_state.partitions.get(name)
             if kept is not None:
                 found += [f"{name}: {one}" for one in replica.differences(kept)]
                 continue
-            manager = self.world.managers.get(self._rm(name))
+            manager = self.scheduler_state.managers.get(self._rm(name))
             if (
                 manager is not None
                 and manager.state is ManagerState.RUNNING
@@ -242,18 +244,18 @@ class Stage:  # long: everything that the loop of the core does, and its checks
 
     def do_over(self) -> None:
         """Told the same in a new world, the core says the same."""
-        world = SchedulerState()
+        scheduler_state = SchedulerState()
         for told in self.told:
             if told.anew:
-                world = SchedulerState()
+                scheduler_state = SchedulerState()
                 continue
             fault = replace(told.fault)
             if told.event is not None:
-                effects, _ = _stepped(world, told.event, told.now_ns, fault)
+                effects, _ = _stepped(scheduler_state, told.event, told.now_ns, fault)
             else:
-                effects, _, _ = _cycled(world, told.now_ns, CycleBudget(granting(told.granted)), fault)
+                effects, _, _ = _cycled(scheduler_state, told.now_ns, CycleBudget(granting(told.granted)), fault)
             assert effects == told.effects, f"{told.event or 'a cycle'} came out otherwise when it was done over"
-            world.outbox.take_failures()
+            scheduler_state.outbox.take_failures()
 
     def do_over_from_file(self) -> None:
         """The same, by what a journal wrote down; an injected exception is in none."""
@@ -276,27 +278,29 @@ class Stage:  # long: everything that the loop of the core does, and its checks
         return file.getvalue()
 
 
-def _stepped(world: SchedulerState, event: Event, now_ns: int, fault: FaultAt) -> tuple[list[Effect], Exception | None]:
+def _stepped(
+    scheduler_state: SchedulerState, event: Event, now_ns: int, fault: FaultAt
+) -> tuple[list[Effect], Exception | None]:
     """As the loop does: an exception loses no effect. Only timers meet the fault: they decide, events of a resource
     manager are its own to repeat.
     """
     if not isinstance(event, TimerFired) or not fault.left:
-        return step(world, event, now_ns), None
+        return step(scheduler_state, event, now_ns), None
     try:
         with fault.armed():
-            return step(world, event, now_ns), None
+            return step(scheduler_state, event, now_ns), None
     except Exception as failure:  # noqa: BLE001 - judged by the caller
-        return world.outbox.drain(), failure
+        return scheduler_state.outbox.drain(), failure
 
 
 def _cycled(
-    world: SchedulerState, now_ns: int, leave: CycleBudget, fault: FaultAt
+    scheduler_state: SchedulerState, now_ns: int, leave: CycleBudget, fault: FaultAt
 ) -> tuple[list[Effect], bool, Exception | None]:
     try:
         with fault.armed():
-            result = cycle(world, now_ns, leave)
+            result = cycle(scheduler_state, now_ns, leave)
     except Exception as failure:  # noqa: BLE001 - judged by the caller
-        result = CycleResult(world.outbox.drain())
+        result = CycleResult(scheduler_state.outbox.drain())
         return result.effects, False, failure
     return result.effects, result.more, None
 
