@@ -5,6 +5,7 @@ is left of it. No container runs here: what the pod of the last hook would do is
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from devcluster.connection import load
 from devcluster.errors import ApiError
 from devcluster.programs import HELM
 from devcluster.waiting import until
-from muster_operator.model.names import PLACEHOLDER_FIELD_MANAGER
+from muster_operator.model.names import ANNOTATION_PLACEHOLDER_SIGNATURE, PLACEHOLDER_FIELD_MANAGER
 from muster_operator.model.settings import Settings
+from muster_operator.model.signing import CURRENT, KEY_BYTES, SigningKeys, placeholder_texts
+from muster_operator.model.signing import SECRET as SIGNING
 from muster_operator.webhook.certificates import SECRET
 from muster_operator.webhook.registration import name_of
 from tests.e2e.install.conftest import ENFORCED
@@ -62,17 +65,24 @@ class Release:
 
 
 async def what_it_makes_while_it_runs(cluster: Cluster) -> None:
-    """Its Lease, its Secret, its registrations, and, with its account, a placeholder beside a user's pod."""
+    """Its Lease, its Secrets, its registrations, and, with its account, a signed placeholder of a user's pod."""
     api = cluster.admin
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "muster"}, "spec": {}}
     await api.create(lease, ENFORCED)
     await api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}}, ENFORCED)
+    key = bytes(KEY_BYTES)
+    data = {CURRENT: base64.b64encode(key).decode()}
+    await api.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SIGNING}, "data": data}, ENFORCED)
     for kind in ("Mutating", "Validating"):
         registered = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": f"{kind}WebhookConfiguration"}
         await api.create(registered | {"metadata": {"name": name_of(ENFORCED)}, "webhooks": []})
     owner = await api.create(a_pod("a-users"))
     placeholder = a_placeholder(Settings().placeholder_image, "tg-left")
-    placeholder["metadata"]["ownerReferences"][0] |= {"name": "a-users", "uid": owner["metadata"]["uid"]}
+    uid = owner["metadata"]["uid"]
+    placeholder["metadata"]["ownerReferences"][0] |= {"name": "a-users", "uid": uid}
+    texts = placeholder_texts(namespace="default", name="tg-left", owner=uid, app="", group="", ordinal="", requests="")
+    signature = SigningKeys(ENFORCED, [key]).sign(texts)
+    placeholder["metadata"]["annotations"][ANNOTATION_PLACEHOLDER_SIGNATURE] = signature
     pods, params = "/api/v1/namespaces/default/pods", {"fieldManager": PLACEHOLDER_FIELD_MANAGER}
     with pytest.raises(ApiError, match="are written by Muster only"):
         await api.request("POST", pods, placeholder, params)
