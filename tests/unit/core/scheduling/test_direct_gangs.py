@@ -218,7 +218,7 @@ def test_nobody_who_came_later_starts_before_a_gang_that_waits_for_head_room() -
     said = scene.tell(a_gang(3))
     assert waits(said)[KEY][0] == "SKIPPED"
     said = scene.tell(a_gang(1, "late"))
-    assert "gang app came first" in waits(said)["late/workers"][1]
+    assert "queued behind gang app" in waits(said)["late/workers"][1]
     scene.release("b0", "busy")
     assert (held(scene), held(scene, "late")) == (3, 0)
 
