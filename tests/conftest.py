@@ -18,6 +18,7 @@ from tests.e2e import permissions
 ON_A_CLUSTER = [Path(__file__).parent / name for name in ("e2e", "attacks")]
 FOLDERS = ("tests/e2e/", "tests/attacks/")
 DOCUMENTS = "tests/e2e/documents/"
+COMPARISON = "tests/judge/test_placement.py"
 SECONDS_FOR_AN_E2E_TEST = 300
 
 # No deadline: a slow machine is not a failure. Repeatable: the same tree gives the same verdict.
@@ -28,12 +29,12 @@ settings.load_profile(os.environ.get("MUSTER_HYPOTHESIS", "repeatable"))
 
 class ByFile(LoadScopeScheduling):
     """Each process has a cluster of its own. The tests of a file that need one run there in order, except documents,
-    which take long; all other tests are distributed one by one.
+    which take long. So do the tests of placement, which share one comparison. All others are distributed one by one.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file, *_ = nodeid.split("::")
-        return file if file.startswith(FOLDERS) and not file.startswith(DOCUMENTS) else nodeid
+        return file if file.startswith((*FOLDERS, COMPARISON)) and not file.startswith(DOCUMENTS) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

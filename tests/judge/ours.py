@@ -7,6 +7,7 @@ left waiting, and each is judged as if it were the only one.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -41,7 +42,7 @@ from muster_operator.model.core_requests import CoreRequest
 from muster_operator.model.settings import Settings
 from muster_operator.runtime.objects import fact_of
 from muster_operator.si.decode import Response, decoded
-from muster_operator.si.encode import Encoder, Request
+from muster_operator.si.encode import Batch, Encoder, Request
 from muster_si import keys, muster_pb2, si_pb2
 from tests.judge.kube import Refusal, Verdict
 from tests.judge.scene import Raw, Scene
@@ -65,6 +66,7 @@ class Product:
         self._ledger = Ledger(_SETTINGS)
         self._encoder = Encoder(_RM, "default")
         self._decoder = Decoder(_RM, ["default"])
+        self._unsent: deque[Batch] = deque()
         self._scheduler_state = SchedulerState()
         self._pending = scene.pending
         step(self._scheduler_state, ManagerRegistered(_RM, _CONFIGURATION, fenced=True), _NOW_NS)
@@ -99,8 +101,12 @@ class Product:
         self._tell(open_nodes(self._ledger, _NOW_S).news)
 
     def _tell(self, news: Iterable[CoreRequest]) -> None:
-        for batch in self._encoder.batches(news):
-            self._receive(self._encoder.encoded(batch))
+        """In the order in which the operator sends it: what follows from an answer comes after all that was said."""
+        is_sending = bool(self._unsent)
+        self._unsent.extend(self._encoder.batches(news))
+        while self._unsent and not is_sending:
+            self._receive(self._encoder.encoded(self._unsent[0]))
+            self._unsent.popleft()
 
     def _receive(self, message: Request) -> None:
         intake = self._decoded(message)
