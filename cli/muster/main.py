@@ -38,7 +38,6 @@ COMMANDS: Final = (
     Entry("uninstall", "muster.uninstall:command", "Take away what Muster made while it ran.", SERVE),
 )
 
-
 #: What typer raises for a command line that it does not understand; it gives the name of none but its children.
 _Misunderstood: Any = typer.BadParameter.__bases__[0]
 

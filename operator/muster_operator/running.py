@@ -29,6 +29,8 @@ from muster_operator.runtime.reconfigure import report_end
 from muster_operator.serving import serve, stop_on_signals
 from muster_si.api import AdministrationAPI, SchedulerAPI
 
+log = structlog.get_logger("muster")
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderReadiness:
@@ -62,21 +64,12 @@ class LeaderReadiness:
         return f"standing by, {self.leading.holder or 'no replica'} leads"
 
 
-log = structlog.get_logger("muster")
-
-
 T = TypeVar("T")
-
-
 Connect = Callable[[], SchedulerAPI]
-
-
 Administer = Callable[[], AdministrationAPI]
-
 
 #: Seconds an API server that does not answer, or not yet, is waited for at the start before we say so and exit.
 API_SERVER_S: Final = 60.0
-
 
 #: Answers that an API server which begins gives to everybody: busy, or not yet sure who may do what.
 MAY_PASS: Final = PASSING | {401, 403}

@@ -26,14 +26,11 @@ from muster_operator.webhook.service import Admission
 
 log = structlog.get_logger("muster")
 
-
 #: Seconds that writes in flight get at the end; the kubelet kills 30 s after SIGTERM.
 DRAIN_S: Final = 10.0
 
-
 #: Seconds a goodbye to the core may take.
 FAREWELL_S: Final = 2.0
-
 
 #: Seconds that giving back the lease may take, and those of the scheduler names; they run out anyway.
 RELEASE_S: Final = 3.0

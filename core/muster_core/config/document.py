@@ -14,8 +14,6 @@ from muster_si.keys import CPU
 
 #: Of each kind. More are not told: who sees these will look again.
 MOST: Final = 100
-
-
 _LONGEST: Final = 500
 
 
@@ -58,27 +56,17 @@ class Findings:
 
 Data = dict[str, "Data"] | list["Data"] | str | None
 
-
 #: Four times what a ConfigMap can hold, since it may hold it compressed.
 MOST_CHARACTERS: Final = 4 * 1024 * 1024
-
-
 MOST_DEPTH: Final = 100
-
 
 #: Of the document with every alias written out.
 MOST_NODES: Final = 500_000
 
-
 #: Of all paths together: a long key under many aliases is a small text and gigabytes of paths.
 _MOST_PATHS: Final = 64 * 1024 * 1024
-
-
 _MERGE: Final = "<<"
-
-
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-
 
 #: The path of what is the matter with all of it.
 TOP: Final = "the file"
@@ -222,10 +210,7 @@ def _merged(node: yaml.Node, path: str) -> list[yaml.Node]:
 
 
 _FORM = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
-
-
 _POWERS = "kMGTPE"
-
 
 _FACTORS = (
     {"": 1}
@@ -233,12 +218,8 @@ _FACTORS = (
     | {f"{suffix.upper()}i": 1024**power for power, suffix in enumerate(_POWERS, start=1)}
 )
 
-
 _MILLI = "m"
-
-
 _LARGEST = 2**63 - 1
-
 
 # Longer than any int64: the digits are not even looked at.
 _MOST_DIGITS = 24

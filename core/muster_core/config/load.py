@@ -21,8 +21,6 @@ from muster_si import keys
 from muster_si.keys import DEFAULT_PARTITION
 
 _RESOLVERS: Final = {resolver.value: resolver for resolver in GroupResolver}
-
-
 _ORDERS: Final = {"": NodeOrder.FAIR} | {order.value: order for order in NodeOrder}
 
 
@@ -116,11 +114,8 @@ partitions:
         submitacl: '*'
 """
 
-
 #: What the text is called where its name is not known.
 FILE: Final = "queues.yaml"
-
-
 _CHECKSUM_LINE: Final = re.compile(r"^checksum:.*\n?", re.MULTILINE)
 
 

@@ -29,14 +29,8 @@ from muster_core.model.ids import ROOT
 from muster_core.model.resources import Limit, Resources
 
 _EVERYBODY: Final = "*"
-
-
 _MOST_FIELDS: Final = 2
-
-
 _USER: Final = re.compile(r"[a-zA-Z0-9_.@-]+[$]?")
-
-
 _GROUP: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -73,31 +67,14 @@ def _names(text: str, form: re.Pattern[str], path: str, notes: Findings) -> froz
 
 
 _SORT: Final = "application.sort.policy"
-
-
 _PRIORITY: Final = "priority.policy"
-
-
 _OFFSET: Final = "priority.offset"
-
-
 _PREEMPTION: Final = "preemption.policy"
-
-
 _QUOTA_DELAY: Final = "quota.preemption.delay"
-
-
 _OWN_ONLY: Final = frozenset({_PRIORITY, _OFFSET})
-
-
 _MOST_OFFSET: Final = 2**31 - 1
-
-
 _MOST_COUNT: Final = 2**64 - 1
-
-
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}")
-
 
 _ORDERS: Final = {
     "fifo": ApplicationOrder.FIFO,
@@ -242,7 +219,6 @@ def template(form: TemplateForm, path: str, notes: Findings) -> ChildTemplate | 
 
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
-
 
 #: Where applications go that are recovered and have no other place (contract 2.10).
 _RECOVERY: Final = "@recovery@"

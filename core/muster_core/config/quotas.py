@@ -86,11 +86,7 @@ def _promised(queue: QueueConfig) -> Resources:
 
 
 _EVERYBODY: Final = "*"
-
-
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")
-
-
 _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*")
 
 

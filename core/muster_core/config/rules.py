@@ -18,8 +18,6 @@ from muster_core.model.errors import ConfigurationError
 from muster_core.model.ids import ROOT
 
 _TYPES: Final = {"": True, "allow": True, "deny": False}
-
-
 _SPECIAL: Final = frozenset("^$*+?()[{}|")
 
 
@@ -64,11 +62,7 @@ def _only(entry: str, is_name: Callable[[str], bool], kind: str, path: str) -> t
 
 
 _NAMES: Final = ("provided", "user", "fixed", "tag")
-
-
 _FIXED: Final = "fixed"
-
-
 _QUALIFIED: Final = f"{ROOT}."
 
 

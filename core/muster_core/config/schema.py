@@ -13,17 +13,9 @@ from muster_core.config.document import TOP, Data, Findings, below
 from muster_core.model.errors import ConfigurationError
 
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
-
-
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
-
-
 _MOST_DIGITS = 20
-
-
 _MOST = 2**64 - 1
-
-
 _BROKEN = "broken rule"
 
 
@@ -60,14 +52,8 @@ def _weight(value: object) -> object:
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
-
-
 Count = Annotated[int, BeforeValidator(_count)]
-
-
 Weight = Annotated[float, BeforeValidator(_weight)]
-
-
 Properties = Annotated[dict[str, str], BeforeValidator(_texts)]
 
 

@@ -26,13 +26,8 @@ _UNITS: Final = {
     "h": 3_600_000_000_000,
 }
 
-
 _PART = re.compile(r"([0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(" + "|".join(sorted(_UNITS, reverse=True)) + ")")
-
-
 _LONGEST = 2**63 - 1
-
-
 _FIX = "write a duration such as 15m, 1h30m or 500ms"
 
 
@@ -91,7 +86,6 @@ def _positive(extra: Mapping[str, str], key: str, default: int) -> int:
 
 _SECOND: Final = 1_000_000_000
 
-
 #: Of anything that is kept in memory and counted by a setting.
 MOST_KEPT: Final = 10_000_000
 
@@ -123,10 +117,7 @@ _SEVERITIES: Final = {
     "5": Severity.CRITICAL,
 }
 
-
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-
-
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 

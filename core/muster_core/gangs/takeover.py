@@ -30,11 +30,8 @@ from muster_core.state.users import LimitSubject, LimitSubjectKind
 #: Searches that are made to spare gangs which are not needed.
 _MOST_SPARED: Final = 4
 
-
 #: Placeholders that are looked at in one step.
 _STEP: Final = 500
-
-
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED)
 
 

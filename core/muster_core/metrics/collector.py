@@ -31,9 +31,7 @@ _LABELS: Final[Mapping[ApplicationState, str]] = MappingProxyType(
     {state: state.value.lower() for state in ApplicationState if state is not ApplicationState.EXPIRED}
 )
 
-
 _ENDED: Final = (ApplicationState.COMPLETED, ApplicationState.FAILED, ApplicationState.REJECTED)
-
 
 #: Applications between two moments at which others may run.
 _APPLICATIONS_PER_SLICE: Final = 500
@@ -150,7 +148,6 @@ def application_families(partitions: Iterable[Partition]) -> Iterator[Metric]:
 
 _TENTHS: Final = 10
 
-
 #: Labels of the ranges, as contract 5 has them.
 RANGES: Final = ("[0,10%]", *(f"({10 * each}%,{10 * each + 10}%]" for each in range(1, _TENTHS)))
 
@@ -225,8 +222,6 @@ def _by_name(usage: dict[str, npt.NDArray[np.int64]]) -> dict[str, npt.NDArray[n
 
 #: Queues between two moments at which others may run.
 _QUEUES_PER_SLICE: Final = 50
-
-
 _Amounts = dict[tuple[str, str, str], int]
 
 

@@ -13,8 +13,6 @@ from prometheus_client.samples import Sample
 
 #: Between two steps of what takes long to count: no metric, but a moment at which others may run.
 PAUSE: Final = Metric("pause", "", "unknown")
-
-
 _INVALID: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 

@@ -28,11 +28,7 @@ class AccessList:
 
 
 DENY_ALL: Final = AccessList()
-
-
 ALLOW_ALL: Final = AccessList(everybody=True)
-
-
 _SECOND = 1_000_000_000
 
 
@@ -79,10 +75,8 @@ class QueuePolicies:
 
 DEFAULT_POLICIES: Final = QueuePolicies()
 
-
 #: Characters of an expression.
 MOST_CHARACTERS: Final = 1024
-
 
 #: Bytes that one compiled expression may take.
 _MOST_MEMORY: Final = 1024 * 1024

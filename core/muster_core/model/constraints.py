@@ -59,11 +59,8 @@ class Constraints:
 
 ANYWHERE: Final = Constraints()
 
-
 #: Tags that some constraint reads, as (key, value), sorted.
 Tags = tuple[tuple[str, str], ...]
-
-
 NO_TAGS: Final[Tags] = ()
 
 
@@ -135,14 +132,11 @@ def _meets(target: Target, value: str | None) -> bool:
 #: The tag that says of which namespace an allocation is (muster_si.keys, TAG_NAMESPACE).
 NAMESPACE: Final = "kubernetes.io/meta/namespace"
 
-
 #: The tag of an allocation that is being deleted (muster_si.keys, TAG_TERMINATING): spread does not count it any more.
 TERMINATING: Final = "muster/terminating"
 
-
 #: Begins the tags that are labels of the pod (muster_si.keys, TAG_POD_LABEL_PREFIX).
 LABEL_PREFIX: Final = "kubernetes.io/label/"
-
 
 #: A label selector: all of them hold. None matches no pod, an empty one every pod.
 Selector = tuple[Target, ...] | None

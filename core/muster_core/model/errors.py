@@ -6,8 +6,6 @@ from typing import Final
 
 # Of a value, and of a path, in a message for people.
 _LONGEST_SHOWN: Final = 80
-
-
 _LONGEST_PATH: Final = 300
 
 

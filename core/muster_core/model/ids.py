@@ -17,41 +17,25 @@ def value(cls: type[T]) -> type[T]:
 
 RmId = NewType("RmId", str)
 
-
 #: A partition of one resource manager, built by `partition_id`.
 PartitionId = NewType("PartitionId", str)
 
-
 #: Full path, lower case, from `root` (contract 2.3): `root.team.dev`.
 QueuePath = NewType("QueuePath", str)
-
-
 ApplicationId = NewType("ApplicationId", str)
-
 
 #: Of an ask and of what becomes of it; Kubernetes: the pod's uid.
 AllocationKey = NewType("AllocationKey", str)
 
-
 #: Of one allocation: several may share a key (semantics 3).
 AllocationId = NewType("AllocationId", str)
-
-
 NodeId = NewType("NodeId", str)
-
 
 #: Unique within its application; empty = of no task group.
 TaskGroup = NewType("TaskGroup", str)
-
-
 NO_GROUP: Final = TaskGroup("")
-
-
 NO_NODE: Final = NodeId("")
-
-
 ROOT: Final = QueuePath("root")
-
 
 #: Where applications go that ran before and have no other queue (contract 2.10); no rule may name it.
 RECOVERY: Final = QueuePath("root.@recovery@")

@@ -137,7 +137,6 @@ class AllocationsRecorded:
 
 Recorded = EventRecorded | AskRecorded | AllocationsRecorded
 
-
 #: Of one place: application, node, queue, user.
 _OF_A_PLACE: Final = 4
 

@@ -145,6 +145,4 @@ class Limit:
 
 
 NOTHING: Final = Resources()
-
-
 UNLIMITED: Final = Limit()

@@ -82,8 +82,6 @@ class Volumes:
 
 
 NO_PREFERENCES: Final = Preferences()
-
-
 NO_VOLUMES: Final = Volumes()
 
 
@@ -135,11 +133,7 @@ class PodOnNode:
 
 
 NO_POD: Final = PodOnNode()
-
-
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
-
-
 _NO_IMAGES: Mapping[str, int] = MappingProxyType({})
 
 

@@ -38,10 +38,7 @@ class ApplicationEvent(StrEnum):
 
 
 _A = ApplicationState
-
-
 _E = ApplicationEvent
-
 
 APPLICATION: Final[Mapping[tuple[ApplicationState, ApplicationEvent], ApplicationState]] = MappingProxyType(
     {
@@ -86,10 +83,7 @@ class ManagerEvent(StrEnum):
 
 
 _M = ManagerState
-
-
 _N = ManagerEvent
-
 
 MANAGER: Final[Mapping[tuple[ManagerState, ManagerEvent], ManagerState]] = MappingProxyType(
     {
@@ -122,10 +116,7 @@ class NodeEvent(StrEnum):
 
 
 _S = NodeState
-
-
 _V = NodeEvent
-
 
 NODE: Final[Mapping[tuple[NodeState, NodeEvent], NodeState]] = MappingProxyType(
     {
@@ -158,10 +149,7 @@ class QueueEvent(StrEnum):
 
 
 _Q = QueueState
-
-
 _W = QueueEvent
-
 
 QUEUE: Final[Mapping[tuple[QueueState, QueueEvent], QueueState]] = MappingProxyType(
     {
@@ -175,10 +163,7 @@ QUEUE: Final[Mapping[tuple[QueueState, QueueEvent], QueueState]] = MappingProxyT
     }
 )
 
-
 State = TypeVar("State", bound=StrEnum)
-
-
 Trigger = TypeVar("Trigger", bound=StrEnum)
 
 

@@ -12,14 +12,9 @@ from muster_core.model.ids import NodeId
 
 FILESYSTEM: Final = "Filesystem"
 
-
 #: Volume to claim, or claim to volume, that only one pod may use at a time.
 ONE_POD: Final = "ReadWriteOncePod"
-
-
 AVAILABLE: Final = "Available"
-
-
 LOST: Final = "Lost"
 
 
@@ -153,11 +148,8 @@ class ObjectGone:
 
 StorageFact = Volume | Claim | StorageClass | StorageDriver | StorageCapacity | ObjectGone
 
-
 #: Claim → volume; an empty volume is to be made by the claim's class.
 Choice = tuple[tuple[str, str], ...]
-
-
 NO_CHOICE: Final[Choice] = ()
 
 

@@ -17,7 +17,6 @@ from muster_core.state.scheduler_state import Partition
 
 _LACKS_NODES: Final = (ReasonKind.NODES, ReasonKind.CLUSTER)
 
-
 #: Labels, and the attribute, by which an ask names the kind of machine it wants.
 _INSTANCE_KEYS: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "si/instance-type")
 

@@ -34,7 +34,6 @@ from muster_core.state.scheduling_queue import MembersDoNotFit
 #: Scheduling classes of a leaf that are looked at for asks to reserve nodes for.
 _CLASSES: Final = 256
 
-
 #: Applications of a class that are looked at, those whose requests arrived first.
 _APPLICATIONS: Final = 64
 

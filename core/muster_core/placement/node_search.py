@@ -41,20 +41,13 @@ from muster_core.state.nodes import CachedNodeScores, NodeScoreCache
 #: A row and how many go there.
 Fill = tuple[int, int]
 
-
 #: Key, rank and position of one row.
 _Place = tuple[float, int, int]
-
-
 _ALL: Final = slice(None)
-
-
 _BY_PODS = (("pods", 1.0),)
-
 
 #: What balance is about.
 _EVEN: Final = ("vcore", "memory")
-
 
 #: kube-scheduler's points for a node that is as good as can be; a key of 1 is that far from best.
 POINTS: Final = 100.0
@@ -246,10 +239,7 @@ def pack(preference: NodeRanking, rows: IntColumn, room: IntColumn, count: int) 
 
 
 Filler = Callable[[NodeRanking, IntColumn, IntColumn, int], list[Fill]]
-
-
 _SIGNS: Final = {NodeOrder.FAIR: 1.0, NodeOrder.BINPACKING: -1.0, NodeOrder.UTILIZATION: 1.0}
-
 
 FILLERS: Final[dict[NodeOrder, Filler]] = {
     NodeOrder.FAIR: spread,
@@ -341,14 +331,9 @@ class IncrementalPlacer:
 
 NO_NODES = "no nodes available to schedule pods"
 
-
 # What a DaemonSet names its node with is a node affinity, to kube-scheduler too.
 NOT_REQUIRED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-
-
 OUTSIDE = "node(s) were outside the gang's topology domain"
-
-
 AVOIDED = "node(s) were avoided because a pod could not be bound there"
 
 

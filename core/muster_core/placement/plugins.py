@@ -91,7 +91,6 @@ STATEFUL_FILTERS: Final = (
     FilterEntry("Predicates", extensions.predicate_filter),
 )
 
-
 #: What kube-scheduler finds out before it looks at any node (PreFilter), in its order; the guard of the same name,
 #: or the filter, refuses every node then, too.
 POD_FILTERS: Final = (
@@ -100,7 +99,6 @@ POD_FILTERS: Final = (
     PodFilter("VolumeBinding", binding.unusable),
     PodFilter("VolumeZone", binding.vanished),
 )
-
 
 #: InterPodAffinity, PodTopologySpread; ours (seed 001) last.
 SCORES: Final = (

@@ -36,7 +36,6 @@ from muster_core.state.scheduling_queue import MembersDoNotFit, NoNodeFits
 #: Placeholders that are tried for one ask with a placement constraint.
 _MOST_TRIED: Final = 64
 
-
 #: Why a placeholder is released although its real pod does not take its place.
 TOO_LARGE = "the pod asks for more than its placeholder holds: it is scheduled as usual"
 

@@ -30,19 +30,13 @@ from muster_core.state.scheduler_state import Partition
 
 #: Allocations that one attempt looks at besides all on certain nodes, and at least of each leaf.
 _MOST: Final = 400
-
-
 _LEAST_OF_A_LEAF: Final = 4
-
 
 #: So many times more are looked at for that, of which some may not go.
 _TRIED: Final = 8
 
-
 #: How a candidate stands to its gang.
 _FREE, _LOST, _WHOLE = 0, 1, 2
-
-
 _Key = tuple[bool, bool, int, int, int, int, int, float, bool, int, int, int]
 
 

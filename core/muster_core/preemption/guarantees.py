@@ -171,15 +171,11 @@ def leaves_below(root: Queue) -> Iterable[Queue]:
 
 _SECOND: Final = 1_000_000_000
 
-
 #: A pair that left each other alone for so long starts again.
 WINDOW_NS: Final = 600 * _SECOND
 
-
 #: The first pause, and the longest.
 _PAUSE_NS: Final = 60 * _SECOND
-
-
 _LONGEST_NS: Final = 24 * 3600 * _SECOND
 
 

@@ -46,23 +46,13 @@ from muster_core.state.scheduler_state import Partition
 
 #: The words of YuniKorn's allocation log (contract 4.1).
 NO_RIGHT: Final = "Preemption queue guarantees check failed"
-
-
 NO_HELP: Final = "Preemption does not help"
-
-
 TOO_SHORT: Final = "Preemption helped but short of resources"
-
-
 EXHAUSTED: Final = "Preemption max attempts exhausted"
-
 
 #: Nodes that one attempt looks at, and at least for each member of a gang.
 _MOST_NODES: Final = 24
-
-
 _LEAST_NODES: Final = 4
-
 
 #: Of them, those that have to be cleared of somebody for more than room.
 _MOST_CLEARED: Final = 4
@@ -352,7 +342,6 @@ def _node_victim_order(candidate: Candidate) -> tuple[bool, bool, int, bool, int
 
 #: At least so many allocations of each leaf are looked at.
 _LEAST_OF_A_LEAF: Final = 16
-
 
 #: So many times more are looked at for that, of which some may not go.
 _TRIED: Final = 8

@@ -48,30 +48,18 @@ def _is_in(expression: str, name: str) -> bool:
 
 NOT_PLACED: Final = "application rejected: no placement rule matched"
 
-
 _FIX: Final = (
     "name a leaf queue that queues.yaml has and that you may submit to, or let one of its rules make it (create: true)"
 )
 
-
 _FALLBACK: Final = child_path(ROOT, "default")
-
-
 _QUALIFIED: Final = f"{ROOT}."
-
-
 _IN_RECOVERY: Final = f"{RECOVERY}."
-
-
 _PART: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
-
-
 _MOST_LEVELS: Final = 32
-
 
 #: Stands for a dot in a name that is one queue, not a path.
 _DOT: Final = "_dot_"
-
 
 #: Where no rule is configured.
 _IMPLICIT: Final = (PlacementRule("provided"),)

@@ -21,11 +21,7 @@ from muster_core.state.queues import Queue
 from muster_core.state.scheduler_state import Partition
 
 _PERCENT: Final = 100
-
-
 _SECOND: Final = 1_000_000_000
-
-
 _UNITS: Final = ((3600 * _SECOND, "h"), (60 * _SECOND, "m"))
 
 

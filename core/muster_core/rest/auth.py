@@ -173,25 +173,15 @@ def _context(settings: object) -> ssl.SSLContext | bool:
 
 #: How long an answer holds: a role that was taken away is still good for so long.
 KEPT_S: Final = 10.0
-
-
 _MOST_KEPT: Final = 1_000
-
 
 #: For one question.
 _DEADLINE_S: Final = 5.0
 
-
 #: At a time; more wait their turn.
 _MOST_ASKED: Final = 4
-
-
 _WHOSE: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
-
-
 _MAY: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-
-
 _ACCEPTED: Final = frozenset({200, 201})
 
 
@@ -273,11 +263,8 @@ class Reviewer:
 
 _BEARER: Final = "bearer "
 
-
 #: Longer ones are no tokens.
 _LONGEST: Final = 16_384
-
-
 _ASK_FOR_TOKEN: Final[Mapping[str, str]] = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="muster"'}
 
 

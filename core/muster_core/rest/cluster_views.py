@@ -21,11 +21,7 @@ from muster_si import keys
 
 #: Of a rule's value, by the rule's name (contract 4.1).
 _VALUE_NAMES: Final = {"fixed": "queue", "tag": "tagName"}
-
-
 _VERSION: Final = installed_version("muster-scheduler")
-
-
 _BUILD: Final = frozenset(schemas.Build.model_fields) - {"rmId"}
 
 

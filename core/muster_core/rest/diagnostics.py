@@ -34,7 +34,6 @@ from muster_si.errors import SessionLost
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
-
 #: More allocations than this, and the invariants are only checked where asked for.
 CHECKED_UP_TO: Final = 5_000
 
@@ -232,14 +231,8 @@ async def _of_manager(session: Session) -> Json:
 
 
 _SECONDS: Final = 30
-
-
 _MOST_SECONDS: Final = 300
-
-
 _LINES: Final = 60
-
-
 _NOT_HERE: Final = ("block", "mutex", "symbol", "trace")
 
 

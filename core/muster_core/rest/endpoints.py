@@ -178,10 +178,7 @@ def _in_queue(asked: RequestContext) -> list[Application]:
 
 
 _JSON: Final = "application/json"
-
-
 _FILE_SUFFIX: Final = ".yaml"
-
 
 #: YuniKorn's JSON writes the keys of the file so; all others begin with a capital letter only.
 _NAMES: Final = {
@@ -197,11 +194,8 @@ _NAMES: Final = {
     "childtemplate": "ChildTemplate",
 }
 
-
 #: Below these are people's own names.
 _OWN_NAMES: Final = frozenset({"properties", "guaranteed", "max", "resourceweights", "maxresources"})
-
-
 _FLAGS: Final = frozenset({"parent", "create", "enabled", "quotapreemptionenabled"})
 
 

@@ -21,7 +21,6 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 #: Of each check, so that a message stays readable.
 _MOST_TOLD: Final = 10
 
-
 #: Yielded by a walk: nothing is wrong here, others may run.
 _FINE: Final = ""
 
@@ -165,21 +164,14 @@ _WALKS: Final[tuple[tuple[str, str, Callable[[Partition], Iterator[str]]], ...]]
     ("Orphan allocation on app check", "every allocation of an application is on a node", _orphans_of_applications),
 )
 
-
 _SECOND: Final = 1_000_000_000
-
 
 #: How long checks run before others do.
 _SLICE_S: Final = 0.005
 
-
 #: How often a switched off check looks whether it was switched on.
 _OFF_S: Final = 5.0
-
-
 _CERTIFICATE_S: Final = 10.0
-
-
 _SWEEP_S: Final = 2.0
 
 

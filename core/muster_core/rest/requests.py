@@ -55,8 +55,6 @@ class Connections:
 
 #: Between two samples.
 EVERY_S: Final = 60.0
-
-
 _KEPT: Final = 1440
 
 
@@ -115,23 +113,11 @@ class RestContext:
 
 
 T = TypeVar("T")
-
-
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
-
-
 _QUEUE: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}(\.[a-zA-Z0-9_:#/@-]{1,64})*")
-
-
 _USER: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*[$]?")
-
-
 _GROUP: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*|\*")
-
-
 _STATUSES: Final = ("new", "accepted", "running", "completing", "failing", "resuming")
-
-
 _MOST_DIGITS: Final = 18
 
 

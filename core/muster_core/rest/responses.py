@@ -14,32 +14,14 @@ from aiohttp import hdrs, web
 from muster_core.rest.schemas import FailureInfo, Shape, encode
 
 JSON_TYPE: Final = "application/json; charset=UTF-8"
-
-
 NO_PARTITION: Final = "Partition not found"
-
-
 NO_QUEUE: Final = "Queue not found"
-
-
 NO_APPLICATION: Final = "Application not found"
-
-
 NO_NODE: Final = "Node not found"
-
-
 NO_USER: Final = "User not found"
-
-
 NO_GROUP: Final = "Group not found"
-
-
 INVALID_USER: Final = "Invalid user name"
-
-
 INVALID_GROUP: Final = "Invalid group name"
-
-
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -72,22 +54,15 @@ def answer(failure: RestFailure) -> web.Response:
 #: How long a big answer is written before others run.
 _SLICE_S: Final = 0.005
 
-
 #: And how much of it is held at once.
 _SLICE_BYTES: Final = 1024 * 1024
-
 
 #: A reader that takes nothing for so long is dropped.
 STALLED_S: Final = 30.0
 
-
 #: Smaller ones are not worth packing.
 _PACKED_FROM: Final = 2_048
-
-
 _PACKING: Final = 1  # of 9: half the time of the usual 6 for a tenth more bytes
-
-
 Pieces = Iterator[bytes]
 
 

@@ -15,8 +15,6 @@ from muster_core.rest.requests import RequestContext, RestContext
 from muster_core.rest.responses import Pieces, write
 
 View = Callable[[RequestContext], Pieces]
-
-
 Endpoint = Callable[[RestContext, web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -78,45 +76,22 @@ def _shown(view: View) -> Endpoint:
 
 
 _WS: Final = "/ws/v1"
-
-
 _P: Final = f"{_WS}/partition/{{partition}}"
-
 
 _STATUS: Final = Query(
     "status", "only those in this state", choices=("new", "accepted", "running", "completing", "failing", "resuming")
 )
 
-
 _OFFSET: Final = Query("offset", "leave out so many first ones; ours", "integer")
-
-
 _LIMIT: Final = Query("limit", "no more than so many; ours", "integer")
-
-
 _SUBTREE: Final = Query("subtree", "with all queues below it, whatever the value")
-
-
 _START: Final = Query("start", "number of the first event", "integer")
-
-
 _COUNT: Final = Query("count", "events in the answer at the most", "integer", least=1)
-
-
 _PAST: Final = Query("count", "events of the past to begin with", "integer")
-
-
 _MANAGER: Final = Query("rmId", "of this resource manager; ours")
-
-
 _INVARIANTS: Final = Query("invariants", "check the ledgers, however long it takes; ours", choices=("1", "true"))
-
-
 _NAMESPACE: Final = Query("namespace", "namespace of the application, if several have this ID; Muster extension")
-
-
 _SECONDS: Final = Query("seconds", "how long to look", "integer")
-
 
 _READING: Final = (
     _view(
@@ -235,7 +210,6 @@ _READING: Final = (
     ),
 )
 
-
 _OTHERS: Final = (
     Route("GET", "/livez", 0, "Whether the process is alive.", endpoints.liveness, access=AccessLevel.OPEN),
     Route("GET", "/readyz", 0, "Whether it schedules.", endpoints.readiness, failures=(503,), access=AccessLevel.OPEN),
@@ -314,9 +288,7 @@ _OTHERS: Final = (
     ),
 )
 
-
 ROUTES: Final[tuple[Route, ...]] = (*_READING, *_OTHERS)
-
 
 #: Where something was once: answered with 301 (contract 4, row 29).
 MOVED: Final = {f"{_WS}/fullstatedump": "/debug/fullstatedump", f"{_WS}/stack": "/debug/stack"}

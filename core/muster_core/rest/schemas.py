@@ -9,14 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 #: Memory in bytes, vcore in millicores, others as they are counted.
 Amounts = dict[str, int]
 
-
 #: Whole percents by resource name.
 Percents = dict[str, int]
-
-
 Texts = dict[str, str]
-
-
 TimeNs = Annotated[int, Field(description="nanoseconds since the epoch")]
 
 

@@ -40,6 +40,8 @@ from muster_core.rest.schemas import FailureInfo
 from muster_core.runtime.log_level import LevelControl
 from muster_core.runtime.service import Scheduler
 
+_log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
@@ -56,10 +58,7 @@ class RestSettings:
 
 
 _PART: Final = re.compile(r"{(\w+)}")
-
-
 _REF: Final = "#/components/schemas/{model}"
-
 
 _SAID: Final = {
     400: "a parameter is wrong",
@@ -72,7 +71,6 @@ _SAID: Final = {
     501: "there is no such thing in this scheduler",
     503: "not now",
 }
-
 
 Json = dict[str, Any]
 
@@ -167,21 +165,11 @@ def _schemas() -> Json:
     return dict(sorted(found["$defs"].items()))
 
 
-_log = structlog.get_logger(__name__)
-
-
 #: How long answers that are being written are waited for at the end.
 _SHUTDOWN_S: Final = 1.0
-
-
 _ALLOWED_HEADERS: Final = "X-Requested-With,Content-Type,Accept,Origin"
-
-
 _MOST_BYTES: Final = MOST_CHARACTERS
-
-
 _OPENAPI: Final = "/openapi.json"
-
 
 #: Of the headers of a no.
 _KEPT: Final = (hdrs.ALLOW, hdrs.LOCATION)

@@ -39,6 +39,8 @@ from muster_core.si.session import Session
 from muster_si import si_pb2
 from muster_si.words import words
 
+_log = structlog.get_logger(__name__)
+
 
 class TimerHeap:
     """What is to ring, the earliest first; equal moments in the order they were set."""
@@ -91,15 +93,8 @@ def line(summed: ApplicationSummarized) -> str:
     return f"YK_APP_SUMMARY: {orjson.dumps(found).decode()}"
 
 
-_log = structlog.get_logger(__name__)
-
-
 _NOTED: Final = (EventRecorded, AskRecorded, AllocationsRecorded)
-
-
 _APPLICATION = (ApplicationAccepted, ApplicationRejected, ApplicationUpdated)
-
-
 _NODE = (NodeAccepted, NodeRejected)
 
 

@@ -31,7 +31,6 @@ _MODULES: Final[tuple[ModuleType, ...]] = tuple(
     import_module(f"{model.__name__}.{module.name}") for module in iter_modules(model.__path__)
 )
 
-
 _CLASSES: Final[Mapping[str, type]] = MappingProxyType(
     {
         name: found
@@ -40,7 +39,6 @@ _CLASSES: Final[Mapping[str, type]] = MappingProxyType(
         if isinstance(found, type) and (is_dataclass(found) or (issubclass(found, StrEnum) and found is not StrEnum))
     }
 )
-
 
 #: Nothing of the core nests deeper: a queue's path is bounded (semantics 26).
 _DEPTH: Final = 200

@@ -14,10 +14,8 @@ from muster_core.config.settings import DEFAULT_SETTINGS, CoreSettings, Severity
 
 _NUMBERS: Final = logging.getLevelNamesMapping()
 
-
 #: Everything that has no name of its own.
 _ALL: Final = "core"
-
 
 _SUBSYSTEMS: Final = {
     "muster_core.main": "core.entrypoint",

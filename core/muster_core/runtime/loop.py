@@ -35,6 +35,8 @@ from muster_core.si import encode
 from muster_core.si.session import EventQueue, QueuedMessage, Session
 from muster_core.state.scheduler_state import SchedulerState
 
+_log = structlog.get_logger(__name__)
+
 #: It sleeps no longer, so that a wall clock that was put right is noticed.
 _LONGEST_SLEEP_S: Final = 600.0
 
@@ -72,10 +74,8 @@ class WakeUpTimer:
 #: From one cycle's beginning to the next one's, at least: what somebody may wait who asks just after another.
 _LEAST_S: Final = 0.004
 
-
 #: From its end, at most, however long it took.
 _MOST_S: Final = 0.040
-
 
 #: Cycles' share of the time is one of so many parts.
 _PARTS: Final = 5
@@ -127,9 +127,6 @@ class CyclePacing:
 
 #: Clocks that make the engine look for victims.
 _PREEMPTING: Final = (TimerKind.PREEMPTION, TimerKind.QUOTA)
-
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,10 @@ from muster_si import keys, muster_pb2, si_pb2
 from muster_si.api import ResourceManagerCallback
 from muster_si.errors import RefusalCode, Refused, SessionLost
 
+_log = structlog.get_logger(__name__)
+
 #: Names and keys in one part at most, whatever is asked for: some 5 ms of work.
 LIMIT: Final = 2_000
-
-
 Name = TypeVar("Name", bound=str)
 
 
@@ -146,9 +146,6 @@ def _report(report: muster_pb2.UtilizationReport, partitions: Partitions, amount
         application=application,
         allocation=AllocationId(identity if application else ""),
     )
-
-
-_log = structlog.get_logger(__name__)
 
 
 #: Utilization reports, or facts, that are received without letting others run.

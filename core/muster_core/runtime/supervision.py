@@ -18,11 +18,7 @@ from muster_core.metrics.counters import Metrics
 from muster_core.model.effects import AllocationResponse, Effect
 
 _log = structlog.get_logger(__name__)
-
-
 T = TypeVar("T")
-
-
 C = TypeVar("C")
 
 

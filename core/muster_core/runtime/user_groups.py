@@ -39,6 +39,8 @@ from muster_core.si.session import EventQueue, QueuedMessage, Session
 from muster_core.si.values import NAME_LIMIT
 from muster_core.state.scheduler_state import Partition, SchedulerState
 
+_log = structlog.get_logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupsAnswer:
@@ -53,19 +55,14 @@ class GroupsAnswer:
 
 Directory = Callable[[str], GroupsAnswer]
 
-
 #: How long groups are believed.
 GROUPS_S: Final = 300.0
-
 
 #: How long a "no" is believed.
 PROBLEM_S: Final = 30.0
 
-
 #: Users that are remembered; beyond it the one that was told first is forgotten.
 _MOST: Final = 10_000
-
-
 Key = tuple[GroupResolver, str]
 
 
@@ -121,21 +118,13 @@ def _name(number: int) -> str:
 #: Where the secret is mounted (contract 2.9).
 SECRET: Final = Path("/run/secrets/ldap")
 
-
 #: For connecting, and for each answer.
 _LDAP_TIMEOUT_S: Final = 2
 
-
 #: Beyond it nobody's groups are looked at.
 _MOST_GROUPS: Final = 1000
-
-
 _USER: Final = "%s"
-
-
 _GROUP_TYPE: Final = "cn"
-
-
 _ESCAPED: Final = re.compile(rb"\\([0-9a-fA-F]{2})|\\(.)", re.DOTALL)
 
 
@@ -264,15 +253,10 @@ def _unescaped(text: str) -> str:
     return _ESCAPED.sub(plain, text.encode()).decode(errors="replace")
 
 
-_log = structlog.get_logger(__name__)
-
-
 _THREADS: Final = 4
-
 
 #: A silent directory is believed to be gone after so long.
 _LOOKUP_TIMEOUT_S: Final = 3.0
-
 
 #: One message waits no longer, however steadily its users are answered.
 _MOST_S: Final = 30.0

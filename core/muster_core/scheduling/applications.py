@@ -41,8 +41,6 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 
 #: How long ago an application may have completed without its resource manager knowing.
 _MOMENT_NS: Final = 60 * 1_000_000_000
-
-
 _ENDING = (ApplicationState.FAILING, ApplicationState.FAILED)
 
 

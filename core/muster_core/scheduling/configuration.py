@@ -32,8 +32,6 @@ from muster_core.state.reservations import PendingCallbacks
 from muster_core.state.scheduler_state import Partition, ResourceManager, SchedulerState, new_partition
 
 _WHY: Final = "is not configured any more"
-
-
 _New = ApplicationAdded | NodeAdded | NodeUpdated | AskAdded | AllocationReported
 
 

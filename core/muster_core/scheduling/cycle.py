@@ -82,12 +82,8 @@ _STATES: Final = {
     ReasonKind.CLUSTER: SchedulingState.FAILED,
 }
 
-
 _NOTHING: Final = AllocationPlan()
-
-
 _STARTED: Final = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
-
 
 _NOTES: Final = {
     Detail.APP_CANNOTRUN_QUEUE: Detail.APP_RUNNABLE_QUEUE,
@@ -408,7 +404,6 @@ def _has_started(app: Application) -> bool:
 
 #: Places a leaf gets before another leaf (or, in a FAIR leaf, application) has its turn.
 _TURN: Final = 64
-
 
 #: The same while nobody else waits; bounds the time of one turn.
 _TURN_ALONE: Final = 250

@@ -35,7 +35,6 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 #: What the resource manager refuses is its own answer's business.
 _NOT_ASKED: Final = frozenset({"Predicates"})
 
-
 #: Guards whose answers change with those who come and go.
 _OF_OTHERS: Final = _NOT_ASKED | {
     "NodePorts",
@@ -45,7 +44,6 @@ _OF_OTHERS: Final = _NOT_ASKED | {
     "InterPodAffinity",
     "PlacementConstraint",
 }
-
 
 #: An ask and the node it is to go to.
 Place = tuple[AllocationKey, NodeId]
@@ -92,19 +90,14 @@ def remaining_placements(nodes: NodeTable, app: Application, decision: Placement
 #: What a resource manager refused is asked again after this time: it does not say when its mind changes.
 REFUSED_NS: Final = 10 * 1_000_000_000
 
-
 #: A question without an answer counts as lost after this time.
 LOST_NS: Final = 30 * 1_000_000_000
-
 
 #: Why, where it gave no reason.
 REFUSED: Final = "node(s) were refused by the resource manager"
 
-
 #: Characters of a reason that are kept.
 _REASON_LIMIT: Final = 256
-
-
 Confirm = Callable[[Partition, Preemption, int], bool]
 
 
@@ -274,15 +267,10 @@ def _set_clock(partition: Partition, app: ApplicationId, number: int, now_ns: in
 
 #: So many asks have to come back from a node, within so long.
 REFUSALS: Final = 3
-
-
 WINDOW_NS: Final = 600 * 1_000_000_000
-
 
 #: Nodes that are looked at, and allocations on each, when one to be emptied is sought.
 _MOST_NODES: Final = 8
-
-
 _MOST_ALLOCATIONS: Final = 32
 
 

@@ -238,7 +238,6 @@ _LIVE = frozenset(ApplicationState) - {
     ApplicationState.EXPIRED,
 }
 
-
 _HOLDING = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
 
 

@@ -116,7 +116,6 @@ def forget_preemption(partition: Partition, running: RunningPreemption) -> None:
 
 _EARLY: Final = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.RESUMING)
 
-
 #: Attribute of a node (muster_si.keys, INSTANCE_TYPE).
 _INSTANCE_TYPE: Final = "si/instance-type"
 

@@ -144,7 +144,6 @@ def _waits(partition: Partition, name: ApplicationId) -> bool:
 
 _NO_KEY = AllocationKey("")
 
-
 #: What follows in each state if nothing is left of an application.
 _CONCLUDING: Final = {
     ApplicationState.NEW: ApplicationEvent.ACCEPT,
@@ -154,7 +153,6 @@ _CONCLUDING: Final = {
     ApplicationState.RESUMING: ApplicationEvent.ACCEPT,
     ApplicationState.FAILING: ApplicationEvent.FAIL,
 }
-
 
 _ACTIVE = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 

@@ -42,7 +42,6 @@ from muster_core.state.scheduler_state import Partition
 #: Until the next victims are chosen where there were more than one event looks at.
 _PAUSE_NS: Final = 1_000_000
 
-
 #: A queue's maximum and its delay, before a change.
 Before = tuple[Limit, int]
 
@@ -133,18 +132,13 @@ def _clear(queue: Queue) -> None:
 
 #: Searches of one leaf at a time, and applications looked at; more would keep the owner of the world too long.
 _SEARCHES: Final = 2
-
-
 _LOOKS: Final = 256
-
 
 #: How often the interval doubles.
 _DOUBLED: Final = 2
 
-
 #: Words of attempts that are kept of one ask.
 _WORDS_KEPT: Final = 8
-
 
 #: A time that does not come.
 _NEVER: Final = 2**63

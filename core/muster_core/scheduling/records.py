@@ -41,9 +41,7 @@ _STATES: Final[Mapping[ApplicationState, Detail]] = MappingProxyType(
     }
 )
 
-
 _QUOTAS: Final = (ReasonKind.QUOTA, ReasonKind.USER_QUOTA)
-
 
 _GOING: Final[Mapping[Termination | None, Detail]] = MappingProxyType(
     {

@@ -39,7 +39,6 @@ from muster_core.state.scheduler_state import Partition, SchedulerState
 
 _PlacesEvent = AskAdded | AskReleased | AllocationReported | AllocationReleased
 
-
 _PartitionEvent = (
     ApplicationAdded
     | ApplicationRemoved

@@ -26,10 +26,8 @@ from muster_core.state.scheduler_state import Partition
 
 _SECOND: Final = 1_000_000_000
 
-
 #: How often the back-off of a failed take-over doubles, from one second.
 _DOUBLED: Final = 4
-
 
 #: Of a plan that has to begin again.
 _NO_BASIS: Final[Basis] = (-1, ())

@@ -46,11 +46,7 @@ from muster_si import keys, si_pb2
 
 #: Longer ones are no quota: a few dozen resources fit many times.
 _LONGEST: Final = 16_384
-
-
 _MOST_DIGITS: Final = 18
-
-
 NO_QUOTA: Final = NamespaceQuota()
 
 
@@ -104,18 +100,12 @@ def _count(text: str, odd: list[str]) -> int | None:
 #: and a digest, 255 + 255 + 72 characters at most. Twice the 150,000 that this makes, rounded.
 IMAGES_LIMIT: Final = 262_144
 
-
 #: 1 PiB: sums of sizes stay exact in a double.
 _LARGEST: Final = 2**50
 
-
 #: An int32 in a CSINode.
 _MOST: Final = 2**31 - 1
-
-
 _NO_IMAGES: Final[Mapping[str, int]] = MappingProxyType({})
-
-
 Value = TypeVar("Value")
 
 
@@ -194,14 +184,11 @@ def _images(text: str) -> Mapping[str, int]:
 
 _SECOND: Final = 1_000_000_000
 
-
 #: Asks remembered that others may be like; beyond it the memo starts again.
 _REMEMBERED: Final = 2048
 
-
 #: What is each ask's own, beside its key.
 OWN_TAGS: Final = (keys.TAG_POD_NAME, keys.TAG_CREATION_TIME)
-
 
 #: What hangs on the name as well.
 _OF_THE_NAME: Final = frozenset({keys.TAG_VOLUMES, keys.TAG_PLACEMENT})
@@ -305,17 +292,14 @@ def _alike(like: AskSpec, key: str, name: str, created: str) -> AskSpec:
 
 _MILLISECOND: Final = 1_000_000
 
-
 #: A queue's full path: every part has its own, shorter bound where queues are made.
 _QUEUE_LIMIT: Final = 1024
-
 
 _NODE_ACTIONS: Final[Mapping[int, NodeAction]] = {
     si_pb2.NodeInfo.DRAIN_NODE: NodeAction.DRAIN,
     si_pb2.NodeInfo.DRAIN_TO_SCHEDULABLE: NodeAction.OPEN,
     si_pb2.NodeInfo.DECOMISSION: NodeAction.DECOMMISSION,
 }
-
 
 #: What is read of an allocation that is there, whatever else its tags say.
 _COUNTED_TAGS: Final = (
@@ -327,7 +311,6 @@ _COUNTED_TAGS: Final = (
     keys.TAG_FOREIGN,
     keys.TAG_REQUIRED_NODE,
 )
-
 
 #: The same of an application that has bound pods.
 _IDENTITY_TAGS: Final = (
@@ -341,7 +324,6 @@ _IDENTITY_TAGS: Final = (
     keys.APP_TAG_APPLICATION_ID,
     keys.APP_TAG_RENEWAL,
 )
-
 
 _STYLES: Final[Mapping[str, GangStyle]] = {keys.STYLE_SOFT: GangStyle.SOFT, keys.STYLE_HARD: GangStyle.HARD}
 

@@ -37,14 +37,12 @@ from muster_si import keys, muster_pb2, si_pb2
 
 _State = si_pb2.UpdateContainerSchedulingStateRequest
 
-
 _TERMINATIONS: Final[Mapping[Termination, si_pb2.TerminationType.ValueType]] = {
     Termination.STOPPED_BY_RM: si_pb2.STOPPED_BY_RM,
     Termination.TIMEOUT: si_pb2.TIMEOUT,
     Termination.PREEMPTED_BY_SCHEDULER: si_pb2.PREEMPTED_BY_SCHEDULER,
     Termination.PLACEHOLDER_REPLACED: si_pb2.PLACEHOLDER_REPLACED,
 }
-
 
 _STATES: Final[Mapping[SchedulingState, si_pb2.UpdateContainerSchedulingStateRequest.SchedulingState.ValueType]] = {
     SchedulingState.SKIPPED: _State.SKIPPED,
@@ -53,18 +51,12 @@ _STATES: Final[Mapping[SchedulingState, si_pb2.UpdateContainerSchedulingStateReq
     SchedulingState.FAILED: _State.FAILED,
 }
 
-
 #: Shapes remembered; beyond it the memo starts again.
 _REMEMBERED: Final = 2048
 
-
 #: By the identity of what asks have in common, which is kept beside it, so that nothing else can get that identity.
 _LIKE: Final[dict[int, tuple[Mapping[str, str], si_pb2.Allocation]]] = {}
-
-
 ApplicationNews = ApplicationAccepted | ApplicationRejected | ApplicationUpdated
-
-
 NodeNews = NodeAccepted | NodeRejected
 
 

@@ -101,14 +101,8 @@ def _first_id(entry: _Entry) -> int:
 
 #: Longer messages are cut (contract 6.1).
 TEXT_LIMIT: Final = 1024
-
-
 TYPES: Final = {notice: si_pb2.EventRecord.Type.Value(notice.value) for notice in Notice}
-
-
 CHANGES: Final = {change: si_pb2.EventRecord.ChangeType.Value(change.value) for change in Change}
-
-
 DETAILS: Final = {detail: si_pb2.EventRecord.ChangeDetail.Value(detail.value) for detail in Detail}
 
 
@@ -141,7 +135,6 @@ def as_json(record: Record) -> dict[str, object]:
 
 #: Records a reader may be behind.
 LAG: Final = 20_000
-
 
 #: Records handed to a reader at once.
 _PORTION: Final = 500
@@ -193,11 +186,8 @@ class Stream:
 #: Records that are kept (contract 3, event.ringBufferCapacity).
 RING_CAPACITY: Final = 100_000
 
-
 #: Streams at a time, and of them of one host (contract 3, event.maxStreams, event.maxStreamsPerHost).
 MOST_STREAMS: Final = 100
-
-
 MOST_STREAMS_PER_HOST: Final = 15
 
 
@@ -289,17 +279,11 @@ class EventStore:
 
 #: Slots of a window (contract 3, event.requestCapacity).
 REQUEST_CAPACITY: Final = 1_000
-
-
 _WINDOW_NS: Final = 2_000_000_000
-
-
 _SAME_NS: Final = 15_000_000_000
-
 
 #: Subjects whose last words are remembered; beyond it the oldest are forgotten early.
 _REMEMBERED: Final = 20_000
-
 
 #: Whom, about what, in which words.
 _Words = tuple[RmId, Notice, str, str]

@@ -76,9 +76,7 @@ _SELECTOR_OPERATORS: Final = {
     "DoesNotExist": TargetOperator.NOT_EXIST,
 }
 
-
 _TERM_FIELDS: Final = ("topologyKey", "labelSelector", "namespaces", "namespaceSelector")
-
 
 _SPREAD_FIELDS: Final = frozenset(
     {
@@ -92,22 +90,11 @@ _SPREAD_FIELDS: Final = frozenset(
     }
 )
 
-
 _UNSATISFIABLE: Final = frozenset({"DoNotSchedule", "ScheduleAnyway"})
-
-
 _POLICIES: Final = frozenset({"Honor", "Ignore"})
-
-
 _DISKS: Final = frozenset({"gce", "aws", "iscsi", "rbd"})
-
-
 _PORTS: Final = 65_535
-
-
 _WEIGHT: Final = 100
-
-
 Value = TypeVar("Value")
 
 
@@ -308,11 +295,8 @@ def _preferred(found: Object) -> tuple[int, Term]:
 
 _FIELDS: Final = frozenset({"name", "minMember", "resource", "constraints", "podConstraints", "labels"})
 
-
 #: Of places without pods, which have no other pod to say it.
 _PODLESS_FIELDS: Final = frozenset({"preferences", "priority", "allowPreemptSelf", "allowPreemptOther"})
-
-
 _PRIORITY_LIMIT: Final = 2**31
 
 
@@ -373,7 +357,6 @@ def _member_properties(found: Object, namespace: str) -> PodProperties:
 #: Distinct amounts kept as one shared value; beyond it the memo starts again.
 _SHARED_AMOUNTS: Final = 4096
 
-
 _TERMINATIONS: Final[Mapping[int, Termination]] = {
     si_pb2.STOPPED_BY_RM: Termination.STOPPED_BY_RM,
     si_pb2.TIMEOUT: Termination.TIMEOUT,
@@ -381,10 +364,8 @@ _TERMINATIONS: Final[Mapping[int, Termination]] = {
     si_pb2.PLACEHOLDER_REPLACED: Termination.PLACEHOLDER_REPLACED,
 }
 
-
 #: One for all: Python makes an empty frozen set again each time.
 _NOWHERE: Final[frozenset[NodeId]] = frozenset()
-
 
 _PLACEMENTS: Final[Mapping[str, GangPlacement]] = {
     keys.PLACEMENT_RESERVE: GangPlacement.RESERVE,

@@ -44,7 +44,6 @@ from muster_si import keys, muster_pb2
 
 _BINDING_MODES: Final = frozenset({"Immediate", "WaitForFirstConsumer"})
 
-
 _VOLUME_FIELDS: Final = frozenset(
     {
         "capacity",
@@ -61,7 +60,6 @@ _VOLUME_FIELDS: Final = frozenset(
         "deleting",
     }
 )
-
 
 _CLAIM_FIELDS: Final = frozenset(
     {
@@ -80,7 +78,6 @@ _CLAIM_FIELDS: Final = frozenset(
         "deleting",
     }
 )
-
 
 Reader = Callable[[str, Object], StorageFact]
 
@@ -215,7 +212,6 @@ def _two_parts(name: str) -> None:
 
 
 ClusterObject = muster_pb2.Fact
-
 
 _READERS: Final[Mapping[int, tuple[ObjectKind, Reader]]] = {
     ClusterObject.VOLUME: (ObjectKind.VOLUME, volume),

@@ -42,24 +42,14 @@ class InvalidField(Exception):
 #: Longest JSON text of one map value, in characters.
 TEXT_LIMIT: Final = 65_536
 
-
 #: Longest name of anything.
 NAME_LIMIT: Final = 256
 
-
 #: Distinct texts remembered; a class of pods has one.
 REMEMBERED: Final = 1024
-
-
 Item = TypeVar("Item")
-
-
 Value = TypeVar("Value")
-
-
 Texts = TypeVarTuple("Texts")
-
-
 Object = Mapping[str, object]
 
 
@@ -169,20 +159,10 @@ def flag(found: Object, field: str, *, default: bool = False) -> bool:
 
 #: Largest quantity: two of them still add within int64 (semantics 3).
 QUANTITY_LIMIT: Final = 2**62
-
-
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
-
-
 _TOLERATION_OPERATORS: Final = frozenset({"Equal", "Exists"})
-
-
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-
-
 _TARGET_OPERATORS: Final = frozenset(TargetOperator)
-
-
 _DIGITS_OF_A_TIME: Final = 16
 
 

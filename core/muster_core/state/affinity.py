@@ -23,13 +23,9 @@ from muster_core.model.ids import ApplicationId
 #: The scope of a selector that may mean pods of any namespace.
 ANYWHERE: Final = ""
 
-
 #: What every selector reads beside labels.
 _ALWAYS: Final = frozenset({NAMESPACE, TERMINATING})
-
-
 _NO_KEYS: Final[Mapping[str, int]] = {}
-
 
 #: A scope, which is a namespace or ANYWHERE, and the tag that is read there.
 Read = tuple[str, str]
@@ -354,13 +350,9 @@ class TagCounts:
 
 Key = TypeVar("Key")
 
-
 #: Row → how many.
 Counted = dict[int, int]
-
-
 _Pair = tuple[str, str]
-
 
 #: Where the terms are that ask for no value.
 _ANY: Final[_Pair] = ("", "")

@@ -19,8 +19,6 @@ from muster_core.state.reservations import GangKey
 
 #: Instance type of a node that names none.
 UNKNOWN_TYPE: Final = "UNKNOWN"
-
-
 _SECOND: Final = 1_000_000_000
 
 

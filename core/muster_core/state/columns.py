@@ -19,24 +19,13 @@ from muster_core.model.resources import Resources
 from muster_core.model.specs import NodeSpec
 
 IntColumn = npt.NDArray[np.int64]
-
-
 FloatColumn = npt.NDArray[np.float64]
-
-
 BoolColumn = npt.NDArray[np.bool_]
-
-
 CodeColumn = npt.NDArray[np.int32]
-
-
 _FIRST_SIZE = 16
-
 
 #: Answers about all rows that a memory keeps: so many, or fewer where they would take more bytes than this together.
 _MOST_KEPT = 4096
-
-
 _KEPT_BYTES = 1 << 27
 
 
@@ -244,8 +233,6 @@ class Amounts:
 
 
 _ABSENT = -1
-
-
 Mark = TypeVar("Mark", bound=Hashable)
 
 
@@ -388,8 +375,6 @@ class Marks(Generic[Mark]):
 
 #: Keys that have a column; one more, and those that nobody asks for any more go with the others.
 _MOST_COLUMNS: Final = 256
-
-
 _HOST_NAMES: Final = frozenset({"si/hostname", "hostname"})
 
 

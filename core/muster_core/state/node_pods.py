@@ -18,11 +18,7 @@ from muster_core.state.storage import Storage
 
 #: More than any node attaches.
 NO_LIMIT: Final = 2**62
-
-
 _NOTHING: Final[frozenset[VolumeHandle]] = frozenset()
-
-
 Key = TypeVar("Key")
 
 
@@ -198,10 +194,7 @@ def _padded(column: IntColumn | None, size: int, filler: int) -> IntColumn:
 
 #: Every namespace has it, with its name.
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
-
-
 _NO_LABELS: Final[Mapping[str, str]] = {}
-
 
 #: Terms whose tags are remembered between two changes of namespaces.
 _MEMORY: Final = 65_536

@@ -131,7 +131,6 @@ class NodeScoreCache:
 #: Cells of fewer rows than this on average are not worth telling apart from rows.
 _WORTH: Final = 2
 
-
 #: Codes of combined keys that an int64 tells apart.
 _MOST_CODES: Final = 2**62
 
@@ -252,7 +251,6 @@ class Images:
 
 #: Refused binds that are remembered of a node.
 _REFUSALS_KEPT: Final = 16
-
 
 #: Fewer nodes than this are quicker asked and charged one by one than by columns.
 _FEW: Final = 6

@@ -125,10 +125,7 @@ _ORDERS: Final[Mapping[ApplicationOrder, Callable[[OrderingContext, Application]
     {ApplicationOrder.FIFO: _fifo, ApplicationOrder.FAIR: _fair}
 )
 
-
 _LOWEST: Final = -(2**31)
-
-
 _HIGHEST: Final = 2**31 - 1
 
 

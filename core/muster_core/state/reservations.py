@@ -89,7 +89,6 @@ class Reservations:
 #: Preemptions that are remembered for people to look at.
 _KEPT: Final = 100
 
-
 #: An allocation, among those of all applications.
 PlaceId = tuple[ApplicationId, AllocationId]
 
@@ -133,7 +132,6 @@ def pair(one: QueuePath, other: QueuePath) -> Pair:
 
 #: What is searched for at once: the scheduling classes of the asks and how many of each.
 Wanted = tuple[tuple[AskClass, int], ...]
-
 
 #: When preemption could help last: changes of allocations and queues, and of nodes.
 Epoch = tuple[int, int]
@@ -203,7 +201,6 @@ class Preemptions:
 
 #: The epoch of the nodes' facts, and the gang's waiting requests by class.
 Basis = tuple[int, tuple[tuple[AskClass, int], ...]]
-
 
 #: (priority, negative; creation time; identity): the lowest goes first.
 GangKey = tuple[int, int, ApplicationId]

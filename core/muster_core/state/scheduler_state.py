@@ -123,8 +123,6 @@ class Outbox:
 
 #: Ended applications that are kept for people to look at.
 HISTORY: Final = 1000
-
-
 _NUMBER_BITS: Final = 40
 
 

@@ -78,15 +78,12 @@ BlockingReason = (
     NoNodeFits | MembersDoNotFit | NodeNotReserved | QuotaExceeded | MaxApplicationsReached | QueuedBehindGang
 )
 
-
 #: Keys that are renewed at one use of an ordered set, and lines whose first applications become active at one attempt.
 #: Sets that are not larger are always in exact order.
 _AT_ONCE: Final = 64
 
-
 #: Queues that moved since a line was used last; if there are more, all keys of the line are renewed step by step.
 _MOST_MOVED: Final = 256
-
 
 #: Queues with something in a line that are looked up in those that moved, and not the other way about.
 _FEW: Final = 8

@@ -31,14 +31,11 @@ from muster_core.state.columns import BoolColumn, IntColumn
 #: Which nodes a volume is reached from, as its object says it.
 Affinity = tuple[Term, ...] | None
 
-
 #: The rows of these nodes.
 Reach = Callable[[Affinity], BoolColumn]
 
-
 #: Sizes for which the rows are kept; one more, and all are counted again when they are asked for.
 _MOST_SIZES: Final = 64
-
 
 #: A group that more rows reach is not listed for each of them.
 _MANY: Final = 64
@@ -148,7 +145,6 @@ class VolumePool:
 
 #: Demands whose pools are kept.
 _MOST_POOLS: Final = 256
-
 
 #: Begins the handle of a volume that is yet to be made, which no driver gives.
 _UNMADE: Final = "\0"

@@ -48,8 +48,6 @@ class Account:
 
 
 Accounts = dict[str, dict[QueuePath, Account]]
-
-
 _IDLE = Account()
 
 

@@ -20,31 +20,14 @@ from muster_operator.model.settings import AccessRules, AdmissionSettings, Names
 from muster_si import keys
 
 PROCESS_NAMESPACES: Final = "admissionController.filtering.processNamespaces"
-
-
 BYPASS_NAMESPACES: Final = "admissionController.filtering.bypassNamespaces"
-
-
 LABEL_NAMESPACES: Final = "admissionController.filtering.labelNamespaces"
-
-
 NO_LABEL_NAMESPACES: Final = "admissionController.filtering.noLabelNamespaces"
-
-
 BYPASS_AUTH: Final = "admissionController.accessControl.bypassAuth"
-
-
 TRUST_CONTROLLERS: Final = "admissionController.accessControl.trustControllers"
-
-
 SYSTEM_USERS: Final = "admissionController.accessControl.systemUsers"
-
-
 EXTERNAL_USERS: Final = "admissionController.accessControl.externalUsers"
-
-
 EXTERNAL_GROUPS: Final = "admissionController.accessControl.externalGroups"
-
 
 #: As the ConfigMap would have them.
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -60,25 +43,16 @@ DEFAULTS: Final[Mapping[str, str]] = {
     EXTERNAL_GROUPS: "",
 }
 
-
 #: The name that is set on pods, if it is served.
 _OWN_NAME: Final = "muster"
 
-
 #: Characters of one expression, and bytes that it may take compiled.
 _LONGEST: Final = 1024
-
-
 _MOST_MEMORY: Final = 1024 * 1024
-
 
 #: Cannot be found in anything.
 _NOTHING: Final = "x^"
-
-
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
 T = TypeVar("T")
 
 
@@ -199,7 +173,6 @@ def _compiled(expression: str) -> Pattern:
 #: Ends the keys of queue configurations.
 QUEUES: Final = ".yaml"
 
-
 #: How alike two keys have to be for one to be meant by the other.
 ALIKE: Final = 0.75
 
@@ -302,7 +275,6 @@ CLOCKS: Final = (
     _at_once(keys.EXTRA_EXPIRY, "72h", "how long an ended application can be looked at"),
 )
 
-
 OPERATOR: Final = (
     _at_start(settings.CLUSTER_ID, "mycluster", "the name of the cluster towards the core and in REST"),
     _at_start(settings.POLICY_GROUP, "queues", "the entry with the queues is `<policyGroup>.yaml`"),
@@ -362,9 +334,7 @@ ADMISSION: Final = (
     _rules(EXTERNAL_GROUPS, "groups whose members may"),
 )
 
-
 LEVELS: Final = "log.<subsystem>.level"
-
 
 TELLING: Final = (
     _at_once(keys.SETTING_EVENT_TRACKING, "true", "changes are noted for REST; off keeps what was noted"),
@@ -383,10 +353,8 @@ TELLING: Final = (
     _at_once(LEVELS, "", "the same for a part of Muster; not set: as the one above it, `core.rest` as `core`"),
 )
 
-
 #: What the names of subsystems begin with: parts of the core, of the operator, of its admission (contract 3.1).
 SUBSYSTEMS: Final = frozenset({"admission", "core", "deprecation", "kubernetes", "shim"})
-
 
 #: By heading, in the order in which people read them.
 CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
@@ -398,11 +366,9 @@ CATALOGUE: Final[Mapping[str, tuple[Setting, ...]]] = MappingProxyType(
     }
 )
 
-
 SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
     {setting.key: setting for group in CATALOGUE.values() for setting in group}
 )
-
 
 #: Keys of YuniKorn that mean nothing here, and why nothing is missing.
 MEANINGLESS: Final[Mapping[str, str]] = MappingProxyType(

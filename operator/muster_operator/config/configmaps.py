@@ -15,14 +15,10 @@ from muster_operator.translate.values import Raw, mapping, text
 
 #: In the order of asking; within a pair the later one wins.
 PAIRS: Final = (("muster-defaults", "muster-configs"), ("yunikorn-defaults", "yunikorn-configs"))
-
-
 NAMES: Final = frozenset(name for pair in PAIRS for name in pair)
-
 
 #: Largest unpacked entry, bytes: a queue configuration for thousands of queues, but no bomb.
 UNPACKED_LIMIT: Final = 16 * 1024 * 1024
-
 
 #: Ends the keys of `binaryData` that are unpacked.
 PACKED: Final = ".gz"

@@ -14,60 +14,32 @@ from muster_operator.model.settings import Settings
 from muster_si import keys
 
 CLUSTER_ID: Final = "service.clusterId"
-
-
 POLICY_GROUP: Final = "service.policyGroup"
-
 
 #: Ours: comma list of the scheduler names that are served.
 SCHEDULER_NAMES: Final = "service.schedulerNames"
-
-
 HOT_REFRESH: Final = "service.enableConfigHotRefresh"
-
-
 DISABLE_GANG: Final = "service.disableGangScheduling"
-
 
 #: Ours: namespaces that share application IDs.
 SHARING_GROUPS: Final = "applications.sharingGroups"
 
-
 #: Ours: how gangs that do not say it get their places (semantics 16).
 GANG_PLACEMENT: Final = "gang.placement"
-
-
 PLACEHOLDER_IMAGE: Final = "service.placeholderImage"
-
-
 RUN_AS_USER: Final = "service.placeholderRunAsUser"
-
-
 RUN_AS_GROUP: Final = "service.placeholderRunAsGroup"
-
-
 FS_GROUP: Final = "service.placeholderFsGroup"
-
 
 #: The documentation and the source of YuniKorn spell it differently; the later one wins (contract 14, 4).
 INSTANCE_TYPE_LABELS: Final = ("service.instanceTypeNodeLabelKey", "service.nodeInstanceTypeNodeLabelKey")
-
-
 VOLUME_BIND_TIMEOUT: Final = "service.volumeBindTimeout"
-
-
 UNIQUE_APP_IDS: Final = "admissionController.filtering.generateUniqueAppId"
-
-
 QPS: Final = "kubernetes.qps"
-
-
 BURST: Final = "kubernetes.burst"
-
 
 #: Ours: requests to the API server in flight at once.
 WRITERS: Final = "kubernetes.concurrency"
-
 
 #: Time-outs of ours that the core reads; the operator only checks that they are durations.
 DURATIONS: Final = (
@@ -84,9 +56,7 @@ DURATIONS: Final = (
     keys.EXTRA_EXPIRY,
 )
 
-
 T = TypeVar("T")
-
 
 #: Zap's levels by number and name, as the standard library's names (contract 3).
 _LEVELS: Final = {
@@ -106,19 +76,10 @@ _LEVELS: Final = {
     "FATAL": "CRITICAL",
 }
 
-
 _GO_DURATION: Final = re.compile(r"[+-]?(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+)")
-
-
 _PART_OF_DURATION: Final = re.compile(r"([\d.]+)(ns|us|µs|ms|s|m|h)")
-
-
 _UNITS_S: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 
 

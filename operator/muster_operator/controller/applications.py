@@ -26,8 +26,6 @@ from muster_si import keys
 
 #: Differences of one application that are told; who has more has been told enough.
 _MAX_TOLD: Final = 16
-
-
 _NOBODY: Final = UserInfo()
 
 
@@ -103,11 +101,8 @@ def _tell_missing_definition(out: Outcome, app: Application, pod: Pod) -> bool:
 #: The core has answered, and the application may have asks and allocations.
 ANSWERED = frozenset({AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING, AppState.RUNNING})
 
-
 #: Members that are gone and still in the heap of ages, beyond as many as there are.
 _GONE: Final = 64
-
-
 _KNOWN_TO_THE_CORE = ANSWERED | {AppState.SUBMITTED}
 
 
@@ -413,7 +408,6 @@ def placeholder_bound(ledger: Ledger, out: Outcome, task: Task, now: float) -> N
 
 #: Without a real pod there is nothing to reserve for.
 _EARLY = frozenset({AppState.NEW, AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RESUMING})
-
 
 #: A placeholder lost for one of these reasons is made again while the gang reserves.
 _REPLACEABLE = frozenset({None, TerminationType.PREEMPTED_BY_SCHEDULER})

@@ -59,13 +59,8 @@ from muster_operator.model.states import AppState, TaskEvent, TaskState
 from muster_si import keys
 
 _FORBIDDEN: Final = 403
-
-
 _GONE: Final = 404
-
-
 _CONFLICT: Final = 409
-
 
 #: How often a bind that nobody answered is sent before it counts as failed.
 _MAX_BINDS: Final = 3
@@ -175,8 +170,6 @@ def _create(ledger: Ledger, out: Outcome, result: Result, command: CreatePlaceho
 
 #: The core's confirmation of our own release: nothing to do (semantics 4).
 _OURS = frozenset({TerminationType.STOPPED_BY_RM, TerminationType.UNKNOWN})
-
-
 _NO_RESOURCES = "Scheduling has timed out due to insufficient resources"
 
 

@@ -15,17 +15,9 @@ from muster_operator.model.ids import PodUid
 from muster_operator.model.pods import ForeignPod, Pod
 
 P = ParamSpec("P")
-
-
 T = TypeVar("T")
-
-
 _BOUND: Final = "internal error: the pod counts on its node only, and not in its application or queue"
-
-
 _WAITING: Final = "internal error: the pod is not scheduled until it changes"
-
-
 _REPORT: Final = "; see the operator's log and report it"
 
 

@@ -35,7 +35,6 @@ from muster_operator.translate.gangs import placeholder_ask, placeholder_name
 #: Creations that one gang orders before the next one of its namespace has its turn.
 _TURN: Final = 50
 
-
 _NO_KEY: Final = (
     "placeholders wait for the signing key: Muster cannot read or create the Secret muster-signing; "
     "check the log and the permissions of the operator"

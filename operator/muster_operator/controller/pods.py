@@ -20,7 +20,6 @@ _UNBOUND = frozenset(
     {TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED, TaskState.FAILED}
 )
 
-
 #: It was given no place yet, and nobody ordered its end.
 _WAITING = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.REJECTED})
 

@@ -47,14 +47,9 @@ from muster_operator.model.states import AppState
 #: Pods or so that are handled without letting others run: some 10 ms.
 TURN: Final = 500
 
-
 #: Pods that are only looked at without letting others run: some 5 ms.
 WALKED: Final = 10_000
-
-
 _NODE_LEFT_OUT: Final = "internal error: the node is left out; see the operator's log and report it"
-
-
 _VERDICTS = AllocationResponse | ApplicationResponse | CoreEvents | NodeResponse | Recommendations | SchedulingStates
 
 

@@ -93,22 +93,15 @@ _REASONS = {
     SchedulingState.SKIPPED: names.CONDITION_SKIPPED,
 }
 
-
 #: Between what a pod needs and the node that is reserved for it.
 _WAITING: Final = " Waiting: "
-
-
 _DEFAULT_MESSAGE = "request is waiting for cluster resources become available"
-
 
 #: A pod waits for its own ask, or for the places of its gang.
 _WAITING_STATES: Final = frozenset({TaskState.SCHEDULING, TaskState.PENDING})
 
-
 #: So many conditions of a pod are written before the pauses between two begin to grow.
 _FREE_WRITES: Final = 3
-
-
 _LONGEST_WRITE_PAUSE_S: Final = 300.0
 
 
@@ -187,16 +180,11 @@ def _pause(task: Task, first: float) -> float:
 
 #: Seconds between two looks at a gang; they double up to the longest.
 FIRST_LOOK_S: Final = 2.0
-
-
 _LONGEST_GANG_PAUSE_S: Final = 60.0
-
 
 #: From this pause on the originator of a gang whose own writes do not get through says so too; before it they only wait
 #: their turn. The others follow at the longest pause: what they would write, others' writes would have to wait for.
 _OURS_S: Final = 32.0
-
-
 _SPOKEN_FOR: Final = frozenset({AppState.SUBMITTED, AppState.ACCEPTED, AppState.RESERVING, AppState.RUNNING})
 
 
@@ -375,11 +363,8 @@ def _of_originator(app: Application) -> Condition:
 #: Seconds that an API server keeps an event, unless it is told otherwise (kube-apiserver, --event-ttl).
 STANDS_S: Final = 3600.0
 
-
 #: Different words about one pod that are remembered.
 _REMEMBERED: Final = 8
-
-
 _NUMBER: Final = re.compile(r"\d+")
 
 

@@ -262,7 +262,6 @@ def abandon_volumes(ledger: Ledger, out: Outcome, task: Task) -> None:
 
 _FAILABLE = frozenset({TaskState.NEW, TaskState.PENDING, TaskState.SCHEDULING, TaskState.ALLOCATED, TaskState.REJECTED})
 
-
 #: Nodes that one pod avoids at most.
 _MAX_AVOIDED: Final = 8
 

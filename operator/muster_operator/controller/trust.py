@@ -22,18 +22,15 @@ UNKNOWN = (
     "nor deleted. Delete the pod, or restore the Secret with the signing key"
 )
 
-
 _UNSIGNED = (
     f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved, and Muster did not sign this pod: it is not scheduled. "
     "Delete the pod, or create it again without the annotation; `muster placeholders` lists such pods"
 )
 
-
 _STRIPPED = (
     "this pod has the name and the container of a placeholder, and Muster did not sign it: it is not scheduled. "
     "Delete the pod, or give it another name"
 )
-
 
 _NOT_OURS = f"annotation {names.ANNOTATION_PLACEHOLDER} is reserved and ignored here; remove it"
 

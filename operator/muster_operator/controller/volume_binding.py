@@ -88,11 +88,8 @@ def _compares(value: str | None, requirement: Requirement) -> bool:
 #: How often a write that nobody answered is sent before it counts as failed.
 _MAX_TRIES: Final = 3
 
-
 #: What a claim is: bound, or not yet. Anything else is a text that says why it never will be on this node.
 _BOUND: Final = None
-
-
 _NOT_YET: Final = ""
 
 

@@ -34,8 +34,9 @@ from muster_operator.model.errors import ApiRefused, PartEnded, Unreachable
 from muster_operator.runtime.inbox import Inbox
 from muster_operator.runtime.session import NEEDED
 
-log = structlog.get_logger("muster.fast_path")
+comparison_log = structlog.get_logger("muster.comparison")
 
+log = structlog.get_logger("muster.fast_path")
 
 #: (group, plural) of the resources that take the fast path: there are as many as nodes, pods or volumes, or more.
 FAST: Final = frozenset(
@@ -49,7 +50,6 @@ FAST: Final = frozenset(
     }
 )
 
-
 _WATCHER_PARAMETERS: Final = (
     "namespace",
     "settings",
@@ -59,7 +59,6 @@ _WATCHER_PARAMETERS: Final = (
     "operator_indexed",
     "resource_indexed",
 )
-
 
 _REQUEST_PARAMETERS: Final = (
     *("method", "url", "settings", "payload", "headers", "timeout", "backoffs", "context", "logger"),
@@ -158,16 +157,11 @@ def handlers_for(registries: Iterable[kopf.OperatorRegistry], resource: Any) -> 
     ]
 
 
-comparison_log = structlog.get_logger("muster.comparison")
-
-
 #: Seconds between comparisons: these resources are small, but for a cluster without the fast path.
 COMPARE_S: Final = 300.0
 
-
 #: Seconds between two looks at how much the watches have brought.
 LOOK_S: Final = 10.0
-
 
 #: Where each resource is listed; what pods are read with comes before pods.
 PATHS: Final = {
@@ -183,7 +177,6 @@ PATHS: Final = {
     "nodes": "/api/v1/nodes",
     "pods": "/api/v1/pods",
 }
-
 
 #: The cluster does not have this kind, so there is nothing of it.
 _NOT_SERVED: Final = 404
@@ -240,8 +233,6 @@ async def note_bytes(session: KubeSession, inbox: Inbox) -> None:
 
 #: Seconds kopf gets to close its streams.
 STOP_S: Final = 5.0
-
-
 Tasks = Collection[asyncio.Task[None]]
 
 

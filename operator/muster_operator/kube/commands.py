@@ -57,6 +57,8 @@ from muster_operator.model.storage import ClaimRef
 from muster_operator.translate.storage import SELECTED_NODE
 from muster_operator.translate.values import Raw, mapping, strings, text
 
+log = structlog.get_logger("muster.kube")
+
 #: Series remembered; the one longest silent is forgotten first and would start again.
 REMEMBERED: Final = 4096
 
@@ -109,10 +111,8 @@ def _key(command: PostEvent) -> tuple[str, str, str]:
 #: Seconds a bind may take: less than others get, because a session waits for the last binds of the one before.
 BIND_S: Final = 5.0
 
-
 #: Longest note of an event, bytes (events.k8s.io/v1 validation).
 NOTE_LIMIT: Final = 1024
-
 
 #: Events about cluster-wide objects live in this namespace, as the API server demands.
 CLUSTER_EVENTS_NAMESPACE: Final = "default"
@@ -327,11 +327,8 @@ def _claim_change(command: SelectNode, raw: Raw) -> dict[str, Any] | None:
 
 Send = Callable[[StorageCommand, Request, Retry], Awaitable[Reply]]
 
-
 #: How often an object is looked at that others write, too: its controller, a provisioner.
 _MOST_LOOKS: Final = 8
-
-
 _CONFLICT: Final = 409
 
 
@@ -352,9 +349,6 @@ async def retry_on_conflict(command: StorageCommand, send: Send, policies: Polic
         if reply.status != _CONFLICT:
             break
     return reply
-
-
-log = structlog.get_logger("muster.kube")
 
 
 #: The answer that never came.

@@ -44,7 +44,6 @@ def unmeasured(verb: str, resource: str, status: int, seconds: float) -> None:
 #: Answers whose smallest difference counts: `Date` has whole seconds, and an answer takes its time to come.
 ANSWERS: Final = 32
 
-
 #: Seconds of difference that the resolution of `Date` and a slow answer may make up.
 TOLERATED_S: Final = 2.0
 
@@ -71,18 +70,14 @@ class ServerClock:
 
 UNAVAILABLE: Final = 503
 
-
 #: Statuses that say "not now": throttled, or the server or its store in trouble.
 PASSING: Final = frozenset({429, 500, 502, UNAVAILABLE, 504})
-
 
 #: Statuses whose Retry-After is meant for us: too many requests of ours, or of everybody's.
 THROTTLED: Final = frozenset({429, UNAVAILABLE})
 
-
 #: A pause is longer by up to this share.
 JITTER: Final = 0.25
-
 
 #: A server that asks for more patience than this gets another try anyway.
 RETRY_AFTER_LIMIT_S: Final = 30.0
@@ -156,10 +151,7 @@ def told_pause_s(header: str | None, now: float) -> float | None:
 
 #: What a path of ours is made of; anything else in it is quoted.
 _PLAIN: Final = "/?=&%:,-._~"
-
-
 _RETRY_AFTER: Final = b"retry-after"
-
 
 #: What may be done twice (RFC 9110, 9.2.2).
 _IDEMPOTENT: Final = frozenset({"DELETE", "PUT"})

@@ -28,13 +28,12 @@ from muster_operator.model.commands import EventType, Importance, PostEvent, Sub
 from muster_operator.model.errors import ApiRefused, LeadershipLost, Unreachable
 from muster_operator.model.names import FIELD_MANAGER, LABEL_ROLE, ROLE_LEADER
 
-REASON: Final = "LeaderElection"
+log = structlog.get_logger("muster.leading")
 
+REASON: Final = "LeaderElection"
 
 #: The event about watches that deliver nothing, and that they do again.
 WATCHES_STALE: Final = "WatchesStale"
-
-
 WATCHES_FRESH: Final = "WatchesFresh"
 
 
@@ -58,17 +57,12 @@ def about_lease(namespace: str, name: str, uid: str, reason: str, note: str) -> 
     )
 
 
-log = structlog.get_logger("muster.leading")
-
-
 #: Seconds for which a holder that is silent keeps the lease, unless told otherwise. With the second in which a standby
 #: looks again and the replay, somebody leads 12 s after a kill.
 DURATION_S: Final = 10
 
-
 #: Parts of that: after which a holder renews, another looks; for which a renewal allows writes; which a request takes.
 RENEW, LOOK, WRITES, REQUEST = 0.2, 0.1, 0.7, 0.35
-
 
 #: Looks are spread by up to this part, so that several do not ask in step.
 JITTER: Final = 0.3
@@ -287,14 +281,11 @@ def _now() -> str:
 
 MARKED: Final = quote(f"{LABEL_ROLE}={ROLE_LEADER}")
 
-
 #: Seconds between looks while we lead.
 PERIOD_S: Final = 30.0
 
-
 #: Seconds after the first look that failed; after each further one twice as many, up to the period.
 AGAIN_S: Final = 1.0
-
 
 #: The pod went, or is another one of its name by now: there is nothing to take the mark from.
 GONE: Final = frozenset({404, 409})

@@ -17,11 +17,8 @@ from muster_operator.model.errors import ApiRefused
 
 NO_HOLDER: Final = ""
 
-
 #: Marks Leases of Musters, and says on each which scheduler names it serves, separated by commas.
 LABELS: Final = {"app.kubernetes.io/name": "muster", "app.kubernetes.io/component": "operator"}
-
-
 ANNOTATION_SERVES: Final = "internal.yunikorn.apache.org/scheduler-names"
 
 

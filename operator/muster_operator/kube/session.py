@@ -38,10 +38,8 @@ from muster_operator.model.errors import AnswerTooLarge, ApiRefused, NoCredentia
 
 log = structlog.get_logger("muster.credentials")
 
-
 #: Seconds between looks at the files; a service account's token lives an hour, its file changes at 80 percent of that.
 LOOK_S: Final = 10.0
-
 
 #: Where a cluster puts the files of a service account.
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -144,30 +142,21 @@ def fingerprint(paths: Iterable[str | bytes | os.PathLike[str] | os.PathLike[byt
 #: Seconds an idle connection is kept; load balancers in front of API servers usually cut after 60 or more.
 KEEPALIVE_S: Final = 50.0
 
-
 #: A silent connection is asked after so many seconds, so often, so many times before it counts as gone.
 PROBES: Final[Sequence[tuple[str, int]]] = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
-
 
 #: Milliseconds that what was sent may stay unacknowledged.
 UNACKNOWLEDGED_MS: Final = 30_000
 
-
 #: Seconds that requests on connections of an old certificate get to finish.
 LAST_WORDS_S: Final = 20.0
-
 
 #: Connections at once: all writers of the pool, and streams, lease and reads beside them never wait for one.
 CONNECTIONS: Final = 100
 
-
 #: Times a request of kopf is sent again because the server asked for patience.
 PATIENCE: Final = 3
-
-
 JSON: Final = "application/json"
-
-
 USER_AGENT: Final = f"muster-operator/{version('muster-scheduler')}"
 
 
@@ -346,14 +335,9 @@ def _watch_over(made: socket.socket) -> None:
 #: Seconds one request may take, connecting included. The API server's own limit is 60.
 REQUEST_S: Final = 15.0
 
-
 #: Seconds the reading of one object or of a few may take: a start waits for it, and asks again.
 READ_S: Final = 5.0
-
-
 MERGE_PATCH: Final = "application/merge-patch+json"
-
-
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 

@@ -20,6 +20,8 @@ from muster_operator.model.errors import ApiRefused, NotLeading, Unreachable
 from muster_operator.model.signing import CURRENT, KEY_BYTES, PREVIOUS, SECRET, SigningKeys, read_key
 from muster_operator.translate.values import Raw, mapping, text
 
+log = structlog.get_logger("muster.signing")
+
 #: Seconds between two looks.
 POLL_S: Final = 10.0
 #: Seconds that a new leader waits for the keys before it serves without them.
@@ -28,8 +30,6 @@ READY_S: Final = 15.0
 AGAIN_S: Final = 0.5
 #: Times that a conflict is answered by reading again.
 ATTEMPTS: Final = 5
-
-log = structlog.get_logger("muster.signing")
 
 
 class SigningSecret:

@@ -29,6 +29,9 @@ from muster_operator.kube.session import KubeSession, Reply, Request
 from muster_operator.model.errors import ApiRefused, Unreachable
 from muster_operator.translate.pod_classes import PartialPod, partial_pod, partial_pod_event
 
+watch_log = logging.getLogger("muster.watch")
+log = structlog.get_logger("muster.stream")
+
 
 class _Manager(TypedDict, total=False):
     """ManagedFieldsEntry, but for `fieldsV1`."""
@@ -94,8 +97,6 @@ class _Event(TypedDict):
 
 
 _OBJECT: Final = msgspec.json.Decoder(_Object)
-
-
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
@@ -194,9 +195,6 @@ async def _page(session: KubeSession, path: str) -> Reply:
     return reply
 
 
-watch_log = logging.getLogger("muster.watch")
-
-
 #: An end like any other: the stream is taken up where it was.
 _CUT: Final = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError)
 
@@ -256,63 +254,43 @@ async def lines(
         watch_log.debug("a watch of %s was cut: %r", resource.plural, error)
 
 
-log = structlog.get_logger("muster.stream")
-
-
 #: Seconds between comparisons while nothing goes wrong. Each costs the API server a full read.
 COMPARE_S: Final = 3600.0
-
 
 #: Seconds between comparisons that a contradiction asks for.
 SUSPECT_S: Final = 300.0
 
-
 #: Seconds until a comparison that failed is tried again; meanwhile the watch continues.
 RETRY_LIST_S: Final = 30.0
-
 
 #: Seconds without a byte after which a watch is cut: API servers send each one a bookmark a minute.
 SILENT_S: Final = 75.0
 
-
 #: The same for a list that is streamed: its first objects come at once, or the server does not serve it.
 SILENT_LIST_S: Final = 15.0
-
 
 #: Seconds to wait after a stream that brought nothing; the last one repeats for as long as the process lives.
 BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 
-
 #: Pauses and times between lists are longer by up to this share, so that not all streams come at once.
 JITTER: Final = 0.2
-
 
 #: A stream that lasted this long was a good one even if it brought nothing.
 GOOD_STREAM_S: Final = 5.0
 
-
 #: Refusals of a version, one after the other, before it is given up.
 REFUSALS: Final = 3
 
-
 #: A handler may keep the loop this many events before others get a turn (a listed chunk comes without a pause).
 TURN: Final = 100
-
-
 _GONE: Final = 410
-
 
 #: Answers to a streamed list of servers that do not know it.
 _NOT_STREAMED: Final = frozenset({400, 422})
-
-
 _END_OF_LIST: Final = "k8s.io/initial-events-end"
-
 
 #: How an event and an object of a list are read, where not as all others.
 _DECODERS: Final = {"pods": (decoded_pod_event, decoded_pod)}
-
-
 Handler = Callable[..., Awaitable[None]]
 
 

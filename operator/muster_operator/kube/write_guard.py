@@ -16,6 +16,8 @@ import structlog
 
 from muster_operator.model.errors import NotLeading
 
+log = structlog.get_logger("muster.freshness")
+
 
 def running_s() -> float:
     """Seconds on a clock that is never set and, on Linux, also counts the time in which the machine sleeps."""
@@ -157,12 +159,8 @@ class LeadershipGuard:
         self._timer = None if due == float("inf") else asyncio.get_running_loop().call_at(due, self._look)
 
 
-log = structlog.get_logger("muster.freshness")
-
-
 #: Seconds without a byte after which a stream is stale; a silent watch is cut, and begun again, after 75 s.
 STALE_S: Final = 120.0
-
 
 #: What every decision rests on.
 DECISIVE: Final = frozenset({"pods", "nodes"})

@@ -216,8 +216,6 @@ class FairQueue(Generic[J]):
 
 
 Key = tuple[str, str, str, str]
-
-
 _FIRST_TO_LAST: Final = tuple(sorted(Importance, reverse=True))
 
 
@@ -310,10 +308,8 @@ SHARES: Final[Mapping[WritePriority, float]] = {
     WritePriority.PATCH: 0.25,
 }
 
-
 #: What a scheduler decides; it waits while the state that it rests on is stale. Patches and events only report.
 DECISIONS: Final = frozenset({WritePriority.BIND, WritePriority.DELETE, WritePriority.CREATE})
-
 
 #: Seconds that events get at the end, when everything else is written.
 LAST_EVENTS_S: Final = 2.0

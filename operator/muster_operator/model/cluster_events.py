@@ -132,9 +132,5 @@ class PlacementChosen(Struct, frozen=True, gc=False):
 
 
 StorageEvent = VolumeSeen | VolumeGone | ClaimSeen | ClaimGone | DriversSeen | AttachmentSeen | AttachmentGone
-
-
 ObjectEvent = NamespaceSeen | NamespaceGone | PriorityClassSeen | ObjectSeen
-
-
 ClusterEvent = PodSeen | PodGone | NodeSeen | NodeGone | ObjectEvent | StorageEvent | PlacementChosen | KeysSeen

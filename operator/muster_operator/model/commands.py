@@ -154,11 +154,7 @@ class PostEvent(Struct, frozen=True, gc=False):
 
 
 PodCommand = BindPod | DeletePod | FailPod | SetCondition | MarkResumed | MarkDisrupted
-
-
 StorageCommand = ClaimVolume | SelectNode
-
-
 Command = CreatePlaceholder | PodCommand | StorageCommand | PostEvent
 
 

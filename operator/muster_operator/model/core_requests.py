@@ -176,12 +176,6 @@ class ClusterObjectReported(Struct, frozen=True, gc=False):
 
 
 ApplicationRequest = ApplicationSubmitted | ApplicationRemoved
-
-
 AllocationRequest = AskSubmitted | AskReleased | AllocationReported | AllocationReleased
-
-
 NodeRequest = NodeCreated | NodeUpdated | NodeDrained | NodeOpened | NodeDecommissioned
-
-
 CoreRequest = ApplicationRequest | AllocationRequest | NodeRequest | ClusterObjectReported

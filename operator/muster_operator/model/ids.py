@@ -20,16 +20,9 @@ class NumberEnum(IntEnum):
 
 
 AppId = NewType("AppId", str)
-
-
 PodUid = NewType("PodUid", str)
-
-
 NodeName = NewType("NodeName", str)
-
-
 AllocationId = NewType("AllocationId", str)
-
 
 #: An allocation that the core has not named yet, or one that only Kubernetes knows.
 NO_ALLOCATION_ID = AllocationId("")
@@ -50,7 +43,6 @@ def application_name(app: AppId) -> str:
 
 
 Resources = Mapping[str, int]
-
 
 #: The largest amount that the Scheduler Interface can carry (seed 003, Quantity).
 MAX_AMOUNT: Final = 2**63 - 1

@@ -85,7 +85,6 @@ class Pattern(Protocol):
 
 Patterns = tuple[Pattern, ...]
 
-
 #: Of users who are not named by any setting: nobody.
 NO_PATTERNS: Final[Patterns] = ()
 

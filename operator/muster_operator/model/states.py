@@ -74,13 +74,8 @@ class TaskEvent(TextEnum):
 
 
 _A, _AE, _T, _TE = AppState, AppEvent, TaskState, TaskEvent
-
-
 _ENDABLE_APPS: Final = (_A.NEW, _A.SUBMITTED, _A.ACCEPTED, _A.RESERVING, _A.RESUMING, _A.RUNNING)
-
-
 _LIVE_TASKS: Final = (_T.NEW, _T.PENDING, _T.SCHEDULING, _T.ALLOCATED, _T.BOUND, _T.REJECTED)
-
 
 APPLICATION: Final[Mapping[tuple[AppState, AppEvent], AppState]] = {
     (_A.NEW, _AE.SUBMIT): _A.SUBMITTED,
@@ -98,7 +93,6 @@ APPLICATION: Final[Mapping[tuple[AppState, AppEvent], AppState]] = {
     (_A.FAILING, _AE.FAILED): _A.FAILED,
     (_A.KILLING, _AE.KILLED): _A.KILLED,
 }
-
 
 TASK: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = {
     (_T.NEW, _TE.WAIT): _T.PENDING,
@@ -122,10 +116,7 @@ TASK: Final[Mapping[tuple[TaskState, TaskEvent], TaskState]] = {
     **{(state, _TE.COMPLETE): _T.COMPLETED for state in _T if state is not _T.COMPLETED},
 }
 
-
 State = TypeVar("State", bound=StrEnum)
-
-
 Event = TypeVar("Event", bound=StrEnum)
 
 

@@ -29,6 +29,8 @@ from muster_operator.kube.write_guard import running_s
 from muster_operator.model import limits
 from muster_operator.model.errors import AnswerTooLarge, ApiRefused, PartEnded, StartupRefused, Uncertain, Unreachable
 
+log = structlog.get_logger("muster.beside")
+
 YUNIKORN: Final = "yunikorn"
 DEPLOYMENT: Final = "yunikorn-scheduler"
 ENDED: Final = frozenset({"Succeeded", "Failed"})
@@ -62,8 +64,6 @@ REQUEST_S: Final = 5.0
 
 Place = tuple[str, str]
 """Namespace and name of a Lease."""
-
-log = structlog.get_logger("muster.beside")
 
 
 class Account(NamedTuple):

@@ -38,9 +38,9 @@ from muster_operator.si.session import FromCore, Session
 from muster_operator.translate.pod_classes import PartialPod
 from muster_operator.translate.values import Raw
 
+log = structlog.get_logger("muster.inbox")
+
 M = TypeVar("M")
-
-
 _GONE: Final = (PodGone, NodeGone, NamespaceGone, VolumeGone, ClaimGone, AttachmentGone)
 
 
@@ -108,12 +108,8 @@ def _is_replaced_by(old: ClusterEvent, new: ClusterEvent) -> bool:
     return True
 
 
-log = structlog.get_logger("muster.inbox")
-
-
 #: Missed deletions of a list that are handled before others run.
 TURN: Final = 100
-
 
 #: Inputs that may wait before lists are held back.
 LIMIT: Final = 2000
@@ -193,8 +189,6 @@ class CommandEnded(Struct, frozen=True, gc=False):
 
 #: What becomes of a session, or of what was asked in one.
 OfSession = SessionUp | SessionLost | RecoveryStep | BarrierAck | Compared
-
-
 Input = EventReceived | Unreadable | Listed | OfSession | CoreMessage | CommandEnded
 
 

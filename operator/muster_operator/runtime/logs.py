@@ -40,10 +40,8 @@ _SUBSYSTEMS: Final = {
     "muster.session": "shim.scheduler",
 }
 
-
 #: Everything of the operator that has no name of its own.
 _ALL: Final = "shim"
-
 
 #: The library that watches and serves for us logs through the standard library.
 _KUBERNETES: Final = "kubernetes"
@@ -87,7 +85,6 @@ class _Threshold:
 
 _THRESHOLD: Final = _Threshold()
 
-
 #: What kopf says of a request that it will send once more. Nobody must act on it: an API server comes back.
 _AGAIN: Final = re.compile(
     r"Request attempt (?P<attempt>\S+) failed; (?P<then>(?:\w+ closed; )?will [\w-]+): "
@@ -95,10 +92,8 @@ _AGAIN: Final = re.compile(
     re.DOTALL,
 )
 
-
 #: In the words of aiohttp; the URL says the same.
 _CONNECTION: Final = re.compile(r"ConnectionKey\([^()]*\),? ?")
-
 
 #: Of an answer's text; what comes behind is the API server's Status once more, as a dict.
 _ERROR_CHARACTERS: Final = 200

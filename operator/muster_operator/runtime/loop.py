@@ -47,21 +47,18 @@ from muster_operator.translate.pods import read_bound
 from muster_operator.translate.values import mapping, text
 from muster_si import muster_pb2
 
+log = structlog.get_logger("muster.loop")
+
 #: Containers allocated and not freed before a pass over the youngest, which takes 2 to 4 ms: far more than one decoded
 #: object, which is freed before the next.
 YOUNG: Final = 20_000
 
-
 #: Passes over one generation before one over the next.
 MIDDLE: Final = 10
-
-
 OLD: Final = 20
-
 
 #: Facts taken between two freezes; a pass over what they left takes 5 ms.
 EVERY: Final = 2_000
-
 
 #: Freezes between two passes over everything: what was frozen alive, a task say, may have died in a cycle since.
 #: With 20,000 pods it takes 50 ms, some times a day; under 5,000 events a second every 80 s.
@@ -130,9 +127,6 @@ def _of_metadata(raw: object) -> str:
         return f"{raw.metadata.namespace}/{raw.metadata.name}"
     metadata = mapping(mapping(raw).get("metadata"))
     return f"{text(metadata.get('namespace'))}/{text(metadata.get('name'))}"
-
-
-log = structlog.get_logger("muster.loop")
 
 
 #: Seconds the loop works without letting others run (architecture 3).

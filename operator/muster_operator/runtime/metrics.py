@@ -66,11 +66,8 @@ class Times(Collector):
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
-
 #: Upper bounds of request times, seconds: an API server at rest answers in 2 to 10 ms.
 REQUEST_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 15.0)
-
-
 Depths = Callable[[], Mapping[str, int]]
 
 

@@ -265,7 +265,6 @@ TOLD_BY_THEMSELVES: Final[Mapping[str, ObjectKind]] = {
     "csistoragecapacities": ObjectKind.STORAGE_CAPACITY,
 }
 
-
 _READERS: Final[Mapping[str, Callable[[Raw, Settings], ClusterEvent | None]]] = {
     "pods": _pod,
     "nodes": _node,

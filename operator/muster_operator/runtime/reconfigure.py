@@ -33,11 +33,7 @@ from muster_si.api import AdministrationAPI
 from muster_si.errors import RefusalCode, Refused, SchedulerInterfaceError
 
 log = structlog.get_logger("muster.config")
-
-
 REJECTED: Final = "ConfigurationRejected"
-
-
 WARNING: Final = "ConfigurationWarning"
 
 

@@ -32,6 +32,9 @@ from muster_si import muster_pb2, si_pb2
 from muster_si.errors import Refused, SchedulerInterfaceError
 from muster_si.words import words
 
+comparing_log = structlog.get_logger("muster.comparing")
+log = structlog.get_logger("muster.session")
+
 _OPTIONS: Final = orjson.OPT_NON_STR_KEYS
 
 
@@ -58,20 +61,12 @@ def _plain(value: object) -> object:
     return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 
-comparing_log = structlog.get_logger("muster.comparing")
-
-
 #: Seconds between two parts. Some 1,000 names and keys each: 20,000 pods are compared in four minutes.
 PAUSE_S: Final = 5.0
-
-
 LIMIT: Final = 1_000
-
 
 #: Seconds after which a core that has not answered is given up; the longest pause it allows itself is far below one.
 ANSWER_S: Final = 60.0
-
-
 _LOOK_S: Final = 0.02
 
 
@@ -182,9 +177,6 @@ class Comparing:
         return None
 
 
-log = structlog.get_logger("muster.session")
-
-
 #: Resources whose first list has to be complete before the core is told anything.
 NEEDED: Final = frozenset(
     {
@@ -194,10 +186,8 @@ NEEDED: Final = frozenset(
     }
 )
 
-
 #: Seconds that a core may need to take in all of a cluster; 20,000 pods take it two or three.
 RECOVERY_S: Final = 120.0
-
 
 #: Seconds that a recovery waits for the answers to applications of which Muster bound no pod, after all were submitted.
 #: The core answers none whose user's groups it cannot look up.

@@ -41,14 +41,12 @@ from muster_si import keys, muster_pb2, si_pb2
 
 Response = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse
 
-
 _STATES: Final[Mapping[int, SchedulingState]] = {
     si_pb2.UpdateContainerSchedulingStateRequest.SKIPPED: SchedulingState.SKIPPED,
     si_pb2.UpdateContainerSchedulingStateRequest.SCHEDULED: SchedulingState.SCHEDULED,
     si_pb2.UpdateContainerSchedulingStateRequest.RESERVED: SchedulingState.RESERVED,
     si_pb2.UpdateContainerSchedulingStateRequest.FAILED: SchedulingState.FAILED,
 }
-
 
 _EVENT_KINDS: Final[Mapping[int, EventKind]] = {
     si_pb2.EventRecord.REQUEST: EventKind.REQUEST,
@@ -57,10 +55,7 @@ _EVENT_KINDS: Final[Mapping[int, EventKind]] = {
     si_pb2.EventRecord.QUEUE: EventKind.QUEUE,
 }
 
-
 _COMES_OR_GOES: Final = frozenset({si_pb2.EventRecord.ADD, si_pb2.EventRecord.REMOVE})
-
-
 _KNOWN_TERMINATIONS: Final = frozenset(TerminationType)
 
 

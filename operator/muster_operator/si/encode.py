@@ -45,11 +45,8 @@ from muster_si import muster_pb2, si_pb2
 #: What an item raises that no message can say: a value of another type, beyond the bounds of its field, or no UTF-8.
 UNENCODABLE: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
 
-
 #: Forms remembered; beyond it the memo starts again.
 _REMEMBERED: Final = 2048
-
-
 _Kind = tuple[int, object, str, bool, bool, int, bool, bool]
 
 
@@ -96,27 +93,19 @@ class Forms:
 
 
 Request = si_pb2.ApplicationRequest | si_pb2.NodeRequest | si_pb2.AllocationRequest | muster_pb2.FactsRequest
-
-
 Registration = si_pb2.RegisterResourceManagerRequest
-
-
 Configuration = si_pb2.UpdateConfigurationRequest
-
 
 #: Amounts of more resources than this are not cached; a name has 317 characters at most.
 _USUAL_AMOUNTS: Final = 8
 
-
 #: What the core may show of us (seed 003, RegisterResourceManagerRequest.buildInfo).
 BUILD_INFO: Final[Mapping[str, str]] = {"name": "muster-operator", "buildVersion": version("muster-scheduler")}
-
 
 _PARTS: Final = {
     Part.APPLICATIONS: muster_pb2.InventoryRequest.APPLICATIONS,
     Part.NODES: muster_pb2.InventoryRequest.NODES,
 }
-
 
 _KINDS: Final = {kind: muster_pb2.Fact.Kind.Value(kind.value) for kind in ObjectKind}
 

@@ -31,15 +31,11 @@ from muster_si import keys, si_pb2
 
 log = structlog.get_logger("muster.core")
 
-
 #: What is sent of a bound pod beside its resources.
 _COUNTED: Final = (keys.TAG_FOREIGN, keys.TAG_ALLOCATED_AT, keys.TAG_UNVERIFIED)
 
-
 #: Amounts that the core takes as the most that there may be.
 _MOST: Final = 2**62
-
-
 Refusal = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse
 
 

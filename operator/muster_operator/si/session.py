@@ -32,21 +32,13 @@ from muster_si.words import words
 
 log = structlog.get_logger("muster.core")
 
-
 #: Pauses between registrations, seconds; the last one repeats. A core that restarts is back within a second.
 BACKOFF_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-
 #: A session that lasted this long was a good one: the pauses start again.
 GOOD_SESSION_S: Final = 30.0
-
-
 _STATE_DUMP: Final = "stateDump"
-
-
 M = TypeVar("M")
-
-
 FromCore = si_pb2.AllocationResponse | si_pb2.ApplicationResponse | si_pb2.NodeResponse | muster_pb2.Callback
 
 

@@ -48,8 +48,6 @@ def required_features(spec: Raw) -> list[str]:
 
 
 _TOLERATION_FIELDS: Final = ("key", "operator", "value", "effect")
-
-
 _TERM_FIELDS: Final = ("matchExpressions", "matchFields")
 
 
@@ -220,8 +218,6 @@ def preferences_tag(spec: Raw) -> str:
 
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what Kubernetes calls every address of a node
-
-
 _MAX_PORT: Final = 65_535
 
 
@@ -252,20 +248,10 @@ def ports_tag(spec: Raw) -> str:
 
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-
-
 _KINDS: Final = ("podAffinity", "podAntiAffinity")
-
-
 _ACTIONS: Final = frozenset({"DoNotSchedule", "ScheduleAnyway"})
-
-
 _POLICIES: Final = {"nodeAffinityPolicy": "Honor", "nodeTaintsPolicy": "Ignore"}
-
-
 _OPERATORS: Final = {"matchLabelKeys": "In", "mismatchLabelKeys": "NotIn"}
 
 

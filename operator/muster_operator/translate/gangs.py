@@ -30,31 +30,14 @@ from muster_si import keys
 
 #: 31 years: more is a typing error, and would not fit the core's clock.
 _MAX_SECONDS: Final = 10**9
-
-
 _TIMEOUT: Final = "placeholderTimeoutInSeconds"
-
-
 _WAIT: Final = "gangWaitTimeoutInSeconds"
-
-
 _STYLE: Final = "gangSchedulingStyle"
-
-
 _PLACEMENT: Final = "gangPlacement"
-
-
 _PLACEMENTS: Final = {placement.value: placement for placement in Placement}
-
-
 _TOPOLOGY: Final = "topologyKey"
-
-
 _TOPOLOGY_MODE: Final = "topologyMode"
-
-
 _MODES: Final = {"required": True, "preferred": False}
-
 
 #: A label's key: a DNS name and a slash, which may be missing, and a name.
 _LABEL_KEY: Final = re.compile(
@@ -142,22 +125,11 @@ def read_parameters(text: str, default: Placement = Placement.RESERVE) -> Parame
 
 
 _FIELD: Final = "task-groups"
-
-
 _MAX_DEPTH: Final = 24
-
-
 _MAX_INT32: Final = 2**31 - 1
-
-
 _STRING_MAPS: Final = ("labels", "annotations", "nodeSelector")
-
-
 _OBJECT_LISTS: Final = ("tolerations", "topologySpreadConstraints")
-
-
 _POD_FIELDS: Final = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints")
-
 
 _KNOWN: Final = {
     name.lower(): name for name in ("name", "minMember", "minResource", *_STRING_MAPS, *_OBJECT_LISTS, "affinity")
@@ -371,37 +343,23 @@ def _read_gang(source: GangSource, default: Placement) -> GangDefinition | GangP
 
 
 _APP_PART: Final = 28
-
-
 _GROUP_PART: Final = 20
-
-
 _TAIL: Final = 10
-
-
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
-
-
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9-]")
-
 
 #: The object of a deleted placeholder stays until the kubelet has ended its container: only then does the node have the
 #: room, and the devices, that the replacement is bound for. With 0 the object would go first.
 GRACE_S: Final = 1
 
-
 #: Placeholders run nothing, so a service mesh adds no sidecar to them. A task group may say otherwise.
 _NO_INJECTION: Final = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
-
 
 #: The container that requests the resources.
 PLACEHOLDER_CONTAINER: Final = "pause"
 
-
 #: Names of placeholders begin with it.
 PLACEHOLDER_PREFIX: Final = "tg-"
-
-
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 

@@ -32,10 +32,8 @@ from muster_si import keys
 #: Characters of JSON that the core reads of one value, less what a name may need to be quoted.
 _MAX_TEXT: Final = 250_000
 
-
 #: What stands around a name and its size: quotes, colon, comma and 19 digits.
 _AROUND: Final = 23
-
 
 #: Distinct lists remembered; beyond it the memo starts again. A node has one.
 _REMEMBERED: Final = 8192
@@ -95,10 +93,7 @@ def images_attribute(status: Raw) -> str:
 
 #: Longest name of anything in the interface (semantics 3); Kubernetes lets extended resources have 317 characters.
 _MAX_NAME: Final = 256
-
-
 _RACK: Final = "/rack-default"
-
 
 #: Well-known labels that have an attribute of their own in the interface (seed 003).
 _LABEL_ATTRIBUTES: Final = {
@@ -107,7 +102,6 @@ _LABEL_ATTRIBUTES: Final = {
     "topology.kubernetes.io/zone": keys.FAILURE_DOMAIN_ZONE,
     "topology.kubernetes.io/region": keys.FAILURE_DOMAIN_REGION,
 }
-
 
 _TAINT_FIELDS: Final = ("key", "value", "effect")
 

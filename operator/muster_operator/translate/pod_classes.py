@@ -28,7 +28,6 @@ from muster_si import keys
 
 Part = Raw | UnsetType
 
-
 _ANNOTATIONS: Final = {
     "app_id": names.LABEL_APP_ID,
     "queue": names.LABEL_QUEUE,
@@ -188,8 +187,6 @@ class PartialPodEvent(Struct, gc=False, rename="camel"):
 
 
 _POD: Final = Decoder(PartialPod)
-
-
 _EVENT: Final = Decoder(PartialPodEvent)
 
 
@@ -210,10 +207,8 @@ def partial_pod_event(json: bytes) -> PartialPodEvent:
 #: Bytes of a class in addition to what its key says.
 _OVERHEAD: Final = 2_048
 
-
 #: Texts remembered, so that each is in memory once.
 _SHARED: Final = 16_384
-
 
 #: Labels that say to which application a pod belongs.
 _LABELS: Final = (
@@ -224,22 +219,15 @@ _LABELS: Final = (
     names.LEGACY_LABEL_QUEUE,
 )
 
-
 #: Stands for a name, a UID and a label: what it is found in hangs on the pod itself.
 _PROBE: Final = "muster.dev/probe"
-
 
 #: Where a constraint names labels of the pod itself, all of them are part of the class (translate.company).
 _BY_LABELS: Final = b"abelKeys"
 
-
 #: The claims of such volumes are named after the pod.
 _BY_NAME: Final = b'"ephemeral"'
-
-
 _OWN_TAGS: Final = frozenset({keys.TAG_NAMESPACE, keys.TAG_POD_NAME, keys.TAG_CREATION_TIME, keys.TAG_TERMINATING})
-
-
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 
 
@@ -270,11 +258,7 @@ class _Key(Struct, gc=False, rename="camel"):
 
 
 _NOTHING_OWN: Final = (UNSET, UNSET, UNSET, UNSET)
-
-
 _NO_AMOUNTS: Final = _Amounts()
-
-
 _ENCODER: Final = Encoder()
 
 

@@ -157,7 +157,6 @@ def pod_resources(spec: Raw, status: Raw) -> dict[str, int]:
 #: ``OutOfcpu``, ``OutOfmemory``, ``OutOfpods``, ``OutOfnvidia.com/gpu``: what the kubelet counts otherwise than we do.
 _OUT_OF: Final = "OutOf"
 
-
 #: The other reasons with which a kubelet refuses a pod. ``Evicted`` and ``NodeShutdown`` end running pods too.
 _REASONS: Final = frozenset(
     {
@@ -178,7 +177,6 @@ _REASONS: Final = frozenset(
         "Preempting",
     }
 )
-
 
 _CONTAINERS: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
@@ -205,16 +203,9 @@ def kubelet_refusal(status: Raw) -> str:
 
 
 _MAX_APP_ID: Final = 63
-
-
 _NAMESPACE_IN_UNIQUE_ID: Final = 26
-
-
 _UNIQUE_MARK: Final = "-uniqueautogen"
-
-
 _NOBODY: Final = UserInfo()
-
 
 #: (where it is written, key); the first that is set wins.
 _APP_ID_PLACES: Final = (
@@ -223,7 +214,6 @@ _APP_ID_PLACES: Final = (
     ("label", names.LEGACY_LABEL_APP_ID),
     ("label", names.SPARK_LABEL_APP_ID),
 )
-
 
 _QUEUE_PLACES: Final = (
     ("label", names.LABEL_QUEUE),
@@ -322,11 +312,8 @@ def _weight(found: tuple[UserInfo, str]) -> int:
 
 _USERS: Final[TranslationCache[tuple[UserInfo, str]]] = TranslationCache(_weight)
 
-
 #: What pods say of gangs, once each, for as long as a pod says it: all members of a gang say the same.
 _SOURCES: Final[WeakValueDictionary[bytes, GangSource]] = WeakValueDictionary()
-
-
 _NO_GANG: Final = GangSource()
 
 
@@ -437,7 +424,6 @@ def membership(metadata: Raw, ref: PodRef, settings: Settings, spec: Raw | None 
 
 #: Characters of an ordinal.
 ORDINAL_CHARACTERS: Final = 10
-
 
 #: The tag, its name for people, and what makes it.
 _Fact = tuple[str, str, Callable[[], str]]

@@ -48,19 +48,11 @@ DRIVERS: Final[Mapping[str, str]] = {
     "kubernetes.io/vsphere-volume": "",
 }
 
-
 #: Where a volume's labels name its zone or zones; the older one goes first.
 _ZONE_LABELS: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
-
-
 _BETWEEN_ZONES: Final = "__"
-
-
 _REGION: Final = "topology.kubernetes.io/region"
-
-
 _OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
-
 
 #: By the field of a volume: the plugin, and what its driver calls the zone. The drivers of the others do not.
 _DRIVER_ZONES: Final[Mapping[str, tuple[str, str]]] = {
@@ -68,7 +60,6 @@ _DRIVER_ZONES: Final[Mapping[str, tuple[str, str]]] = {
     "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "topology.ebs.csi.aws.com/zone"),
     "cinder": ("kubernetes.io/cinder", "topology.cinder.csi.openstack.org/zone"),
 }
-
 
 _UNKNOWN: Final = "UNSPECIFIED"
 
@@ -243,18 +234,11 @@ def _disk(volume: Raw) -> Raw | None:
 
 #: Where the class of volumes and claims was written before it was a field; it still wins.
 _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-
-
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-
-
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-
 
 #: On a CSINode: the plugins, separated by commas, that CSI drivers have taken over there.
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-
-
 _EXPRESSION_FIELDS: Final = ("key", "operator", "values")
 
 

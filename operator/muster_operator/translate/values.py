@@ -20,13 +20,8 @@ from muster_si import keys
 
 #: A raw Kubernetes object or a part of one.
 Raw = dict[str, Any]
-
-
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-
-
 _EMPTY: Final[Raw] = {}
-
 
 #: Characters; RFC 3339 with nanoseconds and an offset has 35.
 _LONGEST_TIME: Final = 64
@@ -89,17 +84,11 @@ def epoch_ms(value: Any) -> int | None:
 
 
 NANO: Final = 10**9
-
-
 _NANO_PER_MILLI: Final = 10**6
-
 
 #: Longer ones are no amounts but attacks: 64 bits need 19 digits, nano another 9.
 _MAX_LENGTH: Final = 64
-
-
 _MAX_EXPONENT: Final = 40
-
 
 _GRAMMAR: Final = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
@@ -107,17 +96,11 @@ _GRAMMAR: Final = re.compile(
     re.ASCII,
 )
 
-
 _BINARY: Final = {name: 2 ** (10 * power) for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
-
-
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-
 
 #: Names of the contract for the same resource as ``cpu`` (contract 1.3).
 _CPU_NAMES: Final = frozenset({"cpu", keys.CPU})
-
-
 _FIX: Final = 'write a Kubernetes quantity such as "500m", "2" or "4Gi"'
 
 
@@ -184,7 +167,6 @@ def amounts(nano_by_name: dict[str, int]) -> dict[str, int]:
 
 
 V = TypeVar("V")
-
 
 #: Bytes of an entry beside its value: the digest, its place in the dictionary.
 _OVERHEAD: Final = 160

@@ -22,6 +22,8 @@ from muster_operator.kube.session import KubeSession
 from muster_operator.model.errors import NotLeading
 from muster_operator.translate.values import Raw, mapping, text
 
+log = structlog.get_logger("muster.admission")
+
 #: An authority lives a year and is replaced 90 days before its end (contract 7).
 LIFE: Final = timedelta(days=365)
 RENEW_BEFORE: Final = timedelta(days=90)
@@ -36,8 +38,6 @@ SECRET: Final = "muster-admission"  # noqa: S105 - its name
 ENTRIES: Final = (("cacert1.pem", "cakey1.pem"), ("cacert2.pem", "cakey2.pem"))
 #: Times that a conflict is answered by reading again, before the next round.
 ATTEMPTS: Final = 5
-
-log = structlog.get_logger("muster.admission")
 
 
 class BadCertificate(ValueError):
@@ -280,7 +280,6 @@ def _usable(found: tuple[Authority | None, Authority | None], now: datetime) -> 
 
 #: API servers hear of a registration through their own watch: milliseconds, and seconds where they are in trouble.
 SETTLE: Final = timedelta(seconds=5)
-
 
 #: Replicas look at the Secret every few seconds; one that was cut off gets this long.
 RETIRE: Final = timedelta(minutes=10)

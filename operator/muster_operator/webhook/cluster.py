@@ -23,17 +23,11 @@ from muster_si.api import AdministrationAPI
 from muster_si.errors import SchedulerInterfaceError
 
 NAMESPACES: Final = "namespaces"
-
-
 PRIORITY_CLASSES: Final = "priorityclasses"
-
-
 DELETED: Final = "DELETED"
-
 
 #: Of a namespace's annotations only these are kept.
 _PREFIX: Final = "yunikorn.apache.org/"
-
 
 #: Lists of one: a right to list is needed for the watch anyway, a right to get would be one more.
 _PATHS: Final = {
@@ -41,13 +35,9 @@ _PATHS: Final = {
     PRIORITY_CLASSES: "/apis/scheduling.k8s.io/v1/priorityclasses?fieldSelector=metadata.name%3D",
 }
 
-
 #: Seconds for which a missing name is not looked up again, because every pod can send requests to the webhook.
 UNKNOWN_S: Final = 1.0
-
-
 MAX_UNKNOWN_NAMES: Final = 1024
-
 
 #: Look-ups at once.
 LOOK_UPS: Final = 4
@@ -167,11 +157,8 @@ class ClusterView:
 #: Seconds that the core gets; the answer has to be there before the API server stops waiting.
 CORE_S: Final = 2.5
 
-
 #: The API server cuts longer ones, and drops many.
 WARNING_LIMIT: Final = 250
-
-
 MOST_WARNINGS: Final = 20
 
 

@@ -132,7 +132,6 @@ def _replaced(thing: Raw, way: tuple[str, ...], value: Raw) -> Raw:
 
 _TEMPLATE: Final = ("spec", "template")
 
-
 #: By kind; version v1 of each group, CREATE and UPDATE, without subresources (contract 7).
 KINDS: Final = {
     "Pod": AdmittedKind("", "pods", ()),
@@ -191,7 +190,6 @@ def is_trusted(submitter: Submitter, rules: AccessRules) -> bool:
 
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
-
 
 #: The group of kubelets; only the API server says who is in it.
 _NODES: Final = "system:nodes"
@@ -270,10 +268,7 @@ def new_context(review: Review, known: ClusterSnapshot, settings: AdmissionSetti
 Condition = tuple[str, str]
 """Its name and its expression."""
 
-
 _USER_INFO: Final = names.ANNOTATION_USER_INFO
-
-
 _INTERNAL: Final = names.INTERNAL_PREFIX
 
 

@@ -41,8 +41,6 @@ from muster_operator.webhook.context import (
 
 #: Characters of the annotation. All annotations of an object together have 256 KiB (Kubernetes, object validation).
 LIMIT: Final = 64 * 1024
-
-
 _FIX: Final = 'write {"user": "name", "groups": ["group"]}'
 
 
@@ -86,7 +84,6 @@ def _bad(problem: str) -> BadInputError:
 
 
 _OWNER: Final = names.ANNOTATION_USER_INFO
-
 
 #: Of a name in a message.
 _NAME_LENGTH_SHOWN: Final = 80

@@ -25,57 +25,34 @@ from muster_operator.webhook import context
 from muster_operator.webhook.certificates import split
 from muster_operator.webhook.context import CONTROL_PLANE, KINDS, AdmittedKind, Condition, Ours
 
+log = structlog.get_logger("muster.admission")
+
 #: Of both configurations, where Muster runs in the namespace that deploy/rbac.yaml makes.
 NAME: Final = "muster-admission"
-
-
 HOME: Final = "muster"
-
 
 #: Where our hooks live; their names need three parts.
 DOMAIN: Final = "admission.muster"
 
-
 #: Contract 7.
 MUTATE: Final = "/mutate"
-
-
 VALIDATE: Final = "/validate-conf"
-
 
 #: The same for what is not ours yet: what we cannot answer continues.
 MUTATE_OTHERS: Final = "/mutate/others"
 
-
 #: Seconds that the API server waits for an answer about our own, and about others.
 TIMEOUT_S: Final = 5
-
-
 OTHERS_TIMEOUT_S: Final = 2
-
 
 #: Nodes say here that they live.
 _NODE_LEASES: Final = "kube-node-lease"
-
-
 _NAMESPACE: Final = "kubernetes.io/metadata.name"  # the API server writes it, and nobody can change it
-
-
 _POD: Final = KINDS["Pod"]
-
-
 _CRONJOB: Final = KINDS["CronJob"]
-
-
 _WORKLOADS: Final = tuple(kind for kind in KINDS.values() if kind not in (_POD, _CRONJOB))
-
-
 _CREATE: Final = ["CREATE"]
-
-
 _CREATE_AND_UPDATE: Final = ["CREATE", "UPDATE"]
-
-
 Json = dict[str, Any]
 
 
@@ -199,23 +176,14 @@ def _configuration(kind: str, name: str, hooks: list[Json]) -> Json:
     }
 
 
-log = structlog.get_logger("muster.admission")
-
-
 T = TypeVar("T")
-
 
 #: The first version that keeps `matchConditions`.
 OLDEST: Final = (1, 28)
 
-
 #: Seconds until we ask again.
 AGAIN_S: Final = 1.0
-
-
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-
-
 _DIGITS: Final = re.compile(r"\d+")
 
 
@@ -262,14 +230,8 @@ async def _name(session: KubeSession) -> str:
 
 
 _PATH: Final = "/apis/admissionregistration.k8s.io/v1"
-
-
 MUTATING: Final = f"{_PATH}/mutatingwebhookconfigurations"
-
-
 VALIDATING: Final = f"{_PATH}/validatingwebhookconfigurations"
-
-
 Make = Callable[[Iterable[bytes]], Json]
 
 

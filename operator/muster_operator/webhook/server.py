@@ -34,6 +34,8 @@ from muster_operator.translate.values import Raw, mapping, text
 from muster_operator.webhook.certificates import Leaf
 from muster_operator.webhook.context import AdmissionAnswer, Operation, Review, Submitter
 
+log = structlog.get_logger("muster.admission")
+
 T = TypeVar("T")
 
 
@@ -60,10 +62,7 @@ async def run_in_thread(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, An
 
 #: Statuses of a refusal, as users see them: forbidden, or "try again".
 FORBIDDEN: Final = 403
-
-
 UNAVAILABLE: Final = 503
-
 
 #: A message that kubectl prints whole.
 MESSAGE_LIMIT: Final = 4096
@@ -212,52 +211,34 @@ class FairPlaces:
             granted.set_result(None)
 
 
-log = structlog.get_logger("muster.admission")
-
-
 #: Bytes of a question: an object and its old self, each of at most 1.5 MiB (what etcd stores), every byte of which Go
 #: may write as six (`<` is `\u003c`). What is larger could not be stored; what is smaller must not get by unasked.
 BODY_LIMIT: Final = 20 * 2**20
 
-
 #: Questions that are answered at once, of all addresses and of one; others wait.
 ROOM: Final = 32
-
-
 ROOM_OF_SOURCE: Final = 24
-
 
 #: Questions of up to SMALL bytes that are read at once, of all addresses and of one. They bound the memory.
 READING: Final = 128
-
-
 READING_OF_SOURCE: Final = 48
-
 
 #: Seconds in which a question has to be read: an API server sends it at once.
 READ_S: Final = 2.0
 
-
 #: Questions of one address that may wait; an API server handles at most 600 requests at once by default.
 WAITING_OF_SOURCE: Final = 1024
 
-
 #: Bytes of a question beyond which it is read and answered alone of its address: it takes its size a few times.
 SMALL: Final = 2**20
-
-
 LARGE: Final = 3
-
 
 #: Seconds that an idle connection is kept. API servers let go after 90; if we did before, a question that is under way
 #: just then would be lost, and with it a pod.
 KEEPALIVE_S: Final = 180.0
 
-
 #: Contract 7.
 HEALTH: Final = "/health"
-
-
 _TRY_AGAIN: Final = "Muster cannot answer just now ({}): try again"
 
 

@@ -38,7 +38,6 @@ from muster_si.api import AdministrationAPI
 
 log = structlog.get_logger("muster.admission")
 
-
 #: Seconds between rounds: a configuration that somebody broke is whole again after one.
 EVERY_S: Final = 3.0
 

@@ -15,17 +15,11 @@ from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntCo
 from muster_core.state.nodes import NodeTable
 
 TARGETS: Final = "node(s) didn't match the placement constraint's node targets"
-
-
 TOO_FEW: Final = "node(s) had too few allocations that the placement constraint asks for"
-
-
 TOO_MANY: Final = "node(s) had as many allocations as the placement constraint allows"
-
 
 #: Points of a preference: no sum of kube-scheduler's scores comes near it (seed 001: preferred = wherever it can be).
 PREFERRED: Final = 1e6
-
 
 #: So many values of targets are remembered between two changes of facts.
 _MEMORY: Final = 4096

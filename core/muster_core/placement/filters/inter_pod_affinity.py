@@ -17,7 +17,6 @@ from muster_core.state.nodes import Cells, Domains, NodeTable
 #: Row → how many: a part of what is counted.
 Part = Mapping[int, int]
 
-
 #: Topology keys that are remembered between two changes of facts, and combinations of them: pods name what they like.
 MOST_KEYS: Final = 64
 
@@ -98,11 +97,7 @@ class DomainCounts:
 
 
 AFFINITY_NOT_MET: Final = "node(s) didn't match pod affinity rules"
-
-
 ANTI_AFFINITY_NOT_MET: Final = "node(s) didn't match pod anti-affinity rules"
-
-
 EXISTING_ANTI_AFFINITY_NOT_MET: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 

@@ -68,8 +68,6 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-
-
 _NAME: Final = "metadata.name"
 
 
@@ -94,14 +92,8 @@ def is_made_for_one(constraints: Constraints) -> bool:
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-
-
 _INT64 = range(-(2**63), 2**63)
-
-
 _NAME_FIELD = "metadata.name"
-
-
 CONFLICT: Final = "pod affinity terms conflict"
 
 

@@ -14,18 +14,11 @@ from muster_core.state.columns import BoolColumn, IntColumn
 
 #: What is left of a resource on every node; None where no node has it.
 Available = Callable[[str], IntColumn | None]
-
-
 NAME: Final = "NodeResourcesFit"
-
 
 # Kubernetes speaks of cpu where the Scheduler Interface speaks of vcore.
 INSUFFICIENT: Final = "Insufficient "
-
-
 CROWDED: Final = "Too many pods"
-
-
 _REASONS: Final = {"vcore": INSUFFICIENT + "cpu", "pods": CROWDED}
 
 
@@ -79,8 +72,6 @@ def insufficient(available: Available, asked: Resources, among: BoolColumn) -> I
 
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
-
-
 _EVERY: Final = "0.0.0.0"  # noqa: S104 - what it is compared with, nobody listens there
 
 

@@ -23,10 +23,7 @@ from muster_core.placement.snapshot import RequestShape, Snapshot
 from muster_core.state.columns import BoolColumn, IntColumn
 
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
-
-
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
-
 
 #: Where their answers are.
 _AFFINITY, _TAINTS = (

@@ -18,17 +18,11 @@ from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import Cells
 
 _WEIGHT: Final = 2
-
-
 _MOST: Final = 100.0
-
 
 #: What a required affinity of one that is there weighs.
 _HARD: Final = 1
-
-
 _Weighed = tuple[PodTerm, int, Part]
-
 
 #: A sum, and how many have it.
 _Bound = tuple[int, int]

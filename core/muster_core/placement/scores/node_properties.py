@@ -18,29 +18,15 @@ from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn, most_k
 from muster_core.state.nodes import NodeTable
 
 _MOST: Final = 100
-
-
 _AFFINITY: Final = 2
-
-
 _TAINTS: Final = 3
-
-
 _IMAGES: Final = 1
-
-
 _SOFT: Final = "PreferNoSchedule"
-
-
 _MIB: Final = 1 << 20
-
 
 #: Images on a node that are smaller altogether are worth nothing, larger ones (for each container) no more than 100.
 _LEAST_BYTES: Final = 23 * _MIB
-
-
 _MOST_BYTES: Final = 1000 * _MIB
-
 
 #: Bytes of a point.
 _EACH: Final = 8
@@ -114,7 +100,6 @@ def _in_hundreds(counts: IntColumn, among: IntColumn) -> IntColumn:
 
 
 _QUARTER: Final = 0.25
-
 
 #: Capacity, what is available, and 1 / capacity.
 Amount = tuple[IntColumn, IntColumn, FloatColumn]

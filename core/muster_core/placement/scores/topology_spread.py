@@ -20,14 +20,8 @@ from muster_core.state.columns import BoolColumn, FloatColumn, IntColumn
 from muster_core.state.nodes import Cells
 
 _WEIGHT: Final = 2
-
-
 _MOST: Final = 100
-
-
 _HOST: Final = "kubernetes.io/hostname"
-
-
 _NONE: Final = np.zeros(0, dtype=np.int64)
 
 

@@ -147,10 +147,8 @@ def _sum_of_shares(snapshot: Snapshot, demand: MemberDemand) -> float:
 #: Rows that one choice is made among.
 _WIDTH: Final = 48
 
-
 #: Choices that have to be made one after the other, at the most.
 _DEPTH: Final = 96
-
 
 #: Which demand, on which row, how many.
 _Choice = tuple[int, int, int]
@@ -283,13 +281,9 @@ class _MemberSearch:
 
 _MOST_TRIES: Final = 8
 
-
 #: Domains in which members that want each other near are tried: so many of the fullest, and of the emptiest.
 _MOST_DOMAINS: Final = 4
-
-
 _WHEREVER: Final[Mapping[int, BoolColumn]] = MappingProxyType({})
-
 
 #: So many times the work of the first try is always allowed.
 _AGAIN: Final = 3

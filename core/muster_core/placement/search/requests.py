@@ -18,7 +18,6 @@ from muster_core.state.columns import BoolColumn, CodeColumn, FloatColumn, IntCo
 #: A shape and how many members have it.
 MemberDemand = tuple[RequestShape, int]
 
-
 #: Nodes and how many go there.
 Spots = tuple[tuple[NodeId, int], ...]
 
@@ -86,10 +85,8 @@ def weight(snapshot: Snapshot, shape: RequestShape, rows: IntColumn) -> IntColum
 #: What a question costs beside the rows it looks at, in rows.
 _QUESTION: Final = 2_000
 
-
 #: Rows that one search looks at, about 10 ms.
 _ENOUGH: Final = 800_000
-
 
 #: Each of so many searches without success for the same is a thorough one, the others look at this part of it.
 _THOROUGH: Final = 8
@@ -129,7 +126,6 @@ class Work:
 
 
 _MOST: Final = 2**40
-
 
 #: No sum over all nodes is larger: each node counts for its share of this at the most.
 _LARGEST_SUM: Final = 2**62

@@ -283,7 +283,6 @@ def _take_smallest(sizes: dict[int, IntColumn], request: int, rows: BoolColumn) 
 #: A class that makes no volumes.
 _NONE: Final = "kubernetes.io/no-provisioner"
 
-
 #: Sizes that are remembered, of all classes.
 _MOST_SIZES: Final = 1024
 
@@ -358,14 +357,8 @@ def _matches(nodes: NodeTable, selector: tuple[Target, ...]) -> BoolColumn:
 
 
 NOT_REACHED: Final = "node(s) didn't match PersistentVolume's node affinity"
-
-
 NONE_FREE: Final = "node(s) didn't find available persistent volumes to bind"
-
-
 NO_SPACE: Final = "node(s) did not have enough free storage"
-
-
 GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 
 

@@ -17,7 +17,6 @@ from muster_core.state.nodes import NodeTable
 
 DISK: Final = "node(s) had no available disk"
 
-
 IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
@@ -169,10 +168,7 @@ def _planned(snapshot: Snapshot) -> dict[int, Counter[Volumes]]:
 
 
 ZONE_CONFLICT: Final = "node(s) had no available volume zone"
-
-
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-
 
 #: Each label by its name of now; the old names first.
 _LABELS: Final = {
@@ -182,9 +178,7 @@ _LABELS: Final = {
     _REGION: _REGION,
 }
 
-
 _BETWEEN: Final = "__"
-
 
 #: A label and its values.
 _Topology = tuple[str, tuple[str, ...]]
