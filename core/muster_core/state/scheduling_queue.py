@@ -331,9 +331,9 @@ class UnschedulableApplications:
     #: Where each application stands.
     blocked: dict[ApplicationId, dict[BlockingReason, LeafQueue]] = field(default_factory=dict)
 
-    def is_open(self, app: ApplicationId) -> bool:
-        """Whether something that it was refused for may have changed."""
-        return any(line.is_open for line in self.blocked.get(app, {}).values())
+    def is_first(self, app: ApplicationId) -> bool:
+        """Whether it is one of the first applications of a line that may have changed."""
+        return any(app in line.heads for line in self.blocked.get(app, {}).values())
 
     def before_nodes(self) -> Iterator[LeafQueue]:
         """Every line that any growth of nodes may open."""
@@ -476,7 +476,7 @@ class SchedulingQueue:  # long: every way in which the order changes
         self._headless.pop(line, None)
         heads, line.heads = line.heads, {}
         for name in heads:
-            if name not in self.requeued and not self.blocking_reasons.is_open(name):
+            if name not in self.requeued and not self.blocking_reasons.is_first(name):
                 self.active.remove(self._cluster.applications[name])
 
     def is_headless(self, line: LeafQueue) -> bool:
