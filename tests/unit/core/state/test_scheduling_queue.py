@@ -70,8 +70,8 @@ def test_an_application_that_is_first_in_no_open_line_any_more_is_not_active() -
     """It is second in another open line, and is tried when it is first there."""
     scene = Scene(a_configuration(a_queue("a"), a_queue("c")), nodes=1, vcore=100)
     asks = {"first": ("root.a", 1000), "second": ("root.a", 2000), "other": ("root.c", 3000)}
-    for name, (queue, vcore) in asks.items():
-        scene.tell(ApplicationAdded(an_application(name, queue=queue)))
+    for name, (leaf, vcore) in asks.items():
+        scene.tell(ApplicationAdded(an_application(name, queue=leaf)))
         scene.ask(an_ask(name, app=name, vcore=vcore))
     queue, kinds = scene.partition.scheduling, {name: next(iter(scene.app(name).waiting)) for name in asks}
     shared, own = NoNodeFits(kinds["first"], 1), NoNodeFits(kinds["other"], 1)
