@@ -423,6 +423,8 @@ class WatchStream:
         pace = _Pace(is_background=bool(not_older_than))
         version = await self._streamed_list(not_older_than, pace) if self._streams_lists else ""
         if not version:
+            # What a stream that ended early has shown may be deleted in what the pages show.
+            listener.list_begun(self._plural, is_reset=self._is_reset)
             version = await self._paged_list(not_older_than, pace)
         await listener.listed(self._plural, version)
         return version

@@ -203,3 +203,14 @@ async def test_streams_say_who_we_are_and_come_over_our_connections() -> None:
         await until(inbox, 2)
         await began(server)
     assert {request.headers["User-Agent"].partition("/")[0] for request in server.seen} == {"muster-operator"}
+
+
+async def test_what_a_streamed_list_that_never_ends_has_shown_and_the_pages_do_not_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watch, "SILENT_LIST_S", 0.5)
+    server = Cluster(pods=[a_pod("a", 1), a_pod("b", 2)], streams_lists=True, ends_lists=False, version=2)
+    async with watching(server) as inbox:
+        assert await until(inbox, 2) == [seen(a_pod("a", 1)), seen(a_pod("b", 2))]
+        server.pods[:], server.version = [a_pod("a", 1)], 9
+        assert await until(inbox, 2) == [EventReceived(PodGone(PodUid("uid-b"))), Listed("pods")]
