@@ -35,13 +35,27 @@ _NOT_FOUND: Final = orjson.dumps({"kind": "Status", "status": "Failure", "reason
 PodEvent = Callable[[str, str, int], bytes]
 
 
+class StubBody:
+    """The body of an answer as a stream."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """The whole body in one piece."""
+        yield self._body
+
+
 class StubResponse:
-    """An answer; awaited by kopf, entered by everybody."""
+    """An answer, for the operator and for kopf."""
 
     __slots__ = ("_body", "content", "headers", "status")
 
     def __init__(self, status: int, body: bytes, content: Feed | None = None) -> None:
-        self.status, self._body, self.content = status, body, content
+        self.status, self._body = status, body
+        self.content: Feed | StubBody = content or StubBody(body)
         self.headers: Mapping[str, str] = {}
 
     async def read(self) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kopf._cogs.clients.api import iter_jsonlines
 
-from benchmarks.stub_server import Feed
+from benchmarks.stub_server import Feed, StubBody, StubResponse
 
 
 def _lines(feed: Feed) -> AsyncGenerator[bytes, None]:
@@ -26,3 +26,14 @@ def test_a_watch_of_the_stub_is_read_by_kopf() -> None:
         raise AssertionError("the watch ended")
 
     assert asyncio.run(first_line()) == b'{"name":"pod-1","version":1000001}'
+
+
+def test_an_answer_is_read_as_a_stream() -> None:
+    """As the operator reads answers whose size it limits."""
+
+    async def body() -> bytes:
+        content = StubResponse(200, b"abc").content
+        assert isinstance(content, StubBody)
+        return b"".join([piece async for piece in content.iter_any()])
+
+    assert asyncio.run(body()) == b"abc"
